@@ -1,0 +1,83 @@
+"""The ``cml`` command: finds the subcommand and prints errors. Each subcommand is one module under cml.commands.
+
+Only the chosen subcommand is imported, so that ``cml --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+
+from cml import __version__
+from cml.errors import UserError
+
+COMMANDS = {
+    "demo": "train and compare on drawn people, from nothing, in three minutes",
+    "prepare": "turn raw files into a prepared dataset",
+    "check": "find what is wrong with a prepared dataset",
+    "train": "train an embedding",
+    "evaluate": "measure a trained embedding against oracle, random and frozen features",
+    "compare": "train several losses with one budget and seeds, and tabulate them",
+    "gallery": "write a page of what a trained embedding retrieves",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0, 2 for the user's mistake, 1 for a fault of the machine."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    if arguments[0] == "--version":
+        print(f"cml {__version__}")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    warnings.showwarning = _show_warning
+    try:
+        if name not in COMMANDS:
+            raise UserError(f"Unknown command {name!r}. Known: {', '.join(COMMANDS)}.")
+        command = importlib.import_module(f"cml.commands.{name}")
+        command.run(rest)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {_machine(error)}", file=sys.stderr)
+        return 1
+    except FloatingPointError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"warning: {message}", file=sys.stderr)  # a user needs what it says, not the line of code that says it
+
+
+def _machine(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return f"The disk is full ({error.filename or 'while writing'}): free some space and run the command again."
+    return str(error)
+
+
+def _help() -> str:
+    lines = [
+        "usage: cml COMMAND [options]",
+        "",
+        "Train image embeddings whose distances mirror label distances.",
+        "",
+        *(f"  {name:<10}{summary}" for name, summary in COMMANDS.items()),
+        "",
+        "cml COMMAND --help tells a command's options.",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

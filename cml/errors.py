@@ -1,0 +1,18 @@
+"""The errors that cml raises on purpose.
+
+Every one of them is a single sentence a user can act on: the file or argument, the rule, the value found and the
+mend. The command line prints that sentence alone; a traceback means a bug in cml.
+"""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Something the user gave cannot be used; the message says what, where, which rule, which value and the mend.
+
+    The command line prints it in one line and exits with code 2.
+    """
+
+
+class DataError(UserError):
+    """A file does not say what its format promises; the message names the file and, where there is one, the line."""

@@ -1,0 +1,88 @@
+"""Writing files and folders so that nothing half-written is ever read as whole.
+
+The one rule: write under a temporary name beside the target, then rename. A killed process leaves the old state (or
+none) plus a temporary that no reader looks at. Not for: reading formats, which live with their owners.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cml.errors import DataError, UserError
+
+PARTIAL = ".partial-"  # every temporary carries it, so that people can tell what a killed run left behind
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; rename it to ``path`` when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}{PARTIAL}", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private, a user expects the usual mode
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path``; rename it to ``path`` when the block ends without an error.
+
+    Raises:
+        UserError: ``path`` exists and is not an empty folder; an existing folder is never replaced.
+    """
+    check_vacant(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}{PARTIAL}", dir=path.parent))
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        os.replace(temporary, path)  # replaces an empty folder, refuses a full one
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_vacant(path: Path) -> None:
+    """Raise ``UserError`` unless ``path`` is free: absent or an empty folder."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} already exists and is not an empty folder. Choose another folder or delete this one.")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write ``value`` as readable JSON, atomically. NaN and infinity are refused: they are not JSON."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    with atomic_file(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(path: Path, what: str) -> Any:  # noqa: ANN401 - any JSON
+    """Read a JSON file; ``what`` names its purpose in the error ("the run's config").
+
+    Raises:
+        DataError: the file is missing or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing: it should hold {what}.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} should hold {what} as JSON, but cannot be parsed: {error}.") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

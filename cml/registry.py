@@ -1,0 +1,154 @@
+"""Things made by name: label distances, losses, samplers, backbones, tasks, data sources.
+
+One registry class for all of them. An entry may be the thing itself or "module:attribute", which is imported when
+somebody asks for it, so listing names stays light. ``Choice`` is how a command line, a recipe and a saved config
+write "this entry with these settings": ``log-ratio(weights=rank, floor_quantile=0.05)``.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from cml.errors import UserError
+
+T = TypeVar("T")
+_CHOICE = re.compile(r"\s*(?P<name>[\w.-]+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A registered name with settings, e.g. ``Choice("log-ratio", {"weights": "rank"})``."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Choice:
+        """Read ``name`` or ``name(key=value, ..)``; values are Python literals or bare words.
+
+        Raises:
+            UserError: the text has another form, or a setting is named twice.
+        """
+        match = _CHOICE.fullmatch(text)
+        if match is None:
+            raise UserError(f"{text!r} should read 'name' or 'name(setting=value, ..)'.")
+        inside = match["settings"]
+        if inside is None or not inside.strip():
+            return cls(match["name"])
+        try:
+            call = ast.parse(f"f({inside})", mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            call = None
+        well_formed = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
+        words = call.keywords if isinstance(call, ast.Call) and well_formed else []
+        named = {word.arg for word in words}
+        if not well_formed or None in named or len(named) < len(words):
+            raise UserError(f"{text!r} should read 'name(setting=value, ..)'; {inside!r} is not a list of settings.")
+        settings = {str(word.arg): _literal(word.value, text) for word in words}
+        return cls(match["name"], settings)
+
+    def __str__(self) -> str:
+        """The text that ``parse`` reads back."""
+        if not self.settings:
+            return self.name
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.settings.items())})"
+
+
+class Registry(Generic[T]):
+    """Names of one kind of thing and how to make them.
+
+    Args:
+        kind: What the entries are, as error messages should call it ("loss").
+        entries: Name to a class or function, or to ``"module:attribute"`` for one that is imported when asked for.
+    """
+
+    def __init__(self, kind: str, entries: Mapping[str, str | Callable[..., T]]) -> None:
+        self.kind = kind
+        self._entries: dict[str, str | Callable[..., T]] = dict(entries)
+
+    def register(self, name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+        """Decorator that adds a class or function under ``name``.
+
+        Raises:
+            UserError: the name is taken by something else.
+        """
+
+        def add(entry: Callable[..., T]) -> Callable[..., T]:
+            taken = self._entries.get(name)
+            if taken is not None and taken is not entry:
+                raise UserError(f"The {self.kind} name {name!r} is taken already; choose another.")
+            self._entries[name] = entry
+            return entry
+
+        return add
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._entries)
+
+    def entry(self, name: str) -> Callable[..., T]:
+        """The class or function registered under ``name``.
+
+        Raises:
+            UserError: nothing has that name; the message lists those that exist.
+        """
+        try:
+            entry = self._entries[name]
+        except KeyError:
+            close = difflib.get_close_matches(name, self._entries, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UserError(f"Unknown {self.kind} {name!r}.{hint} Known: {', '.join(self.names())}.") from None
+        if isinstance(entry, str):
+            module, _, attribute = entry.partition(":")
+            made: Callable[..., T] = getattr(importlib.import_module(module), attribute)
+            self._entries[name] = entry = made
+        return entry
+
+    def get(self, name: str, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
+        """Make the entry ``name`` with ``settings``.
+
+        Raises:
+            UserError: unknown name or setting, or a setting's value that the entry refuses.
+        """
+        entry = self.entry(name)
+        known = inspect.signature(entry).parameters
+        unknown = [key for key in settings if key not in known]
+        if unknown:
+            raise UserError(
+                f"The {self.kind} {name!r} has no setting {unknown[0]!r}. It has: {', '.join(known) or 'none'}."
+            )
+        missing = [
+            key
+            for key, parameter in known.items()
+            if parameter.default is parameter.empty
+            and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            and key not in settings
+        ]
+        if missing:
+            raise UserError(
+                f"The {self.kind} {name!r} needs the setting {missing[0]!r}: write {name}({missing[0]}=..)."
+            )
+        return entry(**settings)
+
+    def make(self, choice: Choice | str) -> T:
+        """Make what ``choice`` names; a text is parsed first."""
+        choice = Choice.parse(choice) if isinstance(choice, str) else choice
+        return self.get(choice.name, **choice.settings)
+
+
+def _literal(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal
+    if isinstance(node, ast.Name):  # a bare word is a string: weights=rank
+        return {"true": True, "false": False, "none": None}.get(node.id, node.id)
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise UserError(
+            f"In {text!r} the value {ast.unparse(node)!r} is neither a number, a word, a list nor a quoted text."
+        ) from None

@@ -1,0 +1,19 @@
+"""Samplers by name: ``cml.sampling.get("grouped", batch_size=150, groups=24)``."""
+
+from cml.registry import Registry
+from cml.sampling.sampler import Batch, Sampler
+
+registry: Registry[Sampler] = Registry(
+    "sampler",
+    {
+        "binary": "cml.sampling.lists:BinaryLists",
+        "dense": "cml.sampling.lists:DenseLists",
+        "grouped": "cml.sampling.lists:GroupedLists",
+        "random": "cml.sampling.lists:RandomBatches",
+    },
+)
+get = registry.get
+register = registry.register
+names = registry.names
+
+__all__ = ["Batch", "Sampler", "get", "names", "register", "registry"]

@@ -1,0 +1,110 @@
+"""The contract of a sampler: which items make a batch, and which of them are anchors.
+
+A sampler is a frozen dataclass of settings and works from neighbour lists alone. A batch is a pure function of
+(seed, epoch, step): there is no state to save, a run may continue at any step, and data workers may make batches out
+of order. Every epoch takes every training item as a counted anchor exactly once.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.label_distance import Int32
+from cml.errors import UserError
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Items of one batch; the first ``anchors`` of them are the anchors.
+
+    Attributes:
+        items: (B,) distinct item numbers.
+        anchors: A, 1 <= A <= B.
+    """
+
+    items: Int64
+    anchors: int
+
+
+@dataclass(frozen=True)
+class Sampler(ABC):
+    """How batches are composed.
+
+    Attributes:
+        batch_size: B, items a batch.
+    """
+
+    batch_size: int = 150
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 2:
+            raise UserError(f"The 'batch_size' must be at least 2. Got {self.batch_size} instead.")
+
+    @property
+    @abstractmethod
+    def neighbors(self) -> int:
+        """How many nearest neighbours of each item the sampler must be given; 0 for none."""
+
+    @property
+    @abstractmethod
+    def counted_anchors(self) -> int:
+        """Items of a batch that the epoch counts as its anchors."""
+
+    @abstractmethod
+    def compose(self, anchors: Int64, nearest: Int32, rng: np.random.Generator) -> Batch:
+        """Make a batch around ``anchors`` (C,), given the neighbour ids (N, k) of all items, -1 for none."""
+
+    def steps_per_epoch(self, items: int) -> int:
+        """Batches in which every one of ``items`` training items is a counted anchor once."""
+        return -(-items // self.counted_anchors)
+
+    def batch(self, nearest: Int32, *, seed: int, step: int) -> Batch:
+        """The batch of global step ``step`` (0-based, counted through all epochs).
+
+        Args:
+            nearest: (N, k) int32 neighbour ids, k >= ``neighbors``; (N, 0) where none are needed.
+            seed: Of the run.
+            step: Global step.
+
+        Raises:
+            UserError: fewer items than the batch, or too few neighbours.
+        """
+        items = len(nearest)
+        if items < self.batch_size:
+            raise UserError(
+                f"A batch takes {self.batch_size} different items, but there are {items} training items. "
+                f"Set batch_size to {items} or less."
+            )
+        if nearest.shape[1] < self.neighbors:
+            raise UserError(f"This sampler needs {self.neighbors} neighbours an item. Got {nearest.shape[1]} instead.")
+        epoch, within = divmod(step, self.steps_per_epoch(items))
+        order = _epoch_order(items, seed, epoch)
+        anchors = order[within * self.counted_anchors : (within + 1) * self.counted_anchors]
+        return self.compose(anchors, nearest, np.random.default_rng((seed, epoch, within + 1)))
+
+
+def others(chosen: Int64, count: int, items: int, rng: np.random.Generator) -> Int64:
+    """``count`` different items drawn at random from 0..items-1 that are not in ``chosen``."""
+    if 4 * (len(chosen) + count) > items:  # few are left out: a permutation of the rest is cheaper than rejection
+        left = np.setdiff1d(np.arange(items), chosen)
+        return rng.permutation(left)[:count]
+    taken = set(chosen.tolist())
+    drawn: list[int] = []
+    while len(drawn) < count:
+        for item in rng.integers(items, size=count - len(drawn)).tolist():
+            if item not in taken:
+                taken.add(item)
+                drawn.append(item)
+    return np.array(drawn, np.int64)
+
+
+@functools.lru_cache(maxsize=2)
+def _epoch_order(items: int, seed: int, epoch: int) -> Int64:
+    return np.random.default_rng((seed, epoch, 0)).permutation(items)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cml.errors import UserError
+from cml.registry import Choice, Registry
+
+values = st.one_of(
+    st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none(), st.text(max_size=8)
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True).filter(lambda w: w.isidentifier()), values))
+def test_choice_is_read_back_from_its_text(options: dict[str, object]) -> None:
+    import keyword
+
+    options = {name: value for name, value in options.items() if not keyword.iskeyword(name)}
+    choice = Choice("log-ratio", options)
+    assert Choice.parse(str(choice)) == choice
+
+
+def test_bare_words_are_text() -> None:
+    parsed = Choice.parse(" log-ratio( weights=rank, normalize=false, floor=none, ks=[1, 2] ) ")
+    assert parsed.settings == {"weights": "rank", "normalize": False, "floor": None, "ks": [1, 2]}
+    assert Choice.parse("dense") == Choice("dense")
+    assert Choice.parse("dense()") == Choice("dense")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a b", "a(", "a(1)", "a(b)", "a(b=)", "a(**c)", "a(b=1)(c=2)", "a(b=__import__('os'))", "a(b=1, b=2)"]
+)
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        Choice.parse(text)
+
+
+def make(size: int = 3, *, kind: str) -> tuple[int, str]:
+    return size, kind
+
+
+def test_registry_names_what_is_wrong() -> None:
+    registry: Registry[tuple[int, str]] = Registry("thing", {"one": make, "lazy": "json:dumps"})
+    assert registry.make("one(kind=x)") == (3, "x")
+    assert registry.names() == ["lazy", "one"]
+    assert registry.entry("lazy").__name__ == "dumps"
+    for text, message in (
+        ("two", "Unknown thing 'two'. Known: lazy, one"),
+        ("one", "needs the setting 'kind'"),
+        ("one(sise=2)", "no setting 'sise'. It has: size, kind"),
+    ):
+        with pytest.raises(UserError, match=message):
+            registry.make(text)
+    with pytest.raises(UserError, match="taken"):
+        registry.register("one")(dict)
+
+
+def test_registering_takes_one_line() -> None:
+    registry: Registry[list[int]] = Registry("thing", {})
+
+    @registry.register("threes")
+    def threes(count: int = 2) -> list[int]:
+        return [3] * count
+
+    assert registry.make("threes(count=3)") == [3, 3, 3]
+    assert threes() == [3, 3]
