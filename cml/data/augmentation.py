@@ -1,0 +1,79 @@
+"""Augmentation that keeps labels true.
+
+A label distance compares items, so what is done to a list of images must not change the distances of their labels:
+small jitter of scale and place is drawn for each image, a mirroring once for the whole list (a mirrored pose is as far
+from another mirrored pose as the originals are). Mirroring single images is right only where the labels are mirrored
+with them; then the caller says which ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from cml.data.images import Size, UInt8
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """How much each image may move: a crop drawn anew at every visit.
+
+    Attributes:
+        crop: Share of the stored image's sides that the centre box covers.
+        scale: The box's side changes by up to this share of the stored side, both ways.
+        shift: The box's centre moves by up to this share of the stored side, both ways, on each axis.
+        brightness: Brightness and contrast change by up to this share, both ways.
+    """
+
+    crop: float = 1.0
+    scale: float = 0.0
+    shift: float = 0.0
+    brightness: float = 0.0
+
+
+def stored_size(image_size: Size, crop: float) -> Size:
+    """Size at which images are kept so that the centre box of share ``crop`` has ``image_size`` pixels."""
+    return round(image_size[0] / crop), round(image_size[1] / crop)
+
+
+def center_box(images: UInt8, image_size: Size) -> Tensor:
+    """The centre box (B, 3, h, w) uint8 of stored images (B, H, W, 3)."""
+    (height, width), (h, w) = images.shape[1:3], image_size
+    top, left = (height - h) // 2, (width - w) // 2
+    box = images[:, top : top + h, left : left + w]
+    return torch.from_numpy(np.ascontiguousarray(box)).permute(0, 3, 1, 2)
+
+
+def jittered_box(images: UInt8, image_size: Size, jitter: Jitter, rng: np.random.Generator) -> Tensor:
+    """One drawn box of each stored image: (B, 3, h, w) uint8. Without jitter the centre box."""
+    boxes = center_box(images, image_size)
+    count = len(images)
+    if jitter.scale or jitter.shift:
+        # an affine grid on the whole stored image: box side s and centre (x, y) in units of half the image's side
+        side = jitter.crop + rng.uniform(-jitter.scale, jitter.scale, count)
+        center = 2 * rng.uniform(-jitter.shift, jitter.shift, (count, 2))
+        theta = np.zeros((count, 2, 3), np.float32)
+        theta[:, 0, 0] = theta[:, 1, 1] = side
+        theta[:, :, 2] = center
+        grid = functional.affine_grid(torch.from_numpy(theta), [count, 3, *image_size], align_corners=False)
+        pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
+        drawn = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
+        boxes = drawn.round_().to(torch.uint8)
+    if jitter.brightness:
+        gain = torch.from_numpy(1 + rng.uniform(-jitter.brightness, jitter.brightness, (2, count, 1, 1, 1))).float()
+        level = boxes.float().mean(dim=(1, 2, 3), keepdim=True)
+        boxes = ((boxes.float() - level) * gain[0] + level * gain[1]).round_().clamp_(0, 255).to(torch.uint8)
+    return boxes
+
+
+def mirrored(images: Tensor, which: NDArray[np.bool_]) -> Tensor:
+    """Images (B, 3, h, w) with those of ``which`` (B,) mirrored left to right."""
+    if not which.any():
+        return images
+    flags = torch.from_numpy(which)[:, None, None, None]
+    return torch.where(flags, images.flip(3), images)

@@ -1,0 +1,77 @@
+"""Pictures as the content of image files: what the writer of prepared datasets stores.
+
+JPEG and PNG files are kept byte for byte, so that nothing is lost twice. Not for: reading images for training
+(images.py).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from cml.errors import DataError
+
+_KEPT = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}  # MPO: a JPEG with a second one behind it, as phones write
+
+
+class Encoded(NamedTuple):
+    """An image as it will stand in its file."""
+
+    content: bytes
+    suffix: str
+
+
+Picture = Image.Image | Path | bytes | Encoded | Callable[[], Image.Image | bytes]
+"""Pixels, an image file, the content of one, or a function that makes one of them when its turn comes."""
+
+
+def encode(picture: Picture, quality: int | None = 92) -> Encoded:
+    """Make of a picture the content of its file; JPEG and PNG files are checked and kept as they are.
+
+    Raises:
+        DataError: a file is missing, or its content cannot be decoded.
+    """
+    if callable(picture):
+        picture = picture()
+    if isinstance(picture, Encoded):
+        return picture
+    if isinstance(picture, Image.Image):
+        return _encode_pixels(picture, quality)
+    name = "The image"
+    if isinstance(picture, Path):
+        name = f"The image {picture}"
+        try:
+            picture = picture.read_bytes()
+        except OSError as error:
+            raise DataError(f"{name} cannot be read ({error.strerror}).") from None
+    try:
+        with Image.open(io.BytesIO(picture)) as image:
+            image.load()
+            if image.mode.startswith(("I", "F")):
+                raise ValueError(f"it has more than 8 bits a channel (mode {image.mode}); save it with 8")
+            if image.format in _KEPT:
+                return Encoded(picture, _KEPT[image.format])
+            return _encode_pixels(ImageOps.exif_transpose(image), quality)
+    except UnidentifiedImageError:
+        raise DataError(f"{name} cannot be decoded: its format is unknown.") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{name} cannot be decoded: {error}.") from None
+
+
+def _encode_pixels(image: Image.Image, quality: int | None) -> Encoded:
+    if image.mode not in ("RGB", "L"):
+        image = image.convert("RGB")
+    if quality is None:
+        return Encoded(saved(image, "PNG"), ".png")
+    return Encoded(saved(image, "JPEG", quality), ".jpg")
+
+
+def saved(image: Image.Image, kind: str, quality: int = 92) -> bytes:
+    """The content of an image file: in memory, because Pillow hides why it could not write to a full disk."""
+    content = io.BytesIO()
+    image.save(content, kind, quality=quality)
+    return content.getvalue()

@@ -1,0 +1,129 @@
+"""Reading images: decoded once to one stored size, kept in memory when they fit, decoded on demand when they do not.
+
+The stored size is a little larger than what the network sees when the recipe leaves room for jitter. Not for:
+augmentation (augmentation.py) and the list of items (prepared.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from cml.errors import DataError, UserError
+
+UInt8 = NDArray[np.uint8]
+Size = tuple[int, int]  # (height, width) in pixels
+MAX_PIXELS = 100_000_000  # a stranger's file may claim any size; this is a 10,000 x 10,000 photograph
+
+
+def read_image(path: Path, size: Size | None = None) -> UInt8:
+    """Decode an image to RGB, turned upright by its EXIF orientation.
+
+    Args:
+        path: Any format that Pillow reads; of an animation the first frame.
+        size: (height, width) to resize to with antialiasing; None keeps the size.
+
+    Returns:
+        (H, W, 3) uint8.
+
+    Raises:
+        DataError: missing, unreadable, truncated or larger than ``MAX_PIXELS``.
+    """
+    try:
+        with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise DataError(f"{path} has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS:,}.")
+            if size is not None:
+                image.draft("RGB", (2 * size[1], 2 * size[0]))  # JPEG: decode at a smaller scale, never below twice
+            upright = _rgb(ImageOps.exif_transpose(image))
+    except FileNotFoundError:
+        raise DataError(f"The image {path} is missing.") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"The image {path} cannot be read ({error}). Replace it or take it out of the data.") from None
+    return np.asarray(_resized(upright, size))
+
+
+class Images:
+    """N images of one stored size.
+
+    Args:
+        source: Paths, or an array (N, H, W, 3) uint8.
+        size: (height, width) of the stored images.
+        cache_bytes: Keep all decoded images in memory if they take no more than this.
+    """
+
+    def __init__(self, source: Sequence[Path] | UInt8, size: Size, *, cache_bytes: int = 1 << 30) -> None:
+        if isinstance(source, np.ndarray) and (source.ndim != 4 or source.shape[3] != 3 or source.dtype != np.uint8):
+            raise UserError(
+                f"The 'images' must be an array (N, H, W, 3) of uint8. Got {source.shape}, {source.dtype} instead."
+            )
+        self.size = size
+        self._source: Any = source
+        self._cache: UInt8 | None = None
+        if isinstance(source, np.ndarray):
+            self._cache = source if source.shape[1:3] == size else None
+        self._cache_bytes = cache_bytes
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def subset(self, items: slice) -> Images:
+        """A part of the images, sharing what is in memory already."""
+        part = Images(self._source[items], self.size, cache_bytes=self._cache_bytes)
+        part._cache = None if self._cache is None else self._cache[items]
+        return part
+
+    def load(self) -> None:
+        """Decode everything now if it fits into memory; later reads are copies of memory."""
+        if self._cache is None and len(self) * self.size[0] * self.size[1] * 3 <= self._cache_bytes:
+            self._cache = self._decode(np.arange(len(self)))
+
+    def read(self, items: NDArray[np.integer]) -> UInt8:
+        """The images of ``items`` (B,): (B, H, W, 3) uint8 of the stored size."""
+        return self._cache[items] if self._cache is not None else self._decode(items)
+
+    def _decode(self, items: NDArray[np.integer]) -> UInt8:
+        images = np.empty((len(items), *self.size, 3), np.uint8)
+
+        def decode(row: int) -> None:
+            entry = self._source[items[row]]
+            if isinstance(entry, np.ndarray):
+                images[row] = np.asarray(_resized(Image.fromarray(entry), self.size))
+            else:
+                images[row] = read_image(entry, self.size)
+
+        with ThreadPoolExecutor(2) as pool:  # Pillow decodes and resizes outside the interpreter lock
+            for _ in pool.map(decode, range(len(items))):
+                pass
+        return images
+
+
+def native_size(path: Path) -> Size:
+    """(height, width) of an image file as it stands upright, read from its header."""
+    try:
+        with Image.open(path) as image:
+            turned = image.getexif().get(0x0112, 1) >= 5  # the four orientations that swap the sides
+            return (image.width, image.height) if turned else (image.height, image.width)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise DataError(f"The image {path} cannot be read ({error}).") from None
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):  # 16 bits a pixel: Pillow's own conversion would clip at 255
+        eight = np.asarray(image).astype(np.float64).clip(0, 65_535) / 257
+        return Image.fromarray(eight.round().astype(np.uint8)).convert("RGB")
+    return image.convert("RGB")
+
+
+def _resized(image: Image.Image, size: Size | None) -> Image.Image:
+    if size is None or (image.height, image.width) == size:
+        return image
+    return image.resize((size[1], size[0]), Image.Resampling.BILINEAR, reducing_gap=2.0)

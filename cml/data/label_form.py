@@ -1,0 +1,78 @@
+"""The form that the labels of one dataset share: numbers of one shape, or texts.
+
+Shared by the reader and the writer of prepared datasets. Not for: what a label means; each label distance checks that
+in its ``encode``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import reprlib
+from typing import Any
+
+_NUMBERS = {int, float}
+_DEEPEST = 8  # lists in lists; no label needs more, and a hostile file could nest until the stack ends
+
+
+class LabelForm:
+    """The form that all labels of one dataset share; the first label sets it.
+
+    Numbers and nested lists of numbers must be finite and of one shape; texts must not be empty; lists of texts may
+    differ in length. What a label distance wants beyond that, its ``encode`` checks.
+    """
+
+    def __init__(self) -> None:
+        self._form: tuple[Any, ...] | None = None
+
+    def fault(self, label: object) -> str | None:
+        """What is wrong with ``label`` ("is one number, but .."), or None."""
+        try:
+            form = _form(label)
+        except ValueError as fault:
+            return str(fault)
+        except OverflowError:
+            return "holds a number too large for a float"
+        if self._form is None:
+            self._form = form
+        if form != self._form:
+            return f"is {_form_in_words(form)}, but the first item's is {_form_in_words(self._form)}"
+        return None
+
+
+def _form(label: object) -> tuple[Any, ...]:
+    if isinstance(label, str):
+        if not label.strip():
+            raise ValueError("is an empty text")
+        return ("text",)
+    if isinstance(label, list) and label and all(isinstance(text, str) for text in label):
+        if not all(text.strip() for text in label):
+            raise ValueError("holds an empty text")
+        return ("texts",)
+    return ("numbers", *_shape(label))
+
+
+def _shape(label: object) -> tuple[int, ...]:
+    shape: list[int] = []
+    level: list[Any] = [label]  # all that stands len(shape) lists deep
+    while set(map(type, level)) == {list}:
+        lengths = set(map(len, level))
+        if len(lengths) > 1:
+            raise ValueError("holds lists of different lengths")
+        shape += lengths
+        if shape[-1] == 0 or len(shape) > _DEEPEST:
+            raise ValueError(f"holds empty lists or is nested deeper than {_DEEPEST} lists")
+        level = list(itertools.chain.from_iterable(level))
+    if not _NUMBERS.issuperset(map(type, level)):  # True is not a number here
+        stranger = next(value for value in level if type(value) not in _NUMBERS)
+        raise ValueError(f"should hold finite numbers or texts, but has {reprlib.repr(stranger)}")
+    if not all(map(math.isfinite, level)):
+        raise ValueError(f"holds a number that is not finite: {reprlib.repr(label)}")
+    return tuple(shape)
+
+
+def _form_in_words(form: tuple[Any, ...]) -> str:
+    kind, *shape = form
+    if kind != "numbers":
+        return "a text" if kind == "text" else "a list of texts"
+    return f"an array of {' x '.join(map(str, shape))} numbers" if shape else "one number"

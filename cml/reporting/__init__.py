@@ -1,0 +1,21 @@
+"""What people look at: the gallery page, curves, and labels drawn on pictures.
+
+Not for: text tables and the figures in them, which the evaluation makes.
+"""
+
+from cml.reporting.curves import write_curves, write_metric_curves
+from cml.reporting.drawing import contact_sheet, draw_gauge, draw_regions, draw_skeleton, draw_text
+from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+
+__all__ = [
+    "GalleryRow",
+    "Picture",
+    "contact_sheet",
+    "draw_gauge",
+    "draw_regions",
+    "draw_skeleton",
+    "draw_text",
+    "write_curves",
+    "write_gallery",
+    "write_metric_curves",
+]

@@ -1,0 +1,255 @@
+"""The gallery: one self-contained HTML page that shows what an embedding retrieves, worst queries first.
+
+The page needs no network and holds no script; its content security policy allows its own style sheets (by hash) and
+embedded pictures, nothing else. Every text is escaped by the template. Not for: choosing queries or drawing labels on
+pictures, which the caller has done.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from cml.errors import UserError
+from cml.files import atomic_file
+from cml.reporting.gallery_style import STEPS, PictureRules, step_rules
+from cml.reporting.visible_text import visible_text
+
+_MOST_TICKS = 160  # of the overview
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of the gallery.
+
+    Attributes:
+        image: The picture as it shall be seen, its label drawn on it.
+        caption: Any text: the label in words, or the item's id.
+        distance: Label distance to the query. None for the query itself; infinite = cannot be compared.
+    """
+
+    image: Image.Image
+    caption: str
+    distance: float | None = None
+
+
+@dataclass(frozen=True)
+class GalleryRow:
+    """A query and what each method retrieves for it.
+
+    Attributes:
+        query: The query.
+        retrieved: Title of the method to its top pictures, nearest first.
+        score: How badly the query goes: larger is worse. NaN = nothing could be compared; such rows come last.
+    """
+
+    query: Picture
+    retrieved: Mapping[str, Sequence[Picture]]
+    score: float
+
+
+def write_gallery(
+    path: Path,
+    rows: Sequence[GalleryRow],
+    *,
+    title: str,
+    unit: str,
+    summary: str = "",
+    table: Sequence[Sequence[str]] = (),
+    thumbnail: int = 96,
+) -> None:
+    """Write the page, worst rows first; ties keep their order.
+
+    Args:
+        path: The HTML file; it is replaced as a whole or not at all.
+        rows: The queries, in any order. All have the same methods.
+        title: Heading of the page.
+        unit: Unit of the label distances, e.g. "squared px" or "1 - mIoU"; may be empty.
+        summary: Paragraphs below the heading, one a line.
+        table: Rows of cells below that, the first row being the heading, the first column the names.
+        thumbnail: Largest width and height of a retrieved picture on the page, in CSS pixels.
+
+    Raises:
+        UserError: no rows, different methods among them, a ragged table, a NaN or negative label distance, an empty
+            image.
+    """
+    import jinja2
+
+    methods = _check(rows, table, thumbnail)
+    ordered = sorted(rows, key=lambda row: (math.isnan(row.score), -row.score if not math.isnan(row.score) else 0.0))
+    distances = [p.distance for row in rows for top in row.retrieved.values() for p in top if p.distance is not None]
+    finite = [distance for distance in distances if math.isfinite(distance)]
+    show = _Numbers(finite)
+    least_span = 0.1 * (max(finite, default=0.0) - min(finite, default=0.0))  # a row of all but equal ones stays calm
+    images = PictureRules(thumbnail)
+    scores = _Numbers([row.score for row in rows if math.isfinite(row.score)])
+    places = _rising([row.score for row in ordered])
+    view = [
+        _row_view(row, methods, place, images, show, scores, visible_text(unit), least_span)
+        for place, row in enumerate(ordered, start=1)
+    ]
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("cml.reporting", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    loader = environment.loader
+    assert loader is not None
+    style = loader.get_source(environment, "gallery.css")[0] + step_rules() + images.box()
+    styles = [
+        "\n".join(text.splitlines()) for text in (style, images.rules())
+    ]  # the parser joins CR LF: so must the hash
+    stride = -(-len(view) // _MOST_TICKS)
+    html = environment.get_template("gallery.html.j2").render(
+        title=visible_text(title) or "Gallery",
+        unit=visible_text(unit),
+        paragraphs=[visible_text(line, 2000) for line in summary.splitlines() if line.strip()],
+        table=[[_cell(text) for text in cells] for cells in table],
+        rows=view,
+        abreast=min(len(methods), 2 if len(methods) == 4 else 3),
+        ticks=[(row["place"], places[row["place"] - 1], row["score"]) for row in view[::stride]],
+        median=(len(view) + 1) // 2,
+        styles=styles,
+        hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in styles],
+    )
+    with atomic_file(path) as temporary:
+        temporary.write_text(html, encoding="utf-8", newline="\n")
+
+
+def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail: int) -> list[str]:
+    if not rows:
+        raise UserError("A gallery needs at least one query. Got none.")
+    if not 16 <= thumbnail <= 1024:
+        raise UserError(f"thumbnail must be 16 to 1024 CSS pixels. Got {thumbnail} instead.")
+    if len({len(cells) for cells in table}) > 1:
+        lengths = sorted({len(cells) for cells in table})
+        raise UserError(f"The rows of table must have equally many cells. Got rows of {lengths} cells.")
+    methods = list(rows[0].retrieved)
+    if not methods:
+        raise UserError("A gallery needs at least one method. Got rows without retrieved pictures.")
+    for number, row in enumerate(rows):
+        if set(row.retrieved) != set(methods):
+            raise UserError(
+                f"All rows of a gallery need the same methods. Row 0 has {methods}, "
+                f"row {number} has {list(row.retrieved)}."
+            )
+        for method in methods:
+            for place, picture in enumerate(row.retrieved[method], start=1):
+                distance = picture.distance
+                if distance is not None and not distance >= 0:
+                    raise UserError(
+                        f"Label distances are >= 0 or infinite. "
+                        f"Row {number}, {method!r}, picture {place} has {distance}."
+                    )
+        for picture in (row.query, *(p for top in row.retrieved.values() for p in top)):
+            if not all(picture.image.size):
+                raise UserError(
+                    f"Row {number} of the gallery holds an empty image ({visible_text(picture.caption, 80)!r})."
+                )
+    return methods
+
+
+class _Numbers:
+    """One number of decimals for a whole column of figures: about three digits for the middle one."""
+
+    def __init__(self, values: Sequence[float]) -> None:
+        sizes = [abs(value) for value in values if value]
+        middle = statistics.median(sizes) if sizes else 1.0
+        self.decimals = min(4, max(0, 2 - math.floor(math.log10(middle))))
+
+    def __call__(self, value: float) -> str:
+        if math.isinf(value):
+            return "∞" if value > 0 else "\u2212∞"
+        if abs(value) >= 1e6 or 0 < abs(value) < 0.5 * 10**-self.decimals:
+            text = f"{value:.2g}"
+        else:
+            text = f"{value:,.{self.decimals}f}"
+        return text.replace("-", "\u2212")
+
+
+def _row_view(
+    row: GalleryRow,
+    methods: Sequence[str],
+    place: int,
+    images: PictureRules,
+    show: _Numbers,
+    scores: _Numbers,
+    unit: str,
+    least_span: float,
+) -> dict[str, Any]:
+    """What the template shows of a row."""
+    known = [p.distance for top in row.retrieved.values() for p in top if p.distance is not None]
+    finite = [distance for distance in known if math.isfinite(distance)]
+    low = min(finite, default=0.0)
+    span = max(max(finite, default=0.0) - low, least_span)
+
+    def step(distance: float) -> int:
+        return round(STEPS * min(1.0, (distance - low) / span)) if span > 0 else 0
+
+    groups = []
+    for method in methods:
+        top = row.retrieved[method]
+        compared = [p.distance for p in top if p.distance is not None and math.isfinite(p.distance)]
+        mean = statistics.fmean(compared) if compared else None
+        groups.append(
+            {
+                "title": visible_text(method),
+                "mean": None if mean is None else show(mean),
+                "left_out": sum(p.distance is not None for p in top) - len(compared) if mean is not None else 0,
+                "pictures": [_picture_view(picture, images, show, step, unit) for picture in top],
+            }
+        )
+    return {
+        "place": place,
+        "query": _picture_view(row.query, images, show, step, unit),
+        "score": "not comparable" if math.isnan(row.score) else scores(row.score),
+        "groups": groups,
+    }
+
+
+def _picture_view(picture: Picture, images: PictureRules, show: _Numbers, step: Any, unit: str) -> dict[str, Any]:  # noqa: ANN401
+    distance = picture.distance
+    caption = visible_text(picture.caption)
+    if distance is None:
+        number, words, bar = "", "", None
+    elif math.isinf(distance):
+        number, words, bar = "not comparable", "not comparable with the query", "none"
+    else:
+        number, words, bar = show(distance), f"label distance {show(distance)} {unit}".strip(), f"s{step(distance)}"
+    return {
+        "image": images.name(picture.image),
+        "caption": caption,
+        "number": number,
+        "bar": bar,
+        "words": " · ".join(part for part in (caption, words) if part),
+    }
+
+
+def _cell(text: str) -> dict[str, Any]:
+    shown = visible_text(text)
+    return {"text": shown, "number": any(c.isdigit() for c in shown) and not any(c.isalpha() for c in shown)}
+
+
+def _rising(scores: Iterable[float]) -> list[str]:
+    """Height of each score in the overview, as a style class: h1 .. h20, or none for what is no number."""
+    listed = list(scores)
+    finite = [score for score in listed if math.isfinite(score)]
+    low, high = min([0.0, *finite]), max([0.0, *finite])
+    heights = []
+    for score in listed:
+        if math.isnan(score):
+            heights.append("none")
+        else:
+            part = (min(max(score, low), high) - low) / (high - low) if high > low else 0.0
+            heights.append(f"s{max(1, round(STEPS * part))}")
+    return heights

@@ -1,0 +1,73 @@
+"""The rules of the gallery's style sheet that are made for each page: its pictures and the steps of its bars.
+
+Pictures are backgrounds in the style sheet rather than ``img`` elements, since a background is stored once however many
+elements show it, without a script. Not for: the rules that are the same on every page (templates/gallery.css).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import statistics
+
+from PIL import Image
+
+from cml.reporting.drawing import flat
+
+STEPS = 20  # of the bar under a picture, and of its colour
+DENSITY = 1.5  # embedded pixels a CSS pixel: three methods abreast show pictures smaller than a thumbnail's full size
+QUALITY = 85  # of the JPEGs
+_NEAR, _MIDDLE, _FAR = (46, 124, 214), (168, 162, 152), (226, 106, 18)  # blue, grey, orange: safe for colour blindness
+
+
+class PictureRules:
+    """The embedded pictures: each distinct one is encoded once, as a rule that any number of elements use.
+
+    Args:
+        thumbnail: Largest width and height of a picture on the page, in CSS pixels.
+    """
+
+    def __init__(self, thumbnail: int) -> None:
+        self.thumbnail = thumbnail
+        self.side = round(DENSITY * thumbnail)
+        self._names: dict[bytes, str] = {}
+        self._rules: list[str] = []
+        self._ratios: list[float] = []
+
+    def name(self, image: Image.Image) -> str:
+        """The class of an element that shows ``image``."""
+        self._ratios.append(image.width / image.height)
+        key = hashlib.sha256(f"{image.mode}{image.size}".encode() + image.tobytes()).digest()
+        if image.mode == "P" or key not in self._names:  # two palettes can share their indices
+            small = Image.new("RGB", image.size)
+            small.paste(flat(image))  # leaves behind what came with the file: comment, camera, place
+            small.thumbnail((self.side, self.side), Image.Resampling.LANCZOS)
+            file = io.BytesIO()
+            small.save(file, "JPEG", quality=QUALITY, subsampling=0, optimize=True)  # thin lines keep their colour
+            self._names[key] = f"i{len(self._rules)}"
+            data = base64.b64encode(file.getvalue()).decode()
+            self._rules.append(f".{self._names[key]}{{background-image:url(data:image/jpeg;base64,{data})}}")
+        return self._names[key]
+
+    def rules(self) -> str:
+        """One rule a distinct picture."""
+        return "\n".join(self._rules)
+
+    def box(self) -> str:
+        """One shape for all boxes: the middle one of the pictures' shapes."""
+        ratio = min(2.0, max(0.5, statistics.median(self._ratios)))
+        width = round(self.thumbnail * min(1.0, ratio))
+        return f":root{{--width:{width}px;--ratio:{ratio:.3f}}}\n"
+
+
+def step_rules() -> str:
+    """Length, height and colour of each step of a bar."""
+    rules = []
+    for step in range(STEPS + 1):
+        part = step / STEPS
+        ends = (_NEAR, _MIDDLE) if part < 0.5 else (_MIDDLE, _FAR)
+        mix = 2 * part if part < 0.5 else 2 * part - 1
+        color = ",".join(str(round(a + mix * (b - a))) for a, b in zip(*ends, strict=True))
+        rules.append(f".s{step}{{--part:{max(4, round(100 * part))}%;--color:rgb({color})}}")
+    return "\n".join(rules) + "\n"

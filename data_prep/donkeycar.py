@@ -1,0 +1,258 @@
+"""Donkeycar tubs: camera frames of a model car and the driver's steering angle.
+
+A tub is a video, so it is split by blocks of time. Not for: several tubs at once, nor the older tub format with one
+JSON file a frame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import lzma
+import math
+import os
+import re
+import reprlib
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.errors import DataError, UserError
+from data_prep.source import made_with
+
+_MEMBER = re.compile(r"(?P<root>(?:.*/)?)(?P<name>catalog_\d+\.catalog|manifest\.json|images/(?!\._)[^/]+\.jpg)")
+_LARGEST = 64 << 20  # bytes of one member; a real catalog has 200 KB, a real frame 5 KB
+_ROLES = {"T": "train", "Q": "query", "G": "gallery"}
+
+
+@dataclass(frozen=True)
+class Donkeycar:
+    """Frames of a model car's camera with the steering angle, from one Donkeycar tub.
+
+    Command: cml prepare donkeycar --source tub.tar.gz --out DIR
+
+    Input: an archive (.tar.gz, .tar, ..) or an unpacked folder with catalog_N.catalog and images/*.jpg. Frames that
+    the tub marks as deleted are left out.
+
+    Licence: the tub's own. The tub of the donkeycar project's tests is under the MIT licence.
+    """
+
+    source: Path
+    """The tub: an archive or a folder."""
+    blocks: int = 10
+    """The frames are cut, in the order of time, into so many blocks of equal length."""
+    deal: str = "GGTTTTTTTQ"
+    """Which blocks are for training (T), queries (Q) and the gallery (G); repeated when there are more blocks."""
+    gap: int = 30
+    """Frames this near to a frame of a stricter role are left out: neighbours in time nearly duplicate each other."""
+
+    def __post_init__(self) -> None:
+        if not self.deal or set(self.deal) - set(_ROLES):
+            raise UserError(f"The deal should be letters T, Q and G, e.g. GGTTTTTTTQ. Got {self.deal!r} instead.")
+        if self.blocks < 3 or self.gap < 0:
+            raise UserError(
+                f"blocks should be at least 3 and gap at least 0. Got {self.blocks} and {self.gap} instead."
+            )
+
+    def prepare(self, out: Path) -> PreparedDataset:
+        """Write the dataset; see ``DataSource.prepare``."""
+        if self.source.is_dir():
+            texts = [*sorted(self.source.glob("*.catalog")), *self.source.glob("manifest.json")]
+            origin = made_with(self, revision=1, files=texts, images=self.source)
+        else:
+            origin = made_with(self, revision=1, files=[self.source])
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        with _open_tub(self.source) as tub:
+            frames = _frames(self.source, tub)
+            roles = deal_roles(len(frames), deal=self.deal, blocks=self.blocks, gap=self.gap)
+            info = DatasetInfo(
+                name="donkeycar",
+                task="value",
+                label_column="value",
+                label_unit="steering angle",
+                frame="-1 is full left, 0 straight on, 1 full right",
+                source="a Donkeycar tub: frames of a model car's camera, recorded while a person drove",
+                licence="the tub's own; MIT for the tub of the donkeycar project's tests",
+                details={"left_out": {"near another role in time": roles.count(None)}},
+                made_with=origin,
+            )
+            items = (
+                Item(
+                    item_id=f"{frame.number:06d}",
+                    role=role,
+                    image=tub.images[frame.image](),
+                    label=frame.angle,
+                    extra={"frame": frame.number},
+                    where=f"{frame.where}, {frame.image}",
+                )
+                for frame, role in zip(frames, roles, strict=True)
+                if role is not None
+            )
+            return write_dataset(out, info, items, total=len(frames) - roles.count(None))
+
+
+def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | None]:
+    """Deal the frames of a video to the roles, block by block.
+
+    Gallery frames within ``gap`` frames of a query are left out, then training frames within ``gap`` frames of a query
+    or of a gallery frame, so that no item has a neighbour in time in another role.
+
+    Args:
+        frames: How many frames there are, in the order of time.
+        deal: A letter T, Q or G for each block, repeated as needed.
+        blocks: How many blocks of equal length.
+        gap: In frames.
+
+    Returns:
+        The role of each frame, None where it is left out.
+    """
+    letters = np.array([deal[frame * blocks // frames % len(deal)] for frame in range(frames)])
+    query, gallery = letters == "Q", letters == "G"
+    gallery &= ~_within(query, gap)
+    train = (letters == "T") & ~_within(query | gallery, gap)
+    roles = np.select([train, query, gallery], list(_ROLES.values()), default="")
+    return [str(role) or None for role in roles]
+
+
+def _within(chosen: NDArray[np.bool_], gap: int) -> NDArray[np.bool_]:
+    """Frames that have a chosen one at most ``gap`` frames before or behind: (N,) to (N,)."""
+    counts = np.concatenate([[0], np.cumsum(chosen)])
+    at = np.arange(len(chosen))
+    inside: NDArray[np.bool_] = counts[np.minimum(at + gap + 1, len(chosen))] > counts[np.maximum(at - gap, 0)]
+    return inside
+
+
+class _Tub(NamedTuple):
+    texts: dict[str, bytes]  # catalogs and the manifest
+    images: dict[str, Callable[[], bytes]]  # "images/7_cam_image_array_.jpg" to what reads it
+
+
+class _Frame(NamedTuple):
+    number: int  # in the order of time
+    image: str
+    angle: float
+    where: str
+
+
+@contextlib.contextmanager
+def _open_tub(source: Path) -> Iterator[_Tub]:
+    if source.is_dir():
+        paths = {path.relative_to(source).as_posix(): path for path in source.glob("*/*.jpg")}
+        paths |= {path.name: path for path in source.glob("*") if path.is_file()}
+        names = [name for name in paths if _MEMBER.fullmatch(name)]
+        yield _Tub(
+            {name: paths[name].read_bytes() for name in names if "/" not in name},
+            {name: paths[name].read_bytes for name in names if "/" in name},
+        )
+        return
+    # members stand in any order and a compressed archive can only be read from its start: frames wait in one file
+    with tempfile.SpooledTemporaryFile(max_size=1 << 28) as spool:
+        yield _read_archive(source, spool)
+
+
+def _read_archive(source: Path, spool: IO[bytes]) -> _Tub:
+    """Read what belongs to a tub and nothing else; nothing is unpacked under a name of the archive's choosing."""
+    tub = _Tub({}, {})
+    roots = set()
+    for root, name, content in _members(source):
+        roots.add(root)
+        if "/" not in name:
+            tub.texts[name] = content
+            continue
+        try:
+            start = spool.seek(0, os.SEEK_END)
+            spool.write(content)
+        except OSError as error:
+            raise UserError(
+                f"There is no room to unpack {source} in {tempfile.gettempdir()} ({error.strerror}). "
+                "Free some space or set TMPDIR to another folder."
+            ) from error
+        tub.images[name] = functools.partial(_part, spool, start, len(content))
+    if len(roots) > 1:
+        raise DataError(f"{source} holds several tubs ({', '.join(sorted(roots))}); give one at a time.")
+    return tub
+
+
+def _members(source: Path) -> Iterator[tuple[str, str, bytes]]:
+    """The tub's files in an archive: its folder there, the name below it, the content."""
+    try:
+        with tarfile.open(source) as archive:
+            for member in archive:
+                match = _MEMBER.fullmatch(member.name)
+                if match is None or not member.isreg():
+                    continue  # whatever it is, it is not read
+                if member.size > _LARGEST:
+                    raise DataError(f"{source}: {member.name} has {member.size:,} bytes; the limit is {_LARGEST:,}.")
+                content = archive.extractfile(member)
+                assert content is not None  # it is a regular file
+                yield match["root"], match["name"], content.read()
+    except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{source} is no whole tar archive: {error}. Fetch it again.") from None
+
+
+def _part(file: IO[bytes], start: int, size: int) -> bytes:
+    file.seek(start)
+    return file.read(size)
+
+
+def _frames(source: Path, tub: _Tub) -> list[_Frame]:
+    """All frames that were not deleted, in the order of time."""
+    catalogs = sorted((name for name in tub.texts if name.startswith("catalog_")), key=lambda name: (len(name), name))
+    if not catalogs:
+        raise DataError(f"{source} holds no catalog_N.catalog: it should be a Donkeycar tub.")
+    deleted = _deleted(source, tub)
+    frames: dict[int, _Frame] = {}
+    for name in catalogs:
+        for number, line in enumerate(tub.texts[name].splitlines(), start=1):
+            where = f"{source}:{name}:{number}"
+            frame = _frame(line, where)
+            if frame.number in frames:
+                raise DataError(f"{where}: _index {frame.number} stands already in {frames[frame.number].where}.")
+            if frame.number in deleted:
+                continue
+            if frame.image not in tub.images:
+                raise DataError(f"{where}: the image {frame.image} is missing in {source}.")
+            frames[frame.number] = frame
+    return [frames[number] for number in sorted(frames)]
+
+
+def _frame(line: bytes, where: str) -> _Frame:
+    entry = _json(line, where)
+    number, image, angle = entry.get("_index"), entry.get("cam/image_array"), entry.get("user/angle")
+    if type(number) is not int or number < 0:
+        raise DataError(f"{where}: _index should be a whole number from 0. Got {number!r} instead.")
+    if not isinstance(image, str):
+        raise DataError(f"{where}: cam/image_array should be the name of an image. Got {image!r} instead.")
+    if isinstance(angle, bool) or not isinstance(angle, int | float) or not math.isfinite(angle):
+        raise DataError(f"{where}: user/angle should be a finite number. Got {angle!r} instead.")
+    return _Frame(number, f"images/{image}", float(angle), where)
+
+
+def _deleted(source: Path, tub: _Tub) -> set[int]:
+    """Frames that the driver struck out: the last line of the manifest names them."""
+    lines = tub.texts.get("manifest.json", b"").splitlines()
+    if not lines:
+        return set()
+    indexes = _json(lines[-1], f"{source}:manifest.json:{len(lines)}").get("deleted_indexes", [])
+    return {index for index in indexes if isinstance(index, int)} if isinstance(indexes, list) else set()
+
+
+def _json(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: is not JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{where}: should be a JSON object {{..}}. Got {reprlib.repr(value)} instead.")
+    return value

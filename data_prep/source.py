@@ -1,0 +1,97 @@
+"""What every data source shares: its contract, what it notes about its input, and the split by hash.
+
+Not for: any one dataset, nor the files that are written (cml.data.prepared_writer).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cml.errors import DataError, UserError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from cml.data.prepared import PreparedDataset
+
+
+class DataSource(Protocol):
+    """Makes a prepared dataset. A frozen dataclass whose fields are its settings and its command's flags."""
+
+    def prepare(self, out: Path) -> PreparedDataset:
+        """Write the dataset to ``out``; do nothing if it is there already, made from the same input and settings.
+
+        Raises:
+            UserError: ``out`` holds something else, or a setting is out of its range.
+            DataError: the input is not what the source promises; names file and line.
+        """
+
+
+def made_with(
+    source: DataclassInstance,
+    *,
+    revision: int,
+    files: Iterable[Path] = (),
+    images: Path | None = None,
+    without: Collection[str] = (),
+) -> dict[str, Any]:
+    """What decides the content of a prepared dataset: the source, its settings and a fingerprint of its input.
+
+    Args:
+        source: The data source. Its paths do not count, so that moved input is still the same input.
+        revision: Of the source's own code; raised when the same input gives another dataset.
+        files: Input files, taken into the fingerprint with their content.
+        images: Input folder, taken into it with the names and sizes of its files.
+        without: Settings that do not change the content.
+
+    Raises:
+        DataError: an input is missing.
+    """
+    settings = {field.name: getattr(source, field.name) for field in dataclasses.fields(source)}
+    digest = hashlib.sha256()
+    for file in files:
+        try:
+            with file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+        except OSError as error:
+            raise DataError(f"The input {file} cannot be read ({error.strerror}).") from None
+    if images is not None:
+        if not images.is_dir():
+            raise DataError(f"The input {images} should be a folder of images.")
+        for path in sorted(path for path in images.rglob("*") if path.is_file()):
+            digest.update(f"{path.relative_to(images).as_posix()}:{path.stat().st_size};".encode(errors="replace"))
+    return {
+        "source": type(source).__name__.lower(),
+        "revision": revision,
+        "settings": {
+            name: value for name, value in settings.items() if not isinstance(value, Path) and name not in without
+        },
+        "input": digest.hexdigest(),
+    }
+
+
+def role_by_hash(item_id: str, test_share: float, query_share: float) -> str:
+    """A role that depends on the item's id alone: another item never moves this one from train to test.
+
+    Args:
+        item_id: The id.
+        test_share: Share of the items that are not for training.
+        query_share: Share of those that are queries; the others are the gallery.
+    """
+    test, query = (
+        int.from_bytes(hashlib.sha256(f"{salt}:{item_id}".encode()).digest()[:6]) / 2**48 for salt in ("test", "query")
+    )
+    if test >= test_share:
+        return "train"
+    return "query" if query < query_share else "gallery"
+
+
+def check_shares(**shares: float) -> None:
+    """Raise ``UserError`` unless every share lies strictly between 0 and 1."""
+    for name, share in shares.items():
+        if not 0 < share < 1:
+            raise UserError(f"The {name} should be above 0 and below 1. Got {share} instead.")

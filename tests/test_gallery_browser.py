@@ -1,0 +1,140 @@
+"""The gallery in a real browser: it is drawn, no text on it runs as a script, and nothing asks the network."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+
+TITLE = "untouched"
+
+
+class Requests(http.server.BaseHTTPRequestHandler):
+    """Answers everything with nothing and remembers the paths asked for."""
+
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(self.path)
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[str]]]:
+    Requests.seen.clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Requests) as listening:
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}", Requests.seen
+        listening.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
+        found = shutil.which(name)
+        if found:
+            return found
+    pytest.skip("no chromium on the PATH (Debian: apt-get install chromium)")
+
+
+def browse(chromium: str, profile: Path, page: Path, *flags: str) -> str:
+    command = [
+        chromium,
+        *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
+        *("--disable-component-update", "--disable-sync", "--hide-scrollbars", f"--user-data-dir={profile}"),
+        *("--virtual-time-budget=1500", *flags, page.as_uri()),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=True)
+    return done.stdout.decode("utf-8")
+
+
+def attacks(address: str) -> list[str]:
+    act = f"document.title='ran';new Image().src='{address}/ran'"
+    return [
+        f"<script>{act}</script>",
+        f'"><img src="{address}/image" onerror="{act}">',
+        f"'><svg onload=\"{act}\"><image href='{address}/svg'/></svg>",
+        f"</title></style></script><script src={address}/script></script>",
+        f"</style><style>@import url({address}/sheet); * {{ background: url({address}/background) }}</style>",
+        f'<iframe src="{address}/frame" srcdoc="<script>parent.{act}</script>"></iframe>',
+        f'<link rel=stylesheet href="{address}/link"><meta http-equiv=refresh content="0;url={address}/refresh">',
+        f'<base href="{address}/"><a href="javascript:{act}" autofocus onfocus="{act}">x</a>',
+        f"{{{{ 7 * 7 }}}} {{% include '{address}' %}} javascript:{act}",
+        f"\x00\ud800\u202e<body onload={act}>",
+    ]
+
+
+def test_no_text_runs_and_nothing_asks_the_network(
+    chromium: str, server: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    address, seen = server
+    texts = attacks(address)
+    image = Image.new("RGB", (30, 30), "red")
+    rows = [
+        GalleryRow(Picture(image, text), {"".join(texts): [Picture(image, text, float(place))]}, float(place))
+        for place, text in enumerate(texts)
+    ]
+    page = tmp_path / "gallery.html"
+    write_gallery(
+        page, rows, title=TITLE + "".join(texts), unit="".join(texts), summary="\n".join(texts), table=[texts, texts]
+    )
+    shown = browse(chromium, tmp_path / "profile", page, "--dump-dom")
+    assert f"<title>{TITLE}&lt;script&gt;document.title=" in shown
+    assert not re.search(r"<(script|img|svg|iframe|link|base|object|embed)\b", shown)
+    assert seen == []
+
+    # The policy alone would hold too: the same attacks, let into the page as markup.
+    text = page.read_text(encoding="utf-8")
+    markup = "".join(text for text in texts if "refresh" not in text and "\x00" not in text)
+    (tmp_path / "unescaped.html").write_text(text.replace('<main id="start">', f'<main id="start">{markup}'))
+    shown = browse(chromium, tmp_path / "profile", tmp_path / "unescaped.html", "--dump-dom")
+    assert "<script>document.title=" in shown
+    assert f"<title>{TITLE}&lt;script&gt;" in shown
+    assert seen == []
+
+    # And the test can fail: without the policy the scripts run and the requests leave.
+    bare = f"<!doctype html><title>{TITLE}</title>{markup}"
+    (tmp_path / "control.html").write_text(bare)
+    shown = browse(chromium, tmp_path / "profile", tmp_path / "control.html", "--dump-dom")
+    assert "<title>ran</title>" in shown
+    assert {"/ran", "/image", "/sheet"} <= set(seen)
+
+
+@pytest.mark.parametrize("width", [1280, 520])  # narrower ones a headless window does not do
+def test_the_page_is_drawn(chromium: str, tmp_path: Path, width: int) -> None:
+    blue, red = Image.new("RGB", (60, 60), "#0000ff"), Image.new("RGB", (60, 60), "#ff0000")
+    top = [Picture(red, "found", float(place)) for place in range(5)]
+    rows = [GalleryRow(Picture(blue, "query"), dict.fromkeys(("cml", "oracle", "baseline"), top), 1.0)]
+    write_gallery(tmp_path / "g.html", rows, title="x" * 300, unit="px", table=[["a"] * 30] * 2, summary="word " * 90)
+    browse(
+        chromium, tmp_path / "profile", tmp_path / "g.html",
+        f"--screenshot={tmp_path / 'shot.png'}", f"--window-size={width},1500",
+    )  # fmt: skip
+    with Image.open(tmp_path / "shot.png") as shot:
+        pixels = np.asarray(shot.convert("RGB")).astype(int)
+    assert pixels.shape[1] == width
+    red_pixels = np.abs(pixels - [254, 0, 0]).max(axis=2) < 8
+    blue_pixels = np.abs(pixels - [0, 0, 254]).max(axis=2) < 8
+    assert red_pixels.sum() > 15 * 55**2  # fifteen pictures, style sheets and pictures passed the policy
+    assert blue_pixels.sum() > 80**2
+    columns = np.flatnonzero(red_pixels.any(axis=0))
+    assert columns.max() < width - 10  # none is cut off at the right
+    rows_of_groups = np.diff(np.flatnonzero(red_pixels.any(axis=1))) > 1
+    assert rows_of_groups.sum() == (0 if width == 1280 else 2)  # side by side, or one below the other

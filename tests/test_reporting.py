@@ -1,0 +1,555 @@
+"""The gallery page, curves and drawing: order, escaping, embedded pictures, refusals. No browser here."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html.parser
+import io
+import itertools
+import math
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.errors import UserError
+from cml.reporting.curves import smoothed, spread, write_curves, write_metric_curves
+from cml.reporting.drawing import (
+    LEFT,
+    RIGHT,
+    contact_sheet,
+    draw_gauge,
+    draw_regions,
+    draw_skeleton,
+    draw_text,
+    flat,
+)
+from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+from cml.reporting.visible_text import visible_text
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>' onmouseover='alert(2)",
+    "{{7*7}} {% raw %} {#",
+    "javascript:alert(1)",
+    "</style><style>*{display:none}",
+    "</title></textarea><!-- ]]>",
+    "nul\x00 bell\x07 escape\x1b[31m delete\x7f",
+    "lone \ud800 surrogates \udfff",
+    "override \u202e gnp.exe",
+    "שלום עולם",
+    "&lt;b&gt; &amp;amp; &#60;",
+]
+ELEMENTS = """a b bdi body div figcaption figure h1 h2 head header html i li main meta nav ol p section small span
+style table tbody td th thead title tr"""
+
+
+class Page(html.parser.HTMLParser):
+    """Elements, attributes and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self._quiet = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        self._quiet = tag == "style"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._quiet = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._quiet:
+            self.text += data
+
+    def attributes(self, name: str) -> list[str]:
+        return [attributes[name] for _, attributes in self.elements if name in attributes]
+
+
+def plain(color: str = "red", size: tuple[int, int] = (40, 30)) -> Image.Image:
+    return Image.new("RGB", size, color)
+
+
+def row(
+    score: float, caption: str = "query", distances: tuple[float | None, ...] = (1.0, 2.0), methods: str = "ab"
+) -> GalleryRow:
+    top = [Picture(plain("blue"), f"{caption} {place}", distance) for place, distance in enumerate(distances)]
+    return GalleryRow(Picture(plain(), caption), dict.fromkeys(methods, top), score)
+
+
+def made(folder: Path, *rows: GalleryRow, **texts: str) -> str:
+    path = folder / "gallery.html"
+    write_gallery(
+        path, rows, title=texts.get("title", "Title"), unit=texts.get("unit", "px"), summary=texts.get("summary", "")
+    )
+    return path.read_text(encoding="utf-8")
+
+
+def embedded(text: str) -> list[Image.Image]:
+    return [
+        Image.open(io.BytesIO(base64.b64decode(data))) for data in re.findall(r"data:image/jpeg;base64,([^)]+)", text)
+    ]
+
+
+# ---- gallery
+
+
+def test_rows_are_sorted_worst_first_and_ties_keep_their_order(tmp_path: Path) -> None:
+    scores = [1.0, math.inf, -2.0, math.nan, 3.0, 1.0, -math.inf]
+    text = made(tmp_path, *(row(score, f"row{number}.") for number, score in enumerate(scores)))
+    captions = re.findall(r'aria-label="query: row(\d)\."', text)
+    assert captions == ["1", "4", "0", "5", "2", "6", "3"]  # NaN, nothing comparable, comes last
+    assert re.findall(r'<li class="row" id="q(\d)">', text) == list("1234567")
+
+
+def test_overview_links_lead_to_rows_that_exist(tmp_path: Path) -> None:
+    for count in (1, 2, 3, 400):
+        page = Page(made(tmp_path, *(row(float(score)) for score in range(count))))
+        ids = set(page.attributes("id"))
+        links = page.attributes("href")
+        assert {link.removeprefix("#") for link in links} <= ids
+        assert {"#q1", f"#q{count}"} <= set(links)
+        ticks = [element for element in page.elements if element[0] == "a" and "tabindex" in element[1]]
+        assert min(count, 100) <= len(ticks) <= 160
+
+
+def test_every_text_field_is_shown_as_text(tmp_path: Path) -> None:
+    picture = plain()
+    for hostile in HOSTILE:
+        rows = [GalleryRow(Picture(picture, hostile), {hostile: [Picture(picture, hostile, 1.0)]}, 0.0)]
+        path = tmp_path / "hostile.html"
+        write_gallery(path, rows, title=hostile, unit=hostile, summary=hostile, table=[[hostile] * 2] * 2)
+        page = Page(path.read_text(encoding="utf-8"))
+        shown = visible_text(hostile)
+        # title, h1, summary, legend, four cells, two captions, a heading
+        assert page.text.count(shown) >= 11, hostile
+        assert {tag for tag, _ in page.elements} <= set(ELEMENTS.split())
+        names = {name for _, attributes in page.elements for name in attributes}
+        assert not {name for name in names if name.startswith("on") or name in {"src", "style", "srcdoc", "action"}}
+        assert all(link.startswith("#") for link in page.attributes("href"))
+        assert shown in " ".join(page.attributes("aria-label"))
+        assert f"{shown} · label distance 1.00 {shown}" in page.attributes("title")
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.text(st.sampled_from("<>&\"'{}%=/ a") | st.characters(codec=None), max_size=60))
+def test_any_caption_comes_back_from_the_page(caption: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "g.html"
+        write_gallery(path, [row(0.0, caption, methods="a")], title=caption, unit="", summary=caption)
+        page = Page(path.read_text(encoding="utf-8"))
+    assert f"query: {visible_text(caption) or 'no caption'}" in page.attributes("aria-label")
+    assert visible_text(caption) in page.text
+
+
+def test_policy_allows_only_its_own_style_sheets_and_embedded_pictures(tmp_path: Path) -> None:
+    text = made(tmp_path, row(0.0))
+    (policy,) = (value for value in Page(text).attributes("content") if "default-src" in value)
+    sheets = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    hashes = {f"'sha256-{base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()}'" for sheet in sheets}
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert set(directives.pop("style-src").split()) == hashes
+    assert directives == {"default-src": "'none'", "img-src": "data:", "base-uri": "'none'", "form-action": "'none'"}
+    assert "http" not in text.replace("http-equiv", "")
+    assert set(re.findall(r"url\((.{5})", text)) == {"data:"}
+
+
+def test_pictures_are_embedded_once_each_and_decode(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (50, 80, 3), np.uint8)
+    pictures = [
+        plain("red", (400, 200)),
+        plain("#00ff00", (30, 60)),
+        Image.fromarray(noise),
+        Image.fromarray(noise.copy()),
+    ]
+    top = [Picture(image, str(place), float(place)) for place, image in enumerate(pictures * 3)]
+    text = made(tmp_path, GalleryRow(top[0], {"a": top}, 0.0), GalleryRow(top[1], {"a": top[::-1]}, 1.0))
+    images = embedded(text)
+    # the second row, worse, comes first, and its first picture is the noise
+    assert [image.size for image in images] == [(80, 50), (30, 60), (144, 72)]
+    assert {image.mode for image in images} == {"RGB"}
+    assert np.abs(np.asarray(images[2], np.int64) - [255, 0, 0]).max() <= 3
+    assert np.abs(np.asarray(images[0], np.float64) - noise).mean() < 25
+    used = [name for value in Page(text).attributes("class") for name in value.split() if re.fullmatch(r"i\d+", name)]
+    assert len(used) == 26
+    assert set(used) == {"i0", "i1", "i2"}
+
+
+def test_what_came_with_a_file_stays_behind(tmp_path: Path) -> None:
+    file = tmp_path / "photo.jpg"
+    exif = Image.Exif()
+    exif[0x010F] = "secret camera"
+    plain().save(file, exif=exif, comment=b"secret comment")
+    with Image.open(file) as image:
+        text = made(tmp_path, GalleryRow(Picture(image, ""), {"a": []}, 0.0))
+    (shown,) = embedded(text)
+    assert "comment" not in shown.info
+    assert not shown.getexif()
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGBA", "LA", "CMYK", "I", "I;16", "F"])
+def test_every_kind_of_image_is_shown(tmp_path: Path, mode: str) -> None:
+    image = Image.new(mode, (20, 20))
+    assert embedded(made(tmp_path, GalleryRow(Picture(image, ""), {"a": []}, 0.0)))[0].size == (20, 20)
+
+
+def test_images_of_equal_indices_and_other_palettes_stay_apart(tmp_path: Path) -> None:
+    red, blue = Image.new("P", (8, 8)), Image.new("P", (8, 8))
+    red.putpalette([255, 0, 0])
+    blue.putpalette([0, 0, 255])
+    images = embedded(made(tmp_path, GalleryRow(Picture(red, ""), {"a": [Picture(blue, "", 1.0)]}, 0.0)))
+    assert len(images) == 2
+
+
+def test_distances_means_and_bars(tmp_path: Path) -> None:
+    near = [Picture(plain(), "", distance) for distance in (0.0, 1.0, 2.0)]
+    far = [Picture(plain(), "", distance) for distance in (4.0, math.inf, None)]
+    none = [Picture(plain(), "", math.inf)]
+    text = made(
+        tmp_path, GalleryRow(Picture(plain(), ""), {"near": near, "far": far, "none": none, "empty": []}, math.nan)
+    )
+    page = Page(text)
+    numbers = re.findall(r"<figcaption><b>(.*?)</b>", text)
+    assert numbers == ["0.00", "1.00", "2.00", "4.00", "not comparable", "\u2013", "not comparable"]
+    bars = [value.split()[1] for value in page.attributes("class") if value.startswith("bar ") and "key" not in value]
+    assert bars == ["s0", "s5", "s10", "s20", "none", "none"]
+    means = re.findall(r'<span class="mean">(.*?)</span>', text)
+    assert means == [
+        "mean <b>1.00</b>",
+        "<small>1 not comparable</small> mean <b>4.00</b>",
+        "not comparable",
+        "",
+    ]
+    assert "nothing retrieved" in text
+    assert "score <b>not comparable</b>" in text
+
+
+@pytest.mark.parametrize(
+    ("distances", "shown"),
+    [
+        ((1234.5, 2345.6), ["1,234", "2,346"]),
+        ((12.34, 56.78), ["12.3", "56.8"]),
+        ((0.1234, 0.9), ["0.123", "0.900"]),
+        ((0.0000021, 0.9), ["2.1e\u221206", "0.900"]),
+        ((3e7, 2.0, 2.0), ["3e+07", "2.00", "2.00"]),
+        ((0.0, 0.0), ["0.00", "0.00"]),
+    ],
+)
+def test_figures_have_the_digits_their_size_asks_for(
+    tmp_path: Path, distances: tuple[float, ...], shown: list[str]
+) -> None:
+    text = made(tmp_path, row(0.0, distances=distances, methods="a"))
+    assert re.findall(r"<figcaption><b>(.*?)</b>", text) == shown
+
+
+def test_almost_equal_distances_of_a_row_get_a_calm_bar(tmp_path: Path) -> None:
+    calm, wide = row(1.0, distances=(1.0, 1.001)), row(0.0, distances=(0.0, 10.0))
+    text = made(tmp_path, calm, wide)
+    bars = re.findall(r'class="bar (s\d+)"', text)
+    assert bars == ["s0"] * 4 + ["s0", "s20"] * 2
+
+
+def test_methods_keep_the_first_rows_order(tmp_path: Path) -> None:
+    text = made(tmp_path, row(2.0, methods="ba"), row(1.0, methods="ab"))
+    assert re.findall(r"<h2><bdi>(.)</bdi>", text) == list("baba")
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said"),
+    [
+        ([], {}, "at least one query"),
+        ([row(0.0, methods="")], {}, "at least one method"),
+        ([row(0.0, methods="ab"), row(0.0, methods="ac")], {}, "same methods"),
+        ([row(0.0, methods="ab"), row(0.0, methods="abc")], {}, "same methods"),
+        ([row(0.0, distances=(1.0, math.nan))], {}, "picture 2 has nan"),
+        ([row(0.0, distances=(-1.0,))], {}, "picture 1 has -1.0"),
+        ([GalleryRow(Picture(Image.new("RGB", (0, 4)), "void"), {"a": []}, 0.0)], {}, "empty image"),
+        ([row(0.0)], {"table": [["a", "b"], ["c"]]}, "equally many cells"),
+        ([row(0.0)], {"thumbnail": 4}, "thumbnail"),
+    ],
+)
+def test_refusals_leave_the_old_page(
+    tmp_path: Path, rows: list[GalleryRow], options: dict[str, int], said: str
+) -> None:
+    path = tmp_path / "gallery.html"
+    path.write_text("old")
+    with pytest.raises(UserError, match=said):
+        write_gallery(path, rows, title="", unit="", **options)  # type: ignore[arg-type]
+    assert [file.name for file in tmp_path.iterdir()] == ["gallery.html"]
+    assert path.read_text() == "old"
+
+
+def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    assert made(tmp_path, row(1.0), row(2.0)) == made(tmp_path, row(1.0), row(2.0))
+
+
+# ---- text
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(st.characters(codec=None), max_size=100), st.integers(1, 80))
+def test_visible_text_can_be_written_and_is_short(text: str, longest: int) -> None:
+    shown = visible_text(text, longest)
+    shown.encode("utf-8")
+    assert len(shown) <= longest
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]", shown)
+    if len(text) < longest and text.isascii() and text.isprintable():
+        assert shown == text.strip()
+
+
+def test_visible_text_spells_what_cannot_be_shown() -> None:
+    assert visible_text("a\x00b\ud800\u202ec\n d") == "a\\x00b\\ud800\\u202ec  d"
+    assert visible_text("x" * 10_000_000, 5) == "xxxx…"
+    assert visible_text("é 👩‍👩‍👧 שלום") == "é 👩‍👩‍👧 שלום"
+
+
+# ---- drawing
+
+
+def closest(image: Image.Image, color: str) -> NDArray[np.bool_]:
+    target = np.asarray(plain(color, (1, 1)))[0, 0].astype(int)
+    near: NDArray[np.bool_] = np.abs(np.asarray(image).astype(int) - target).max(axis=2) < 40
+    return near
+
+
+POINTS: list[list[float]] = [[10, 10, 1], [10, 50, 1], [50, 10, 1], [50, 50, 0], [math.nan, 5, 1]]
+
+
+def test_skeleton_has_left_right_and_no_hidden_joints() -> None:
+    picture = plain("#808080", (64, 64))
+    drawn = draw_skeleton(picture, POINTS, [(0, 1), (0, 2), (1, 3), (2, 4)], left=[1], right=[2])
+    assert drawn.size == (192, 192)
+    left, right = closest(drawn, LEFT), closest(drawn, RIGHT)
+    assert left[60:120, 28:33].any(axis=1).all()  # the limb at x = 10, three times enlarged
+    assert right[28:33, 60:120].any(axis=0).all()
+    assert closest(drawn, "#808080")[100:, 60:].all()  # nothing where the hidden joint and the NaN joint would be
+
+
+def test_limbs_are_antialiased() -> None:
+    drawn = draw_skeleton(plain("black", (192, 192)), [[10, 20, 1], [180, 90, 1]], [(0, 1)])
+    levels = np.unique(np.asarray(drawn)[..., 0])
+    assert len(levels) > 10
+
+
+def test_drawing_leaves_its_input_alone() -> None:
+    for size in ((64, 48), (300, 200)):
+        picture = plain("#407090", size)
+        before = picture.tobytes()
+        copies = [
+            draw_skeleton(picture, POINTS, [(0, 1)]),
+            draw_regions(picture, np.eye(7, dtype=np.uint8)),
+            draw_gauge(picture, 0.2, -1, 1),
+            draw_text(picture, "a text"),
+            draw_text(picture, ""),
+            flat(picture),
+            contact_sheet([picture], 3),
+        ]
+        assert picture.tobytes() == before
+        for copy in copies:
+            assert copy.mode == "RGB"
+            copy.putpixel((0, 0), (1, 2, 3))
+            assert picture.tobytes() == before
+        for copy in copies[:4]:
+            assert copy.tobytes() != before
+            assert max(copy.size) == max(192, max(size))
+
+
+@pytest.mark.parametrize("far", [1e30, -1e30, 1e6])
+def test_joints_far_outside_are_no_trouble(far: float) -> None:
+    drawn = draw_skeleton(plain(), np.array([[5, 5, 1], [far, far, 1], [math.inf, 1, 1]]), [(0, 1), (1, 2)])
+    assert drawn.size == (192, 144)
+
+
+def test_bad_skeletons_are_refused() -> None:
+    with pytest.raises(UserError, match=r"\(J, 3\)"):
+        draw_skeleton(plain(), [[1, 2], [3, 4]], [])
+    for limb in ((0, 2), (-1, 0)):
+        with pytest.raises(UserError, match=r"outside 0\.\.1"):
+            draw_skeleton(plain(), [[1, 2, 1], [3, 4, 1]], [limb])
+
+
+def test_regions_are_tinted_with_a_border_between_them() -> None:
+    mask = np.zeros((10, 10), np.int64)
+    mask[:, 5:] = 1
+    mask[8:] = 255
+    drawn = np.asarray(
+        draw_regions(plain("black", (200, 200)), mask, colors={0: "#ff0000", 1: "#0000ff"}, ignore=[255], tint=0.5)
+    )
+    assert tuple(drawn[50, 50]) == (127, 0, 0)
+    assert tuple(drawn[50, 150]) == (0, 0, 127)
+    assert tuple(drawn[190, 100]) == (0, 0, 0)
+    assert tuple(drawn[50, 100]) == (255, 255, 255)
+    for bad in (np.zeros((2, 2, 2), np.uint8), np.zeros((2, 2)), np.zeros((0, 2), np.uint8)):
+        with pytest.raises(UserError, match="mask"):
+            draw_regions(plain(), bad)
+
+
+def test_gauge_moves_with_its_value() -> None:
+    def amount(value: float, low: float, high: float) -> int:
+        return int(closest(draw_gauge(plain("black", (192, 192)), value, low, high), LEFT).sum())
+
+    assert amount(0.1, 0, 1) < amount(0.5, 0, 1) < amount(1, 0, 1) == amount(7, 0, 1)
+    assert amount(0.01, -1, 1) < amount(-0.5, -1, 1) < amount(-1, -1, 1)
+    for bad in ((math.nan, 0, 1), (0, 1, 1), (0, 2, 1), (0, 0, math.inf), (0, -1.7e308, 1.7e308)):
+        with pytest.raises(UserError, match="gauge"):
+            draw_gauge(plain(), *bad)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "long " * 10_000])
+def test_any_text_can_be_drawn(text: str) -> None:
+    picture = plain("#407090", (100, 80))
+    assert draw_text(picture, text).tobytes() != draw_text(picture, "").tobytes()
+    draw_gauge(picture, 0, -1, 1, text=text)
+
+
+def test_contact_sheet_places_every_image() -> None:
+    sheet = contact_sheet([plain("red", (10, 10)), plain("blue", (6, 20)), plain("lime", (10, 10))], 2, gap=2)
+    assert sheet.size == (2 * 12 + 2, 2 * 22 + 2)
+    assert sheet.getpixel((7, 12)) == (255, 0, 0)
+    assert sheet.getpixel((19, 12)) == (0, 0, 255)
+    assert sheet.getpixel((7, 34)) == (0, 255, 0)
+    assert sheet.getpixel((19, 34)) == (255, 255, 255)
+    for images, columns in (([], 2), ([plain()], 0)):
+        with pytest.raises(UserError, match="contact sheet"):
+            contact_sheet(images, columns)
+
+
+# ---- curves
+
+RECORDS = [{"step": step, "loss": 2.0 / (1 + step), "lr": 0.1} for step in range(200)]
+
+
+def ink(path: Path, color: tuple[int, int, int]) -> int:
+    with Image.open(path) as image:
+        return int((np.abs(np.asarray(image.convert("RGB")).astype(int) - color).max(axis=2) < 12).sum())
+
+
+def test_loss_curve_is_a_picture_of_the_right_size(tmp_path: Path) -> None:
+    write_curves(tmp_path / "loss.png", RECORDS, title="run $\\frac")
+    write_curves(tmp_path / "both.png", [*RECORDS, {"step": 0, "validation": 3.0}, {"step": 100, "validation": 2.0}])
+    sizes = []
+    for name in ("loss.png", "both.png"):
+        with Image.open(tmp_path / name) as image:
+            image.load()
+            sizes.append(image.size)
+    assert sizes == [(1200, 675), (1200, 900)]
+    assert ink(tmp_path / "loss.png", (0, 0x72, 0xB2)) > 500
+    assert ink(tmp_path / "loss.png", (0xD5, 0x5E, 0)) == 0
+    assert ink(tmp_path / "both.png", (0xD5, 0x5E, 0)) > 500
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [{"step": 1, "loss": 0.5}],
+        [{"step": step, "loss": value} for step, value in enumerate([1.0, math.nan, math.inf, 0.5, -1.0])],
+        [{"step": step, "loss": float(step % 7)} for step in range(5000)],
+        [{"step": step, "loss": math.nan if step < 4000 else 1.0} for step in range(5000)],
+        [{"step": 1, "validation": 0.5}],
+        [{"step": 5, "loss": 1.0}, {"step": 3, "loss": 2.0}, {"step": 5, "loss": 0.1}],
+        [{"step": 0, "loss": 1e-30}, {"step": 1, "loss": 1e30}],
+    ],
+)
+def test_odd_runs_are_drawn(tmp_path: Path, records: list[dict[str, float]]) -> None:
+    write_curves(tmp_path / "loss.png", records)
+    with Image.open(tmp_path / "loss.png") as image:
+        assert image.size == (1200, 675)
+
+
+def test_of_records_of_one_step_the_last_counts(tmp_path: Path) -> None:
+    write_curves(tmp_path / "a.png", [{"step": 0, "loss": 9.0}, {"step": 1, "loss": 2.0}, {"step": 0, "loss": 1.0}])
+    write_curves(tmp_path / "b.png", [{"step": 0, "loss": 1.0}, {"step": 1, "loss": 2.0}])
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([], "nothing to draw"),
+        ([{"step": 1, "loss": math.nan}], "nothing to draw"),
+        ([{"step": "one", "loss": 1.0}], "Record 0"),
+        ([{"step": 1, "loss": 1.0}, {"step": 2, "loss": "high"}], "Record 1"),
+    ],
+)
+def test_unusable_metrics_are_refused(tmp_path: Path, records: list[dict[str, float]], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        write_curves(tmp_path / "loss.png", records)
+    assert not list(tmp_path.iterdir())
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.one_of(st.floats(-100, 100), st.sampled_from([math.nan, math.inf])), min_size=1, max_size=40),
+    st.integers(1, 50),
+)
+def test_smoothing_against_plain_loops(values: list[float], window: int) -> None:
+    fast = smoothed(np.array(values), window)
+    for at in range(len(values)):
+        near = [v for v in values[max(0, at - window // 2) : at + window // 2 + 1] if math.isfinite(v)]
+        slow = sum(near) / len(near) if near else math.nan
+        assert fast[at] == pytest.approx(slow, abs=1e-9, nan_ok=True)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(0, 300), min_size=1, max_size=8))
+def test_names_of_lines_are_spread_without_overlap(places: list[float]) -> None:
+    places = sorted(places)
+    out = spread(places, 20, 0, 300)
+    assert all(b - a >= 20 - 1e-6 for a, b in itertools.pairwise(out))
+    assert out[0] >= -1e-6
+    assert out[-1] <= 300 + 1e-6
+    if len(places) == 1 or all(b - a >= 20 for a, b in itertools.pairwise(places)):
+        assert out == pytest.approx(places)
+
+
+def test_metric_curves(tmp_path: Path) -> None:
+    k = (1, 2, 5, 10)
+    curves = {
+        name: {at: (float(base + at), base + at - 1.0, base + at + 1.0) for at in k}
+        for base, name in enumerate(["cml", "oracle", *HOSTILE, "_hidden", "$\\frac{"])
+    }
+    curves["gap"] = {1: (1.0, math.nan, math.nan), 2: (math.nan, math.nan, math.nan), 5: (3.0, 2.0, 4.0)}
+    curves["void"] = {1: (math.nan, 0.0, 1.0)}
+    path = tmp_path / "k.png"
+    write_metric_curves(path, curves, xlabel="K $", ylabel="d@K ^_$", title="$\\alpha")
+    with Image.open(path) as image:
+        assert image.size == (1125, 675)
+    dimensions = dict.fromkeys((16, 32, 64, 128), (0.5, 0.4, 0.6))
+    write_metric_curves(path, {"cml": dimensions}, xlabel="dimension", ylabel="nDCG")
+    assert ink(path, (0, 0x72, 0xB2)) > 500
+    write_metric_curves(path, {"cml": {10: (0.5, 0.4, 0.6)}}, xlabel="K", ylabel="nDCG")
+
+
+@pytest.mark.parametrize("curves", [{}, {"cml": {}}, {"cml": {1: (math.nan, math.nan, math.nan)}}])
+def test_empty_metric_curves_are_refused(
+    tmp_path: Path, curves: dict[str, dict[int, tuple[float, float, float]]]
+) -> None:
+    with pytest.raises(UserError, match="draw"):
+        write_metric_curves(tmp_path / "k.png", curves, xlabel="", ylabel="")
+
+
+def test_curves_change_nothing_global_and_imports_stay_light(tmp_path: Path) -> None:
+    program = f"""
+import sys
+import cml.reporting
+assert not any(name.split(".")[0] in ("torch", "matplotlib", "jinja2", "scipy") for name in sys.modules), "heavy import"
+import matplotlib
+before = list(dict.items(matplotlib.rcParams))  # not through rcParams itself, which would choose a backend
+from pathlib import Path
+cml.reporting.write_curves(Path({str(tmp_path)!r}) / "loss.png", [dict(step=1, loss=1.0), dict(step=2, loss=0.5)])
+assert "matplotlib.pyplot" not in sys.modules
+assert list(dict.items(matplotlib.rcParams)) == before
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
