@@ -10,6 +10,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import TextIO
 
 from cml import __version__
 from cml.errors import UserError
@@ -56,7 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _show_warning(message: Warning | str, *_: object) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     print(f"warning: {message}", file=sys.stderr)  # a user needs what it says, not the line of code that says it
 
 

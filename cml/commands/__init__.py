@@ -1,0 +1,48 @@
+"""The subcommands of ``cml``: thin functions over the Python API. Each module has ``run(arguments)``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+
+
+def parse(kind: type[T], arguments: Sequence[str], *, prog: str, description: str, default: T | None = None) -> T:
+    """Read ``arguments`` into the dataclass ``kind``; wrong ones print what is wrong and exit with code 2."""
+    import tyro
+
+    config = (tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
+    made = tyro.cli(kind, args=list(arguments), prog=prog, description=description, default=default, config=config)
+    return cast("T", made)
+
+
+def pick(arguments: Sequence[str], kind: str, known: dict[str, str], prog: str) -> tuple[str, Sequence[str]]:
+    """The first argument as one of ``known`` (name to summary), and the rest; help when it is missing.
+
+    Raises:
+        UserError: unknown name.
+    """
+    from cml.errors import UserError
+
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"usage: {prog} {kind.upper()} [options]\n")
+        for name, summary in known.items():
+            print(f"  {name:<14}{summary}")
+        print(f"\n{prog} {kind.upper()} --help tells the options.")
+        raise SystemExit(0)
+    if arguments[0] not in known:
+        raise UserError(f"Unknown {kind} {arguments[0]!r}. Known: {', '.join(known)}.")
+    return arguments[0], arguments[1:]
+
+
+def say(text: str) -> None:
+    """Progress in words: on stderr, so that results alone are on stdout."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_json(value: object) -> None:
+    """A result for machines, on stdout."""
+    print(json.dumps(value, ensure_ascii=False, allow_nan=False))

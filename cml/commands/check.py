@@ -1,0 +1,34 @@
+"""``cml check DIR``: everything that is wrong with a prepared dataset, pixels included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cml.commands import parse, print_json
+from cml.errors import DataError
+
+
+@dataclass(frozen=True)
+class Check:
+    """Find what is wrong with a prepared dataset."""
+
+    data: Path
+    """Folder of the prepared dataset."""
+    json: bool = False
+    """Print the problems as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Print every problem, one a line; exit code 2 if there is one."""
+    from cml.data.prepared import check_dataset
+
+    options = parse(Check, arguments, prog="cml check", description=Check.__doc__ or "")
+    problems = check_dataset(options.data)
+    if options.json:
+        print_json({"folder": str(options.data), "problems": problems})
+    else:
+        print("\n".join(problems) if problems else f"{options.data}: nothing wrong")
+    if problems:
+        raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")

@@ -1,0 +1,91 @@
+"""``cml train TASK --data DIR --out RUN``: train an embedding and keep everything about it in a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tasks
+from cml.commands import parse, pick, print_json
+from cml.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from cml.data.prepared import PreparedDataset
+    from cml.training.loop import Trained
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an embedding on a prepared dataset."""
+
+    data: Path
+    """Folder of the prepared dataset."""
+    out: Path
+    """Run folder to make, or to continue with --resume."""
+    config: TrainConfig
+    resume: bool = False
+    """Continue the run in --out from its last checkpoint."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Train and say what to do next."""
+    from cml.data.prepared import PreparedDataset
+
+    known = {name: tasks.get(name).summary for name in tasks.registry().names()}
+    name, rest = pick(arguments, "task", known, "cml train")
+    task = tasks.get(name)
+    defaults = Train(Path("MISSING"), Path("MISSING"), task.recipe)
+    options = parse(
+        Train, rest, prog=f"cml train {name}", description=f"Train on {task.summary}.", default=required(defaults)
+    )
+    trained = train_task(task, PreparedDataset.open(options.data), options.config, options.out, resume=options.resume)
+    last = [record["loss"] for record in trained.metrics if "loss" in record][-1]
+    if options.json:
+        print_json({"run": str(options.out), "steps": options.config.steps, "loss": last})
+        return
+    print(f"{options.out}: {options.config.steps} steps, last loss {last:.4f}, curve in {options.out}/loss.png")
+    print(f"next: cml evaluate {options.out} && cml gallery {options.out}")
+
+
+def required(defaults: Train) -> Train:
+    """The recipe as defaults, with --data and --out still to be given."""
+    import tyro
+
+    return Train(tyro.MISSING, tyro.MISSING, defaults.config)
+
+
+def train_task(
+    task: tasks.Task,
+    dataset: PreparedDataset,
+    config: TrainConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    quiet: bool = False,
+) -> Trained:
+    """Train a task's embedding into a run folder, with its loss curve.
+
+    Raises:
+        UserError: options, dataset or run folder that do not fit.
+    """
+    from cml.reporting.curves import write_curves
+    from cml.retrieval.validation import held_out_score
+    from cml.training.prepared import train_prepared
+
+    trained = train_prepared(
+        dataset,
+        config,
+        out,
+        task=task.name,
+        label_distance=task.label_distance(config, dataset.info),
+        mirror=None if task.mirror is None else lambda label: task.mirror(label, dataset.info),  # type: ignore[misc]
+        resume=resume,
+        validate=held_out_score,
+        quiet=quiet,
+    )
+    write_curves(out / "loss.png", trained.metrics)
+    return trained

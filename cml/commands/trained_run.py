@@ -1,0 +1,120 @@
+"""A finished run opened for looking at: model, dataset, label distance, embeddings of queries and gallery."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tasks
+from cml.commands import say
+from cml.data.prepared import PreparedDataset, Split
+from cml.distances.label_distance import LabelDistance, Labels
+from cml.errors import DataError, UserError
+
+if TYPE_CHECKING:
+    from cml.models.embedding import EmbeddingModel
+    from cml.training.run_folder import RunConfig
+
+Embeddings = tuple[NDArray[np.float32], NDArray[np.float32]]  # of queries (Q, D) and of the gallery (G, D)
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A finished run with its dataset.
+
+    Attributes:
+        folder: The run folder.
+        config: Its config.
+        dataset: The prepared dataset.
+        task: Its task.
+        distance: The label distance of the run.
+        model: The trained model.
+        query: Labels of the queries.
+        gallery: Labels of the gallery.
+    """
+
+    folder: Path
+    config: RunConfig
+    dataset: PreparedDataset
+    task: tasks.Task
+    distance: LabelDistance
+    model: EmbeddingModel
+    query: Labels
+    gallery: Labels
+
+    @classmethod
+    def open(cls, folder: Path, *, data: Path | None = None, device: str = "auto") -> TrainedRun:
+        """Open a run.
+
+        Args:
+            folder: The run folder.
+            data: Where the dataset lies now, if not where it was.
+            device: Where to put the model.
+
+        Raises:
+            UserError: not a finished run, or the dataset is not the one it was trained on.
+        """
+        from cml import distances
+        from cml.training.loop import pick_device
+        from cml.training.prepared import encode
+        from cml.training.run_folder import RunConfig, load_model
+
+        config = RunConfig.load(folder)
+        if not config.dataset and data is None:
+            raise UserError(f"{folder} was trained on arrays, not on a prepared dataset; evaluate it in Python.")
+        dataset = PreparedDataset.open(data if data is not None else Path(config.dataset))
+        if dataset.fingerprint != config.dataset_fingerprint:
+            raise DataError(
+                f"{folder} was trained on another dataset than {dataset.folder} is now (its fingerprint differs). "
+                "Give the right one with --data, or train anew."
+            )
+        distance = distances.registry.make(config.label_distance)
+        return cls(
+            folder=folder,
+            config=config,
+            dataset=dataset,
+            task=tasks.get(config.task),
+            distance=distance,
+            model=load_model(folder, config.model, pick_device(device)),
+            query=encode(distance, dataset, "query"),
+            gallery=encode(distance, dataset, "gallery"),
+        )
+
+    @functools.cached_property
+    def splits(self) -> tuple[Split, Split]:
+        """Queries and gallery."""
+        return self.dataset.split("query"), self.dataset.split("gallery")
+
+    @functools.cached_property
+    def embeddings(self) -> Embeddings:
+        """Embeddings of queries and gallery by the trained model."""
+        query, gallery = self.splits
+        return self.model.embed(query.paths), self.model.embed(gallery.paths)
+
+    @functools.cached_property
+    def frozen(self) -> tuple[str, Embeddings] | None:
+        """Name and features of a frozen ImageNet network: the run's own backbone if it has published weights.
+
+        Otherwise the packaged EfficientNet-Lite0; None, said on stderr, where that is not installed either.
+        """
+        from dataclasses import replace
+
+        from cml.models.backbones import has_published_weights
+        from cml.models.embedding import EmbeddingModel
+        from cml.models.frozen import frozen_features
+
+        own = self.config.model
+        name = own.backbone if has_published_weights(own.backbone) else "efficientnet-lite0"
+        try:
+            shape = replace(own, backbone=name, weights="imagenet", normalize=False)
+            model = EmbeddingModel(shape).to(self.model.mean.device)
+        except UserError as error:
+            say(f"no row of frozen ImageNet features: {error}")
+            return None
+        query, gallery = (frozen_features(model, split.paths) for split in self.splits)
+        return f"frozen {name}", (query, gallery)

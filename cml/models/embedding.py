@@ -1,0 +1,140 @@
+"""The embedding model: uint8 images in, embeddings out.
+
+Backbone, linear head, and L2 normalisation if the loss wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cml.data.augmentation import center_box, stored_size
+from cml.data.images import Images, UInt8
+from cml.models.backbones import Weights, backbone
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything needed to build a model of the same shape again.
+
+    Attributes:
+        backbone: Name of the backbone.
+        weights: What the backbone starts from.
+        dimension: D of the embedding.
+        normalize: Whether embeddings are L2-normalised; decided by the loss.
+        image_size: (height, width) in pixels that the backbone sees.
+        crop: Share of the stored image's sides that the centre box covers; the rest is room for jitter.
+    """
+
+    backbone: str
+    weights: Weights
+    dimension: int
+    normalize: bool
+    image_size: tuple[int, int]
+    crop: float = 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The config as JSON holds it."""
+        return asdict(self) | {"image_size": list(self.image_size)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ModelConfig:
+        """Inverse of ``to_json``."""
+        return cls(**{**value, "image_size": (value["image_size"][0], value["image_size"][1])})
+
+
+class EmbeddingModel(nn.Module):
+    """Backbone and linear head.
+
+    The head starts kaiming-normal by fan-out with zero bias, as in the paper's code.
+
+    Args:
+        config: Shape of the model.
+        pretrained: Load the backbone's published weights; False when a checkpoint follows anyway.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: ModelConfig, *, pretrained: bool = True) -> None:
+        super().__init__()
+        made = backbone(config.backbone, config.weights if pretrained else "none")
+        self.config = config
+        # the layout that convolutions are fastest in, on processors and on GPUs; values do not depend on it
+        self.backbone = made.module.to(memory_format=torch.channels_last)
+        self.head = nn.Linear(made.features, config.dimension)
+        nn.init.kaiming_normal_(self.head.weight, mode="fan_out")
+        nn.init.zeros_(self.head.bias)
+        # constants of the backbone, not weights: they follow the device and stay out of the state
+        self.register_buffer("mean", 255 * torch.tensor(made.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", 255 * torch.tensor(made.std).view(3, 1, 1), persistent=False)
+
+    def features(self, images: Tensor) -> Tensor:
+        """Backbone features (B, F) of images (B, 3, h, w), uint8 or float in 0..255."""
+        pixels = (images.float() - self.mean) / self.std
+        features: Tensor = self.backbone(pixels.contiguous(memory_format=torch.channels_last))
+        return features
+
+    def embed_features(self, features: Tensor) -> Tensor:
+        """Embeddings (B, D) of backbone features (B, F)."""
+        embeddings: Tensor = self.head(features)
+        return functional.normalize(embeddings.float(), dim=1) if self.config.normalize else embeddings
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Embeddings (B, D) of images (B, 3, h, w), uint8 or float in 0..255."""
+        return self.embed_features(self.features(images))
+
+    def embed(self, images: Images | UInt8 | Sequence[Path], *, batch_size: int = 64) -> NDArray[np.float32]:
+        """Embeddings (N, D) of images.
+
+        Args:
+            images: Paths, an array (N, H, W, 3) uint8 of any size, or ``Images`` of this model's stored size.
+            batch_size: Images a forward pass.
+
+        Raises:
+            DataError: an image cannot be read.
+        """
+        return self._by_batches(self.forward, self._stored(images), batch_size)
+
+    def extract(self, images: Images | UInt8 | Sequence[Path], *, batch_size: int = 64) -> NDArray[np.float32]:
+        """Backbone features (N, F) of images; arguments as for ``embed``."""
+        return self._by_batches(self.features, self._stored(images), batch_size)
+
+    def _stored(self, images: Images | UInt8 | Sequence[Path]) -> Images:
+        if isinstance(images, Images):
+            return images
+        return Images(images, stored_size(self.config.image_size, self.config.crop))
+
+    @torch.inference_mode()
+    def _by_batches(self, compute: Callable[[Tensor], Tensor], images: Images, batch_size: int) -> NDArray[np.float32]:
+        training = self.training
+        self.eval()
+        results: list[NDArray[np.float32]] = []
+
+        def read(start: int) -> Tensor:
+            return center_box(
+                images.read(np.arange(start, min(start + batch_size, len(images)))), self.config.image_size
+            )
+
+        try:
+            with ThreadPoolExecutor(1) as reader:  # the next batch is decoded while the network works on this one
+                starts = range(0, len(images), batch_size)
+                upcoming = reader.submit(read, 0) if len(images) else None
+                for start in starts:
+                    assert upcoming is not None
+                    batch = upcoming.result()
+                    if start + batch_size < len(images):
+                        upcoming = reader.submit(read, start + batch_size)
+                    results.append(compute(batch.to(self.mean.device)).float().cpu().numpy())
+        finally:
+            self.train(training)
+        return np.concatenate(results) if results else np.empty((0, self.config.dimension), np.float32)

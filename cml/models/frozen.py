@@ -1,0 +1,57 @@
+"""Features of a frozen backbone: computed once for a set of images, then read from a cache.
+
+They are the ImageNet row of every evaluation and what ``freeze_backbone`` trains its head on. The cache lies in
+``$CML_CACHE`` (default ``~/.cache/cml``) and is keyed by the image files, the backbone and the size; deleting it
+costs only time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.files import atomic_file
+from cml.models.embedding import EmbeddingModel
+
+
+def cache_folder() -> Path:
+    """Where things that can be computed again are kept."""
+    return Path(os.environ.get("CML_CACHE", Path.home() / ".cache" / "cml"))
+
+
+def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.float32]:
+    """Backbone features (N, F) of image files, from the cache if they are there.
+
+    Args:
+        model: Its backbone must still hold its published weights; a network without any is never cached.
+        paths: Image files.
+
+    Raises:
+        DataError: an image cannot be read.
+    """
+    config = model.config
+    if config.weights == "none":
+        return model.extract(paths)
+    digest = hashlib.sha256(f"{config.backbone} {config.weights} {config.image_size} {config.crop}".encode())
+    for path in paths:
+        stat = path.stat()
+        digest.update(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    cached = cache_folder() / "features" / f"{digest.hexdigest()[:32]}.npy"
+    try:
+        features: NDArray[np.float32] = np.load(cached, allow_pickle=False)
+        if features.shape[0] == len(paths):
+            return features
+    except (OSError, ValueError, EOFError):
+        pass  # not there yet, or damaged: compute it
+    features = model.extract(paths)
+    try:
+        with atomic_file(cached) as temporary:
+            np.save(temporary, features, allow_pickle=False)
+    except OSError:
+        pass  # a cache that cannot be written costs time only
+    return features

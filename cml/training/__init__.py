@@ -1,0 +1,1 @@
+"""Training: options, batches, the loop, run folders."""

@@ -1,0 +1,152 @@
+"""Options of a training run: one dataclass is the command's flags, the saved config and the argument."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cml.errors import DataError, UserError
+
+TINY = 1e-12  # the least number above 0 that means anything here
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train an embedding. A task's recipe is an instance of it."""
+
+    label_distance: str = "euclidean"
+    """How far apart two labels are: a name, or name(setting=value, ..)."""
+    loss: str = "log-ratio"
+    """The loss: a name, or name(setting=value, ..)."""
+    sampler: str = "grouped"
+    """What makes a batch: grouped | dense (the paper's lists) | random | binary."""
+
+    backbone: str = "efficientnet-lite0"
+    """small-cnn | efficientnet-lite0 | any torchvision classifier, such as resnet34."""
+    weights: Literal["imagenet", "none"] = "imagenet"
+    """What the backbone starts from."""
+    dimension: int = 128
+    """Size of the embedding."""
+    image_size: tuple[int, int] = (224, 224)
+    """Height and width in pixels that the backbone sees."""
+    freeze_backbone: bool = False
+    """Embed every image once with the backbone as it is, and train the head alone, in seconds."""
+
+    crop: float = 1.0
+    """Share of the image's sides that the centre box covers; the rest is room for jitter."""
+    scale_jitter: float = 0.0
+    """The box's side changes by up to this share of the image's side."""
+    shift_jitter: float = 0.0
+    """The box moves by up to this share of the image's side."""
+    brightness_jitter: float = 0.0
+    """Brightness and contrast change by up to this share."""
+    flip: Literal["none", "list", "image"] = "none"
+    """Mirroring: once for a whole list (label distances stay true), or image by image together with its label."""
+
+    steps: int = 1000
+    """Training steps: batches seen."""
+    optimizer: Literal["sgd", "adamw"] = "adamw"
+    """SGD with momentum 0.9 (the paper's), or AdamW."""
+    learning_rate: float = 1e-3
+    """Of the head; the backbone's is this times backbone_rate."""
+    backbone_rate: float = 1.0
+    """Learning rate of the backbone as a share of the head's; below 1 where it starts from published weights."""
+    weight_decay: float = 5e-4
+    """Of all weights."""
+    schedule: Literal["cosine", "inverse", "constant"] = "cosine"
+    """cosine to zero, or the paper's 1 / (1 + decay * step)."""
+    decay: float = 1e-4
+    """The decay of the schedule 'inverse'."""
+    warmup: int = 0
+    """Steps over which the learning rate rises from zero."""
+    clip_gradient: float | None = None
+    """Largest norm of the gradient; none for no limit."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """bfloat16 runs the network under autocast; the loss is float32 either way."""
+
+    evaluate_every: int = 0
+    """Evaluate on held-out training items every so many steps and keep the best weights; 0 trains to the end."""
+    validation_share: float = 0.1
+    """Share of the training items held out when evaluate_every is set."""
+    checkpoint_every: int = 200
+    """Steps between two checkpoints."""
+    seed: int = 0
+    """Of everything random."""
+    workers: int = 2
+    """Processes that read images; 0 reads in the training process."""
+    cache_bytes: int = 1 << 30
+    """Decoded images are kept in memory if they take no more than this."""
+    device: str = "auto"
+    """auto | cpu | cuda | mps .."""
+
+    def __post_init__(self) -> None:
+        for rule, names, low, high in (
+            ("1 or more", ("dimension", "steps", "checkpoint_every"), 1, math.inf),
+            ("above 0", ("learning_rate", "backbone_rate", "crop", "validation_share"), TINY, math.inf),
+            ("0 or more", ("warmup", "decay", "weight_decay", "evaluate_every", "seed"), 0, math.inf),
+            ("0 or more", ("workers", "cache_bytes"), 0, math.inf),
+            ("in 0..0.5", ("scale_jitter", "shift_jitter", "brightness_jitter"), 0, 0.5),
+            ("at most 1", ("crop",), 0, 1),
+            ("below 1", ("validation_share",), 0, 1 - TINY),
+        ):
+            for name in names:
+                if not low <= getattr(self, name) <= high:  # NaN fails as well
+                    raise UserError(f"'{name}' must be {rule}. Got {getattr(self, name)} instead.")
+        if min(self.image_size) < 1:
+            raise UserError(f"'image_size' must be two positive numbers. Got {self.image_size} instead.")
+        if self.clip_gradient is not None and self.clip_gradient <= 0:
+            raise UserError(f"'clip_gradient' must be above 0 or none. Got {self.clip_gradient} instead.")
+        if self.freeze_backbone and self.flip != "none":
+            raise UserError(
+                "With 'freeze_backbone' every image is embedded once, as it is: set 'flip' to none. "
+                f"Got flip={self.flip} instead."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The config as JSON holds it."""
+        values = {option.name: getattr(self, option.name) for option in dataclasses.fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any], where: str) -> TrainConfig:
+        """Read what ``to_json`` wrote; ``where`` names the file in errors.
+
+        Raises:
+            DataError: an option is missing, unknown or of another type.
+        """
+        kinds = typing.get_type_hints(cls)
+        if unknown := sorted(set(saved) - set(kinds)):
+            raise DataError(f"{where} has the option {unknown[0]!r}, which this version of cml does not know.")
+        values: dict[str, Any] = {}
+        for name, value in saved.items():
+            if typing.get_origin(kinds[name]) is tuple and isinstance(value, list):
+                value = tuple(value)
+            if not _fits(value, kinds[name]):
+                raise DataError(f"{where}: the option {name!r} cannot be {value!r}.")
+            values[name] = value
+        return cls(**values)
+
+    def difference(self, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
+        """Options in which the two differ: name to (own value, other value)."""
+        mine, theirs = self.to_json(), other.to_json()
+        return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
+
+
+def _fits(value: object, kind: Any) -> bool:  # noqa: ANN401 - a type expression
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        return value in inner
+    if origin in (types.UnionType, typing.Union):
+        return any(_fits(value, one) for one in inner)
+    if origin is tuple:
+        return isinstance(value, tuple) and len(value) == len(inner) and all(map(_fits, value, inner))
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind)

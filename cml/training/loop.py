@@ -1,0 +1,277 @@
+"""The training loop, to be read top to bottom.
+
+Set-up: loss constants, neighbour lists, model, optimiser. Then step after step: a batch by its number, embeddings,
+loss, update. A checkpoint holds all that the next step depends on, so a run cut off anywhere and resumed gives, on the
+CPU, bit for bit the run that was never cut off. Not for: evaluation and pictures, which later stages do.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from cml import losses, sampling
+from cml.data.augmentation import Jitter
+from cml.distances.label_distance import Float32, Int32
+from cml.errors import UserError
+from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.sampling.sampler import Sampler
+from cml.training import run_folder
+from cml.training.batches import BatchSource, TrainingData
+from cml.training.config import TrainConfig
+
+FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
+LOG_EVERY = 10  # steps whose losses are fetched from the device together
+
+Validate = Callable[[EmbeddingModel, TrainingData], float]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training leaves behind.
+
+    Attributes:
+        model: In evaluation mode, with the best weights where the run was validated, else the last.
+        loss: The loss with its fitted constants.
+        metrics: The records of metrics.jsonl.
+    """
+
+    model: EmbeddingModel
+    loss: LabelDistanceLoss
+    metrics: list[dict[str, Any]]
+
+
+def train(
+    data: TrainingData,
+    config: TrainConfig,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    validate: Validate | None = None,
+    features: Float32 | None = None,
+    quiet: bool = False,
+) -> Trained:
+    """Train an embedding.
+
+    Args:
+        data: Images and labels to train on.
+        config: All options.
+        out: Run folder for metrics, checkpoints and the model, made by ``run_folder.start``; None writes nothing.
+        resume: Continue from the folder's last checkpoint if there is one.
+        validate: Score of a model on held-out training data, lower is better; used every ``evaluate_every`` steps.
+        features: (N, F) backbone features of the images, for ``freeze_backbone``; computed when not given.
+        quiet: No progress bar.
+
+    Raises:
+        UserError: options that do not fit the data.
+        FloatingPointError: the loss is no longer a number.
+    """
+    device = pick_device(config.device)
+    torch.manual_seed(config.seed)
+    sampler = sampling.registry.make(config.sampler)
+    loss = losses.registry.make(config.loss).to(device)
+    model = EmbeddingModel(model_config(config, loss)).to(device)
+
+    held_out = None
+    if config.evaluate_every and validate is not None:
+        data, held_out, features = _hold_out(data, features, config)
+    data.images.load()
+    if config.freeze_backbone:
+        features = model.extract(data.images) if features is None else features
+        model.backbone.requires_grad_(False).eval()
+    loss.fit(torch.from_numpy(sample_label_distances(data, config.seed)))
+    optimizer = _optimizer(model, loss, config)
+
+    # what the next step depends on, and nothing else, is the checkpoint
+    first, best, best_weights = 0, math.inf, None
+    state = run_folder.load_checkpoint(out) if out is not None and resume else None
+    if state is not None:
+        first, best, best_weights = state["step"], state["best"], state["best_weights"]
+        model.load_state_dict(state["model"])
+        loss.load_state_dict(state["loss"])
+        optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["rng"])
+        if state["device_rng"] is not None and device.type == "cuda":
+            torch.cuda.set_rng_state(state["device_rng"], device)
+
+    def checkpoint(step: int) -> None:
+        if out is not None:
+            state = {
+                "step": step,
+                "model": model.state_dict(),
+                "loss": loss.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "best": best,
+                "best_weights": best_weights,
+                "rng": torch.get_rng_state(),
+                "device_rng": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+            }
+            run_folder.save_checkpoint(out, state)
+
+    nearest = _neighbor_lists(data, sampler)
+    source = BatchSource(
+        data,
+        sampler,
+        nearest,
+        seed=config.seed,
+        image_size=config.image_size,
+        jitter=Jitter(config.crop, config.scale_jitter, config.shift_jitter, config.brightness_jitter),
+        flip=config.flip,
+        features=features if config.freeze_backbone else None,
+    )
+    source[first] if first < config.steps else None  # a batch that cannot be made fails here, not in a data worker
+    log = run_folder.MetricsLog(None if out is None else out / "metrics.jsonl", first)
+    embed = model.embed_features if config.freeze_backbone else model.forward
+    cast = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16")
+
+    model.train()
+    if config.freeze_backbone:
+        model.backbone.eval()
+    waiting: list[tuple[int, Tensor]] = []
+    bar = tqdm(
+        total=config.steps,
+        initial=first,
+        unit="step",
+        desc=config.loss.partition("(")[0],
+        disable=quiet,
+        mininterval=0.5,
+    )
+    began, seen = time.perf_counter(), 0
+    for step, (inputs, label_distances) in enumerate(source.steps(first, config.steps, config.workers), first):
+        for group in optimizer.param_groups:
+            group["lr"] = group["base_lr"] * learning_rate_factor(config, step)
+        with cast:
+            embeddings = embed(inputs.to(device, non_blocking=True))
+        value = loss(embeddings.float(), label_distances.to(device, non_blocking=True))
+        optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        if config.clip_gradient is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_gradient)
+        optimizer.step()
+
+        done = step + 1
+        seen += len(inputs)
+        waiting.append((done, value.detach()))
+        if done % LOG_EVERY == 0 or done == config.steps or done % config.checkpoint_every == 0:
+            values = torch.stack([one for _, one in waiting]).tolist()
+            _check_finite(waiting[0][0], values)
+            log.add([{"step": number, "loss": one} for (number, _), one in zip(waiting, values, strict=True)])
+            waiting.clear()
+            rate = seen / (time.perf_counter() - began)
+            bar.set_postfix_str(f"loss {values[-1]:.4f}, {rate:.0f} images/s", refresh=False)
+        bar.update()
+        if held_out is not None and validate is not None and done % config.evaluate_every == 0:
+            score = validate(model.eval(), held_out)
+            model.train()
+            if config.freeze_backbone:
+                model.backbone.eval()
+            log.add([{"step": done, "validation": score}])
+            if score < best:
+                best, best_weights = score, copy.deepcopy(model.state_dict())
+        if done % config.checkpoint_every == 0 and done < config.steps:
+            checkpoint(done)
+    bar.close()
+    checkpoint(config.steps)
+    if best_weights is not None:
+        model.load_state_dict(best_weights)
+    model.eval()
+    if out is not None:
+        run_folder.save_model(out / run_folder.MODEL, model)
+    return Trained(model, loss, log.records)
+
+
+def model_config(config: TrainConfig, loss: LabelDistanceLoss) -> ModelConfig:
+    """Shape of the model; whether embeddings are normalised is the loss's to say."""
+    return ModelConfig(
+        backbone=config.backbone,
+        weights=config.weights,
+        dimension=config.dimension,
+        normalize=loss.normalize,
+        image_size=config.image_size,
+        crop=config.crop,
+    )
+
+
+def learning_rate_factor(config: TrainConfig, step: int) -> float:
+    """What the base learning rate is multiplied with at a 0-based step."""
+    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
+    if config.schedule == "cosine":
+        return warm * 0.5 * (1 + math.cos(math.pi * step / config.steps))
+    if config.schedule == "inverse":
+        return warm / (1 + config.decay * step)
+    return warm
+
+
+def pick_device(name: str) -> torch.device:
+    """The device called ``name``; "auto" takes an accelerator if there is one.
+
+    Raises:
+        UserError: no such device.
+    """
+    if name == "auto":
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return accelerator if accelerator is not None else torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"The device {name!r} is not available here: {str(error).splitlines()[0]}") from None
+    return device
+
+
+def sample_label_distances(data: TrainingData, seed: int) -> Float32:
+    """Label distances (P,) of all pairs among ``FIT_ITEMS`` training items drawn at random."""
+    items = np.random.default_rng(seed).permutation(len(data))[:FIT_ITEMS]
+    labels = data.labels[items]
+    return data.distance.pairwise(labels, labels)[np.triu_indices(len(items), 1)]
+
+
+def _neighbor_lists(data: TrainingData, sampler: Sampler) -> Int32:
+    if sampler.neighbors == 0:
+        return np.empty((len(data), 0), np.int32)
+    return data.distance.neighbors(data.labels, min(sampler.neighbors, len(data) - 1)).ids
+
+
+def _hold_out(
+    data: TrainingData, features: Float32 | None, config: TrainConfig
+) -> tuple[TrainingData, TrainingData, Float32 | None]:
+    """Cut the last items off for validation; neighbours in order, such as video frames, stay on one side."""
+    kept = len(data) - max(4, round(config.validation_share * len(data)))
+    if kept < 2:
+        raise UserError(f"{len(data)} training items are too few to hold some out: set evaluate_every to 0.")
+    return (
+        data.subset(slice(0, kept)),
+        data.subset(slice(kept, len(data))),
+        None if features is None else features[:kept],
+    )
+
+
+def _optimizer(model: EmbeddingModel, loss: LabelDistanceLoss, config: TrainConfig) -> torch.optim.Optimizer:
+    groups: list[dict[str, Any]] = [
+        {"params": [*model.head.parameters(), *loss.parameters()], "base_lr": config.learning_rate}
+    ]
+    if not config.freeze_backbone:
+        rate = config.learning_rate * config.backbone_rate
+        groups.append({"params": list(model.backbone.parameters()), "base_lr": rate})
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay)
+
+
+def _check_finite(first: int, values: list[float]) -> None:
+    for step, value in enumerate(values, first):
+        if not math.isfinite(value):
+            raise FloatingPointError(
+                f"The loss is {value} at step {step}: lower the learning_rate or set clip_gradient, then start anew."
+            )

@@ -1,0 +1,221 @@
+"""A run folder: config.json, metrics.jsonl, checkpoints/, model.safetensors. Everything needed to repeat or continue.
+
+``model.safetensors`` is written last: a run that has it is finished. Nothing is ever read half-written, and nothing
+here is a pickle: checkpoints are read with ``weights_only=True``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import cml
+from cml.errors import DataError, UserError
+from cml.files import atomic_file, check_vacant, read_json, write_json
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.training.config import TrainConfig
+
+CHECKPOINT = "checkpoints/last.pt"
+MODEL = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What config.json holds.
+
+    Attributes:
+        task: Name of the task, "" for a run on arrays.
+        dataset: Folder of the prepared dataset, "" for a run on arrays.
+        dataset_fingerprint: Its fingerprint, or that of the labels for a run on arrays.
+        train: The options.
+        model: Shape of the model.
+        label_distance: The label distance with every setting that the dataset decided.
+    """
+
+    task: str
+    dataset: str
+    dataset_fingerprint: str
+    train: TrainConfig
+    model: ModelConfig
+    label_distance: str
+
+    def save(self, run: Path) -> None:
+        """Write config.json."""
+        value = {
+            "cml": cml.__version__,
+            "task": self.task,
+            "dataset": self.dataset,
+            "dataset_fingerprint": self.dataset_fingerprint,
+            "label_distance": self.label_distance,
+            "train": self.train.to_json(),
+            "model": self.model.to_json(),
+        }
+        write_json(run / "config.json", value)
+
+    @classmethod
+    def load(cls, run: Path) -> RunConfig:
+        """Read config.json.
+
+        Raises:
+            DataError: it is missing or does not say what it should.
+        """
+        path = run / "config.json"
+        if not run.is_dir():
+            raise DataError(f"{run} is not a folder; give a run folder that 'cml train' made.")
+        value = read_json(path, "the run's config")
+        try:
+            return cls(
+                task=value["task"],
+                dataset=value["dataset"],
+                dataset_fingerprint=value["dataset_fingerprint"],
+                train=TrainConfig.from_json(value["train"], str(path)),
+                model=ModelConfig.from_json(value["model"]),
+                label_distance=value["label_distance"],
+            )
+        except (KeyError, TypeError, IndexError) as error:
+            raise DataError(f"{path} is not a run's config: {type(error).__name__} {error}.") from None
+
+
+def start(run: Path, config: RunConfig, *, resume: bool) -> None:
+    """Make a run folder, or check that an existing one may be continued with ``config``.
+
+    Raises:
+        UserError: the folder is taken; or it is another run: names the first option that differs.
+    """
+    begun = any((run / name).exists() for name in (CHECKPOINT, MODEL))
+    if begun and not resume:
+        raise UserError(f"{run} holds a run already. Add --resume to continue it, or choose another folder.")
+    if not begun:  # nothing to lose: a config alone is what a run leaves that failed before its first checkpoint
+        if not (run / "config.json").exists():
+            check_vacant(run)
+        (run / "checkpoints").mkdir(parents=True, exist_ok=True)
+        config.save(run)
+        return
+    saved = RunConfig.load(run)
+    if saved.dataset_fingerprint != config.dataset_fingerprint:
+        raise UserError(f"{run} is a run on another dataset ({saved.dataset or 'arrays'}); choose another folder.")
+    for name, (now, then) in config.train.difference(saved.train).items():
+        raise UserError(
+            f"{run} was started with {name}={then}, now {name}={now}. Resume with the options it began with."
+        )
+    if saved != config:
+        raise UserError(f"{run} was started with another model or label distance; choose another folder.")
+
+
+def save_checkpoint(run: Path, state: Mapping[str, Any]) -> None:
+    """Write the checkpoint atomically."""
+    with atomic_file(run / CHECKPOINT) as temporary:
+        torch.save(dict(state), temporary)
+
+
+def load_checkpoint(run: Path) -> dict[str, Any] | None:
+    """The checkpoint, or None when the run was cut off before its first.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    path = run / CHECKPOINT
+    if not path.exists():
+        return None
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises half a dozen types for a damaged file
+        raise DataError(
+            f"The checkpoint {path} is damaged ({type(error).__name__}); delete it to start over."
+        ) from None
+    return state
+
+
+def save_model(path: Path, model: EmbeddingModel) -> None:
+    """Write the model's weights as safetensors, atomically."""
+    from safetensors.torch import save_file
+
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    with atomic_file(path) as temporary:
+        save_file(weights, temporary)
+
+
+def load_model(run: Path, config: ModelConfig, device: torch.device) -> EmbeddingModel:
+    """The trained model of a run, in evaluation mode.
+
+    Raises:
+        DataError: the run is not finished, or its weights do not fit its config.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = run / MODEL
+    if not path.exists():
+        raise DataError(f"{path} is missing: the run is not finished. Continue it with cml train .. --resume.")
+    model = EmbeddingModel(config, pretrained=False)
+    try:
+        weights: dict[str, Tensor] = load_file(path)
+        model.load_state_dict(weights)
+    except (SafetensorError, RuntimeError) as error:
+        raise DataError(f"{path} does not fit the run's config: {str(error).splitlines()[0]}") from None
+    return model.to(device).eval()
+
+
+class MetricsLog:
+    """metrics.jsonl: one record a line. A continued run drops what lies after its checkpoint, then appends.
+
+    Args:
+        path: The file; None keeps records in memory only.
+        step: Global step to continue at.
+    """
+
+    def __init__(self, path: Path | None, step: int) -> None:
+        self.records: list[dict[str, Any]] = []
+        self._path = path
+        if path is None:
+            return
+        if path.exists():
+            self.records = [record for record in read_metrics(path) if record["step"] <= step]
+        with atomic_file(path) as temporary:
+            temporary.write_text("".join(json.dumps(record) + "\n" for record in self.records))
+
+    def add(self, records: Sequence[dict[str, Any]]) -> None:
+        """Append records."""
+        self.records += records
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write("".join(json.dumps(record) + "\n" for record in records))
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The records of metrics.jsonl; an unfinished last line of a killed run is left out.
+
+    Raises:
+        DataError: another line is broken.
+    """
+    lines = path.read_text(encoding="utf-8").split("\n")
+    records = []
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            record = json.loads(line)
+            record["step"] = int(record["step"])
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{path}:{number} is not a metrics record: {line[:80]!r}.") from None
+        records.append(record)
+    return records
+
+
+def load(run: Path | str, *, device: str = "auto") -> EmbeddingModel:
+    """The trained model of a run folder: ``cml.load("runs/pose").embed(paths)`` gives (N, D) float32.
+
+    Raises:
+        UserError: not a finished run folder, or no such device.
+    """
+    from cml.training.loop import pick_device
+
+    folder = Path(run)
+    return load_model(folder, RunConfig.load(folder).model, pick_device(device))

@@ -1,0 +1,108 @@
+"""Body poses: keypoints of a person in its crop, compared joint by joint.
+
+Command: cml train pose --data DIR --out RUN
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cml.errors import DataError
+from cml.training.config import TrainConfig
+from tasks.value import TASK as VALUE
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from cml.data.prepared import DatasetInfo
+
+RECIPE = TrainConfig(
+    # Root mean squared distance of the shared joints, in pixels of the crop: a unit that tables can be read in. The
+    # exponent that the loss fits makes the square of it the same loss.
+    label_distance="keypoints(squared=False)",
+    # The authors store 288 px crops and show the network a 224 px box, its side +-12 px and its place +-7 px.
+    crop=224 / 288,
+    scale_jitter=12 / 288,
+    shift_jitter=7 / 288,
+    flip="list",
+)
+
+# Bones by the joints' names; a dataset's order and choice of joints decides which of them exist.
+BONES = (
+    ("r_ankle", "r_knee"),
+    ("r_knee", "r_hip"),
+    ("l_ankle", "l_knee"),
+    ("l_knee", "l_hip"),
+    ("r_hip", "l_hip"),
+    ("r_hip", "r_shoulder"),
+    ("l_hip", "l_shoulder"),
+    ("r_shoulder", "l_shoulder"),
+    ("r_shoulder", "r_elbow"),
+    ("r_elbow", "r_wrist"),
+    ("l_shoulder", "l_elbow"),
+    ("l_elbow", "l_wrist"),
+    ("thorax", "upper_neck"),
+    ("upper_neck", "head_top"),
+    ("neck", "head_top"),
+)
+
+
+def joints(info: DatasetInfo) -> list[str]:
+    """Names of the dataset's joints in order.
+
+    Raises:
+        DataError: dataset.json does not name them.
+    """
+    names = info.details.get("joints")
+    if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise DataError(f"dataset.json of {info.name!r} must list the joints' names under details.joints.")
+    return list(names)
+
+
+def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
+    """The recipe's choice; a normalisation by torso length is told which joints the torso lies between."""
+    if "torso" in recipe.label_distance and "torso=" not in recipe.label_distance:
+        names = joints(info)
+        hips = tuple(names.index(name) for name in ("r_hip", "l_hip"))
+        shoulders = tuple(names.index(name) for name in ("r_shoulder", "l_shoulder"))
+        return recipe.label_distance.rstrip(" )") + f", torso={(hips, shoulders)})"
+    return recipe.label_distance
+
+
+def mirror(label: list[list[float]], info: DatasetInfo) -> list[list[float]]:
+    """The keypoints of the mirrored image: x counted from the other side, left and right joints exchanged."""
+    names, width = joints(info), info.details["image_size"][1]
+    swapped = {"r_": "l_", "l_": "r_"}
+    order = [names.index(swapped.get(name[:2], name[:2]) + name[2:]) for name in names]
+    return [[width - label[other][0], *label[other][1:]] for other in order]
+
+
+def draw(image: Image, label: list[list[float]], info: DatasetInfo) -> Image:
+    """The skeleton on the picture."""
+    from cml.reporting.drawing import draw_skeleton
+
+    names = joints(info)
+    scale = image.width / info.details["image_size"][1]
+    points = [[x * scale, y * scale, visible] for x, y, visible in label]
+    limbs = [(names.index(a), names.index(b)) for a, b in BONES if a in names and b in names]
+    left, right = ([index for index, name in enumerate(names) if name.startswith(side)] for side in ("l_", "r_"))
+    return draw_skeleton(image, points, limbs, left=left, right=right)
+
+
+def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - part of the task's contract
+    """Nothing: the skeleton says it."""
+    return ""
+
+
+TASK = replace(
+    VALUE,
+    name="pose",
+    summary="body poses: keypoints of a person in its crop",
+    recipe=RECIPE,
+    draw=draw,
+    describe=describe,
+    label_distance=label_distance,
+    mirror=mirror,
+)

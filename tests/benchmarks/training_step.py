@@ -1,0 +1,148 @@
+"""What a training step spends outside the network: 64 px images, batches of 150, the default loss and sampler.
+
+Run: python tests/benchmarks/training_step.py [--steps 30]
+
+Three times are taken in turn, and the least of each counts, because the machine may be shared:
+- the parts: composing a batch with its label distances, and the loss forward and backward, alone;
+- the bare network: forward, backward and optimiser on batches made beforehand;
+- reading: batches of 150 from image files, by two worker processes, nothing kept in memory.
+The last lines print what matters: how many times faster batches are read than trained on (bar: above 1), and the share
+of loss, sampling and bookkeeping in a step (bar: at most 5 %), by its parts and as what network and pixels leave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import cml.losses
+import cml.sampling
+from cml.commands.demo import small_config
+from cml.data.augmentation import Jitter
+from cml.data.images import Images
+from cml.data.synthetic import draw_people
+from cml.distances import registry as distances
+from cml.models.embedding import EmbeddingModel
+from cml.training.batches import BatchSource, TrainingData
+from cml.training.loop import model_config, sample_label_distances, train
+
+ROUNDS = 5
+
+
+def least(measure: Callable[[], float]) -> float:
+    """The least of several measurements."""
+    return min(measure() for _ in range(ROUNDS))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=20, help="training steps a measurement")
+    steps = parser.parse_args().steps
+
+    people = draw_people(1000, size=64)
+    config = replace(small_config(steps), workers=0, warmup=0)
+    distance = distances.make(config.label_distance)
+    labels = distance.encode(people.keypoints.tolist())
+    data = TrainingData(Images(people.images, (64, 64)), labels, distance)
+    loss = cml.losses.registry.make(config.loss)
+    loss.fit(torch.from_numpy(sample_label_distances(data, 0)))
+    sampler = cml.sampling.registry.make(config.sampler)
+    nearest = distance.neighbors(labels, sampler.neighbors).ids
+    jitter = Jitter(config.crop, config.scale_jitter, config.shift_jitter, config.brightness_jitter)
+    source = BatchSource(data, sampler, nearest, seed=0, image_size=(64, 64), jitter=jitter, flip=config.flip)
+    batches = [source[step] for step in range(steps)]
+    model = EmbeddingModel(model_config(config, loss))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+    def bookkeeping() -> float:
+        begin = time.perf_counter()
+        for step in range(steps):
+            batch = sampler.batch(nearest, seed=0, step=step)
+            chosen = labels[batch.items]
+            distance.pairwise(chosen[: batch.anchors], chosen)
+        return (time.perf_counter() - begin) / steps
+
+    embeddings = torch.nn.functional.normalize(torch.randn(150, config.dimension), dim=1).requires_grad_()
+
+    def loss_alone() -> float:
+        begin = time.perf_counter()
+        for _, block in batches:
+            loss(embeddings, block).backward()
+        return (time.perf_counter() - begin) / steps
+
+    def network() -> float:
+        model.train()
+        begin = time.perf_counter()
+        for inputs, _ in batches:
+            value = model(inputs).square().sum()
+            optimizer.zero_grad(set_to_none=True)
+            value.backward()
+            optimizer.step()
+        return (time.perf_counter() - begin) / steps
+
+    def whole_step() -> float:
+        times: list[float] = []
+        original = BatchSource.steps
+
+        def timed(self: BatchSource, first: int, last: int, workers: int) -> object:
+            for one in original(self, first, last, workers):
+                times.append(time.perf_counter())
+                yield one
+
+        BatchSource.steps = timed  # type: ignore[assignment,method-assign]
+        try:
+            train(data, config, quiet=True)
+        finally:
+            BatchSource.steps = original  # type: ignore[method-assign]
+        return float(np.median(np.diff(times)))
+
+    with tempfile.TemporaryDirectory() as folder:
+        from PIL import Image
+
+        paths = []
+        for index, image in enumerate(people.images):
+            paths.append(Path(folder) / f"{index}.jpg")
+            Image.fromarray(image).save(paths[-1], quality=92)
+        files = TrainingData(Images(paths, (64, 64), cache_bytes=0), labels, distance)
+        reader = BatchSource(files, sampler, nearest, seed=0, image_size=(64, 64), jitter=jitter, flip=config.flip)
+
+        def reading() -> float:
+            begin = time.perf_counter()
+            for _ in reader.steps(0, 40, 2):
+                pass
+            return (time.perf_counter() - begin) / 40
+
+        def making() -> float:
+            begin = time.perf_counter()
+            for index in range(steps):
+                source[index]
+            return (time.perf_counter() - begin) / steps
+
+        parts, alone, made, bare, step, read = map(
+            least, (bookkeeping, loss_alone, making, network, whole_step, reading)
+        )
+    pixels = made - parts
+    for name, seconds in (
+        ("sampling and label distances", parts),
+        ("loss, forward and backward", alone),
+        ("jitter and mirroring of 150 images", pixels),
+        ("bare network, forward, backward, update", bare),
+        ("whole training step", step),
+        ("reading 150 files with 2 workers", read),
+    ):
+        print(f"{name:<42}{1000 * seconds:8.2f} ms")
+    print(f"images a second: trained on {150 / step:.0f}, read {150 / read:.0f} = {step / read:.1f} times as many")
+    print(f"loss + sampling, measured alone: {100 * (parts + alone) / step:.1f} % of a step")
+    print(f"all but network and pixels, as what is left of a step: {100 * (step - bare - pixels) / step:.1f} %")
+
+
+if __name__ == "__main__":
+    main()

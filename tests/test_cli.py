@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cml.cli import COMMANDS, main
+
+SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
+LISTS = ["--sampler", "grouped(batch_size=30, groups=5, drawn=2, pool=6)"]
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "people"
+    assert main(["prepare", "people", "--out", str(folder), "--count", "160", "--size", "32"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "pose"
+    assert main(["train", "pose", "--data", str(people), "--out", str(folder), "--steps", "12", *SMALL, *LISTS]) == 0
+    return folder
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one line that a failing command prints; its exit code must be 2."""
+    capsys.readouterr()
+    assert main([str(one) for one in arguments]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_prepare_train_evaluate_gallery(people: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--data", str(people)]) == 0
+    assert main(["evaluate", str(run)]) == 0
+    table = capsys.readouterr().out
+    for row in ("embedding", "random", "oracle", "frozen efficientnet-lite0"):
+        assert row in table
+    evaluation = json.loads((run / "evaluation.json").read_text())
+    assert set(evaluation["rows"]) == {"embedding", "random", "oracle", "frozen efficientnet-lite0"}
+
+    assert main(["gallery", str(run), "--queries", "5", "--k", "3"]) == 0
+    page = (run / "gallery.html").read_text()
+    assert page.count("<img") >= 5 or page.count("data:image/jpeg") >= 5
+    assert "<script" not in page
+    assert {path.name for path in run.iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "checkpoints",
+        "model.safetensors",
+        "loss.png",
+        "evaluation.json",
+        "gallery.html",
+    }
+
+
+def test_training_is_better_than_chance_on_drawn_people(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    found = {name: row["label_distance@10"]["mean"] for name, row in rows.items()}
+    assert found["oracle"] < found["embedding"] < found["random"]
+
+
+def test_compare_writes_table_and_figures_and_continues(people: Path, tmp_path: Path) -> None:
+    command = ["compare", "pose", "--data", str(people), "--out", str(tmp_path / "c"), "--steps", "4", "--seeds", "2"]
+    command += [*SMALL, *LISTS, "--variants", "log-ratio", "dense triplet"]
+    assert main(command) == 0
+    table = (tmp_path / "c" / "table.md").read_text()
+    for row in ("| log-ratio |", "| dense triplet |", "| oracle |", "| random |"):
+        assert row in table
+    for picture in ("label_distance.png", "ndcg.png"):
+        with Image.open(tmp_path / "c" / picture) as image:
+            assert image.width > 400
+    models = {path: path.stat().st_mtime_ns for path in (tmp_path / "c").glob("*/*/checkpoints/last.pt")}
+    assert len(models) == 4
+    assert main(command) == 0
+    assert (tmp_path / "c" / "table.md").read_text() == table
+
+
+@pytest.mark.filterwarnings("ignore:Some anchors have no positive")  # 10 % of few people: some are rare
+def test_demo_runs_from_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--out", str(tmp_path / "demo"), "--steps", "2", "--count", "300"]) == 0
+    out = capsys.readouterr().out
+    assert "| log-ratio |" in out
+    assert "gallery.html" in out
+    assert "next:" in out
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in COMMANDS)
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as stopped:
+            main([name, "--help"])
+        assert stopped.value.code == 0
+        assert "usage: cml " + name in capsys.readouterr().out
+
+
+def test_users_mistakes_are_one_line_and_code_2(
+    people: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "Known: demo" in failure(capsys, "trian")
+    assert "Unknown task 'posse'" in failure(capsys, "train", "posse")
+    assert "Unknown source 'mpi'" in failure(capsys, "prepare", "mpi")
+    train = ("train", "pose", "--data", people, "--out", tmp_path / "run", *SMALL)
+    assert "takes 150 different items, but there are 106" in failure(capsys, *train)
+    assert "takes 150 different items" in failure(capsys, *train)  # and no complaint about what the first try left
+    assert "Unknown loss 'log'" in failure(capsys, *train, "--loss", "log")
+    assert "'steps' must be 1 or more" in failure(capsys, *train, "--steps", "0")
+    assert "holds a run already" in failure(capsys, "train", "pose", "--data", people, "--out", run, *SMALL, *LISTS)
+    assert "dataset.json cannot be read" in failure(
+        capsys, "train", "pose", "--data", tmp_path, "--out", tmp_path / "r"
+    )
+    assert "is not a folder" in failure(capsys, "evaluate", tmp_path / "nowhere")
+    assert "Unknown variant 'x'" in failure(
+        capsys, "compare", "pose", "--data", people, "--out", tmp_path / "c", "--variants", "x"
+    )
+
+
+def test_wrong_flag_exits_with_2(people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "pose", "--data", str(people), "--out", str(tmp_path / "r"), "--step", "3"])
+    assert stopped.value.code == 2
+
+
+def test_run_of_another_dataset_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other"
+    assert main(["prepare", "people", "--out", str(other), "--count", "160", "--size", "32", "--seed", "1"]) == 0
+    message = failure(capsys, "evaluate", run, "--data", other)
+    assert "trained on another dataset" in message
+    assert str(other) in message
+
+
+def test_bad_image_stops_training_with_its_name(
+    people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(people, broken)
+    victim = sorted((broken / "train").rglob("*.png"))[3]
+    victim.write_bytes(victim.read_bytes()[:100])
+    command = ("train", "pose", "--data", broken, "--out", tmp_path / "run", "--steps", "2", *SMALL, *LISTS)
+    assert victim.name in failure(capsys, *command)
+    assert main(["check", "--data", str(broken)]) == 2
+    assert victim.name in capsys.readouterr().out
+
+
+def test_full_disk_is_said_and_leaves_nothing_whole(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
+
+    command = ["train", "pose", "--data", str(people), "--out", str(tmp_path / "run"), "--steps", "2", *SMALL, *LISTS]
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.save", full)
+        assert main(command) == 1
+    assert "The disk is full" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+    assert main([*command, "--resume"]) == 0
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_own_folder_of_images_from_start_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "pictures").mkdir()
+    lines = ["file_name,age,height"]
+    for index in range(90):
+        level = rng.integers(20, 230)
+        Image.fromarray(np.full((40, 50, 3), level, np.uint8)).save(tmp_path / "pictures" / f"{index}.png")
+        lines.append(f"{index}.png,{level / 3:.1f},{level * 0.01:.2f}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
+    data, out = str(tmp_path / "mine"), str(tmp_path / "run")
+    command = ["prepare", "folder", "--images", str(tmp_path / "pictures"), "--labels", str(tmp_path / "labels.csv")]
+    assert main([*command, "--label-columns", "age", "height", "--out", data]) == 0
+    assert main(["train", "value", "--data", data, "--out", out, "--steps", "5", *SMALL, *LISTS]) == 0
+    assert main(["evaluate", out]) == 0
+    assert main(["gallery", out]) == 0

@@ -1,0 +1,24 @@
+"""Importing cml and asking for help must stay light: measured in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "torchvision", "gensim", "ot", "numba", "matplotlib", "sklearn", "scipy", "PIL", "jinja2", "tyro")
+LIGHT = {
+    "import cml": "import cml",
+    "cml --help": "from cml.cli import main; main(['--help'])",
+    "label distances": "import cml.distances; cml.distances.names()",
+    "names of losses": "import cml.registry",
+}
+
+
+@pytest.mark.parametrize("code", LIGHT.values(), ids=LIGHT)
+def test_no_heavy_import(code: str) -> None:
+    script = f"import sys, json; {code}; print(json.dumps([n for n in {HEAVY} if n in sys.modules]))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert json.loads(result.stdout.splitlines()[-1]) == []

@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import cml
+from cml import distances, sampling
+from cml.data.augmentation import Jitter
+from cml.data.images import Images
+from cml.errors import DataError, UserError
+from cml.models.embedding import EmbeddingModel
+from cml.training.batches import BatchSource, TrainingData
+from cml.training.config import TrainConfig
+from cml.training.loop import learning_rate_factor, pick_device, train
+from cml.training.run_folder import RunConfig, read_metrics
+
+CONFIG = TrainConfig(
+    backbone="small-cnn",
+    weights="none",
+    image_size=(16, 16),
+    dimension=8,
+    sampler="grouped(batch_size=16, groups=3, drawn=2, pool=4)",
+    steps=12,
+    checkpoint_every=4,
+    workers=0,
+)
+
+
+def bars(count: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures of a bright bar, labelled with its place."""
+    places = np.random.default_rng(0).uniform(2, 14, count)
+    columns = np.arange(16)
+    images = 255 * np.exp(-((columns[None, :] - places[:, None]) ** 2) / 4)
+    return np.tile(images[:, None, :, None], (1, 16, 1, 3)).astype(np.uint8), places
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model.safetensors")
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_embedding_distances_mirror_label_distances() -> None:
+    images, places = bars(120)
+    model = cml.fit(images[:80], places[:80], replace(CONFIG, steps=60), quiet=True)
+    embeddings = model.embed(images[80:])
+    from scipy.stats import spearmanr
+
+    upper = np.triu_indices(40, 1)
+    found = np.linalg.norm(embeddings[:, None] - embeddings[None], axis=2)[upper]
+    wanted = np.abs(places[80:, None] - places[None, 80:])[upper]
+    assert spearmanr(found, wanted).statistic > 0.9
+
+
+def test_same_seed_same_weights_and_another_seed_others() -> None:
+    images, places = bars()
+    first, again, other = (
+        cml.fit(images, places, replace(CONFIG, seed=seed, steps=4), quiet=True).state_dict() for seed in (0, 0, 1)
+    )
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_workers_change_nothing() -> None:
+    images, places = bars()
+    config = replace(CONFIG, steps=4, scale_jitter=0.1, flip="list", brightness_jitter=0.2)
+    alone = cml.fit(images, places, config, quiet=True).state_dict()
+    helped = cml.fit(images, places, replace(config, workers=2), quiet=True).state_dict()
+    assert same(alone, helped)
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from tests_training_config import bars, CONFIG
+import cml, cml.training.run_folder as run_folder
+slow = run_folder.MetricsLog.add
+def add(self, records):
+    slow(self, records)
+    time.sleep(0.3)
+if sys.argv[2] == "slow":
+    run_folder.MetricsLog.add = add
+images, places = bars()
+cml.fit(images, places, CONFIG, out=Path(sys.argv[1]), resume=True, quiet=True)
+"""
+
+
+def test_killed_and_resumed_is_bit_for_bit_the_uninterrupted_run(tmp_path: Path) -> None:
+    images, places = bars()
+    # dropout-free networks would not notice lost random numbers: the jitter and flips come from the step alone,
+    # the efficientnet's drop-connect below covers torch's own generator
+    cml.fit(images, places, CONFIG, out=tmp_path / "whole", quiet=True)
+
+    (tmp_path / "tests_training_config.py").write_text(
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom test_training import bars, CONFIG\n"
+    )
+    (tmp_path / "run.py").write_text(SCRIPT)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "cut")]
+    process = subprocess.Popen([*command, "slow"], env=environment)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "cut" / "checkpoints" / "last.pt").exists():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "cut" / "model.safetensors").exists()
+    with pytest.raises(DataError, match="not finished"):
+        cml.load(tmp_path / "cut")
+
+    subprocess.run([*command, "fast"], env=environment, check=True)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
+    assert read_metrics(tmp_path / "whole" / "metrics.jsonl") == read_metrics(tmp_path / "cut" / "metrics.jsonl")
+
+
+def test_resume_restores_torchs_random_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch import nn
+
+    from cml.models import backbones
+
+    def noisy(weights: str) -> backbones.Backbone:
+        return backbones.Backbone(nn.Sequential(backbones.SmallCNN(), nn.Dropout(0.5)), 256)
+
+    monkeypatch.setitem(backbones._OWN, "noisy", noisy)
+    images, places = bars()
+    config = replace(CONFIG, backbone="noisy")
+    whole = cml.fit(images, places, config, quiet=True).state_dict()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cml.training.loop.run_folder.MetricsLog.add", stop)
+        patch.setattr("cml.training.loop.LOG_EVERY", 7)  # after the checkpoint at step 4
+        patch.setattr("cml.training.loop._check_finite", lambda first, values: None if first < 4 else stop())
+        patch.setattr("cml.training.loop.run_folder.MetricsLog.add", lambda self, records: None)
+        with pytest.raises(KeyboardInterrupt):
+            cml.fit(images, places, config, out=tmp_path / "cut", quiet=True)
+    torch.rand(3)  # somebody else's random numbers in between
+    resumed = cml.fit(images, places, config, out=tmp_path / "cut", resume=True, quiet=True)
+    assert same(whole, resumed.state_dict())
+
+
+def test_run_folder_refuses_what_is_not_its_own(tmp_path: Path) -> None:
+    images, places = bars()
+    config = replace(CONFIG, steps=2)
+    cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
+    with pytest.raises(UserError, match="holds a run already"):
+        cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
+    with pytest.raises(UserError, match=r"started with steps=2, now steps=3"):
+        cml.fit(images, places, replace(config, steps=3), out=tmp_path / "run", resume=True, quiet=True)
+    with pytest.raises(UserError, match="another dataset"):
+        cml.fit(images, places + 1, config, out=tmp_path / "run", resume=True, quiet=True)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="not an empty folder"):
+        cml.fit(images, places, config, out=tmp_path / "taken", quiet=True)
+
+
+def test_finished_run_is_not_trained_again_and_loads(tmp_path: Path) -> None:
+    images, places = bars()
+    config = replace(CONFIG, steps=3)
+    model = cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
+    again = cml.fit(images, places, config, out=tmp_path / "run", resume=True, quiet=True)
+    assert same(model.state_dict(), again.state_dict())
+    np.testing.assert_array_equal(cml.load(tmp_path / "run").embed(images), model.embed(images))
+
+
+def test_damaged_run_files_are_named(tmp_path: Path) -> None:
+    images, places = bars()
+    run = tmp_path / "run"
+    cml.fit(images, places, replace(CONFIG, steps=2), out=run, quiet=True)
+    whole = (run / "model.safetensors").read_bytes()
+    (run / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"model\.safetensors does not fit"):
+        cml.load(run)
+    (run / "checkpoints" / "last.pt").write_bytes(b"no checkpoint")
+    with pytest.raises(DataError, match=r"last\.pt is damaged"):
+        cml.fit(images, places, replace(CONFIG, steps=2), out=run, resume=True, quiet=True)
+    (run / "metrics.jsonl").write_text('{"step": 1, "loss": 1}\nnonsense\n')
+    with pytest.raises(DataError, match=r"metrics\.jsonl:2"):
+        read_metrics(run / "metrics.jsonl")
+    for text, message in (("{", "cannot be parsed"), ("{}", "is not a run's config")):
+        (run / "config.json").write_text(text)
+        with pytest.raises(DataError, match=message):
+            cml.load(run)
+    with pytest.raises(DataError, match="is not a folder"):
+        cml.load(tmp_path / "nowhere")
+
+
+def test_checkpoint_is_no_pickle_door(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return os.mkdir, (str(tmp_path / "owned"),)
+
+    images, places = bars()
+    config = replace(CONFIG, steps=2)
+    cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
+    torch.save({"step": Evil()}, tmp_path / "run" / "checkpoints" / "last.pt")
+    with pytest.raises(DataError, match="damaged"):
+        cml.fit(images, places, config, out=tmp_path / "run", resume=True, quiet=True)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_best_weights_are_kept_when_validated() -> None:
+    images, places = bars()
+    scores = iter([3.0, 1.0, 2.0])
+    seen: list[dict[str, torch.Tensor]] = []
+
+    def validate(model: EmbeddingModel, held_out: TrainingData) -> float:
+        assert not model.training
+        assert len(held_out) == 6
+        seen.append({name: value.clone() for name, value in model.state_dict().items()})
+        return next(scores)
+
+    distance = distances.get("euclidean")
+    data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
+    trained = train(data, replace(CONFIG, evaluate_every=4), validate=validate, quiet=True)
+    assert same(trained.model.state_dict(), seen[1])
+    assert [record["validation"] for record in trained.metrics if "validation" in record] == [3.0, 1.0, 2.0]
+
+
+def test_frozen_backbone_trains_the_head_alone() -> None:
+    images, places = bars()
+    config = replace(CONFIG, freeze_backbone=True)
+    early, late = (cml.fit(images, places, replace(config, steps=steps), quiet=True).state_dict() for steps in (1, 12))
+    moved = {name for name in late if not torch.equal(early[name], late[name])}
+    assert moved == {"head.weight", "head.bias"}
+
+
+def test_bfloat16_and_sgd_and_clipping_train() -> None:
+    images, places = bars()
+    config = replace(
+        CONFIG,
+        precision="bfloat16",
+        optimizer="sgd",
+        schedule="inverse",
+        clip_gradient=1.0,
+        warmup=3,
+        learning_rate=0.01,
+    )
+    distance = distances.get("euclidean")
+    data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
+    losses = [record["loss"] for record in train(data, config, quiet=True).metrics]
+    assert all(map(math.isfinite, losses))
+    assert losses[-1] < losses[0]
+
+
+def test_loss_that_is_no_number_stops_the_run_and_names_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, places = bars()
+    with pytest.raises(FloatingPointError, match=r"at step \d+: lower the learning_rate"):
+        cml.fit(images, places, replace(CONFIG, learning_rate=1e30, optimizer="sgd"), quiet=True)
+
+
+def test_schedules() -> None:
+    paper = replace(CONFIG, schedule="inverse", decay=1e-4)
+    assert learning_rate_factor(paper, 10_000) == pytest.approx(0.5)
+    cosine = replace(CONFIG, schedule="cosine", steps=100, warmup=10)
+    assert learning_rate_factor(cosine, 0) == pytest.approx(0.1)
+    assert learning_rate_factor(cosine, 50) == pytest.approx(0.5)
+    assert learning_rate_factor(cosine, 99) < 0.001
+    assert learning_rate_factor(replace(CONFIG, schedule="constant"), 7) == 1
+
+
+def source(flip: str, twins: bool = False) -> BatchSource:
+    images, places = bars()
+    distance = distances.get("euclidean")
+    mirrored = distance.encode((16 - places).tolist()) if twins else None
+    data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance, mirrored)
+    sampler = sampling.get("random", batch_size=30)
+    return BatchSource(
+        data, sampler, np.empty((60, 0), np.int32), seed=0, image_size=(16, 16), jitter=Jitter(), flip=flip
+    )
+
+
+def centers(boxes: torch.Tensor) -> np.ndarray:
+    light = boxes[:, 0].double().sum(dim=1)
+    return ((light * (torch.arange(16) + 0.5)).sum(dim=1) / light.sum(dim=1)).numpy()
+
+
+def test_list_flip_mirrors_all_or_none_and_keeps_label_distances() -> None:
+    plain, flipped = source("none"), source("list")
+    kinds = set()
+    for step in range(12):
+        boxes, block = plain[step]
+        turned, same_block = flipped[step]
+        torch.testing.assert_close(block, same_block)
+        kinds.add(
+            "flipped" if torch.equal(turned, boxes.flip(3)) else "kept" if torch.equal(turned, boxes) else "mixed"
+        )
+    assert kinds == {"flipped", "kept"}
+
+
+def test_image_flip_mirrors_the_label_with_its_image() -> None:
+    boxes, block = source("image", twins=True)[0]
+    places = centers(boxes)
+    # what the label distances say is what the mirrored pictures show
+    shown = np.abs(places[:, None] - places[None, :])
+    assert np.abs(shown - block.numpy()).max() < 1.5
+    assert not torch.equal(boxes, source("none")[0][0])
+
+
+def test_config_survives_json_and_names_what_is_wrong(tmp_path: Path) -> None:
+    saved = json.loads(json.dumps(CONFIG.to_json()))
+    assert TrainConfig.from_json(saved, "config.json") == CONFIG
+    for change, message in (
+        ({"steps": "many"}, "'steps' cannot be 'many'"),
+        ({"image_size": [16]}, "'image_size'"),
+        ({"optimizer": "adam"}, "'optimizer' cannot be 'adam'"),
+        ({"colour": 1}, "'colour', which this version"),
+    ):
+        with pytest.raises(DataError, match=message):
+            TrainConfig.from_json(saved | change, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"steps": 0}, "'steps' must be 1 or more. Got 0"),
+        ({"learning_rate": math.nan}, "'learning_rate'"),
+        ({"crop": 1.5}, "'crop' must be at most 1"),
+        ({"clip_gradient": -1.0}, "'clip_gradient'"),
+        ({"flip": "list", "freeze_backbone": True}, "set 'flip' to none"),
+    ],
+)
+def test_options_out_of_range_are_named(change: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        replace(CONFIG, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": "log-ration"}, "Unknown loss 'log-ration'. Did you mean 'log-ratio'"),
+        ({"loss": "log-ratio(weight=rank)"}, "no setting 'weight'"),
+        ({"backbone": "resnet341"}, "Unknown backbone 'resnet341'. Did you mean 'resnet34'"),
+        ({"backbone": "small-cnn", "weights": "imagenet"}, "no published weights"),
+        ({"label_distance": "euclid"}, "Unknown label distance 'euclid'"),
+        ({"sampler": "grouped"}, "takes 150 different items, but there are 60"),
+        ({"device": "cuda:77"}, "'cuda:77' is not available"),
+        ({"flip": "image"}, "set 'flip' to list or none"),
+    ],
+)
+def test_wrong_choices_are_one_clear_error(change: dict[str, object], message: str) -> None:
+    images, places = bars()
+    with pytest.raises(UserError, match=message):
+        cml.fit(images, places, replace(CONFIG, **change), quiet=True)
+
+
+def test_labels_and_images_must_fit() -> None:
+    images, places = bars()
+    with pytest.raises(UserError, match="60 images and 59 labels"):
+        cml.fit(images, places[:-1], CONFIG, quiet=True)
+    with pytest.raises(UserError, match="nan"):
+        cml.fit(images, np.where(np.arange(60) == 7, np.nan, places), CONFIG, quiet=True)
+
+
+def test_auto_device_is_one_that_works() -> None:
+    assert torch.ones(2, device=pick_device("auto")).sum() == 2
+
+
+def test_run_config_round_trip(tmp_path: Path) -> None:
+    images, places = bars()
+    cml.fit(images, places, replace(CONFIG, steps=1), out=tmp_path / "run", quiet=True)
+    saved = RunConfig.load(tmp_path / "run")
+    assert saved.train == replace(CONFIG, steps=1)
+    saved.save(tmp_path / "run")
+    assert RunConfig.load(tmp_path / "run") == saved
