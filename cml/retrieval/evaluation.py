@@ -1,0 +1,262 @@
+"""Evaluate rankings of a gallery against label distances, streamed over the queries.
+
+A block of label distances is computed once and serves all rankers; memory is O(block), never queries x gallery.
+Not for: the measures themselves (metrics.py), tables of results (results.py), pictures (cml.reporting).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances import LabelDistance, Labels
+from cml.errors import UserError
+from cml.retrieval.bootstrap import mean_intervals
+from cml.retrieval.metrics import GAINS, hits, mean_label_distance, ndcg, relevance_gains, retrieved_distances
+from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker
+from cml.retrieval.results import Evaluation, Metric
+
+__all__ = ["ORACLE", "Evaluation", "Metric", "Ranker", "embedding_ranker", "evaluate", "random_ranker"]
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+ORACLE = "oracle"
+DISTANCE_KS = range(1, 11)
+NDCG_KS = range(10, 101, 10)
+HIT_KS = (1, 5, 10)
+HIT_NEIGHBORS = 50
+
+_FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery to be read from memory
+
+
+def evaluate(
+    rankers: Mapping[str, Ranker],
+    distance: LabelDistance,
+    query_labels: Labels,
+    gallery_labels: Labels,
+    *,
+    distance_ks: Sequence[int] = DISTANCE_KS,
+    ndcg_ks: Sequence[int] = NDCG_KS,
+    hit_ks: Sequence[int] = HIT_KS,
+    hit_neighbors: int = HIT_NEIGHBORS,
+    gain: str = "reciprocal",
+    correlation: bool = True,
+    block_bytes: int = 4 << 20,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    oracle: bool = True,
+    progress: Callable[[int], object] | None = None,
+    threads: int = 2,
+) -> Evaluation:
+    """Measure every ranker, and the ranking by the label distance itself as the row "oracle".
+
+    The measures are those of the log-ratio paper (Kim et al., Deep Metric Learning Beyond Binary Supervision, 2019):
+    label_distance@K, ndcg@K, hit@K, and besides kendall_tau and spearman_rho over the whole gallery; see
+    ``cml.retrieval.metrics``. Neither ``block_bytes`` nor ``threads`` changes the result, unless a ranker's scores
+    depend on the block.
+
+    Args:
+        rankers: Name -> ranker; called from ``threads`` threads at a time.
+        distance: The label distance.
+        query_labels: Q encoded labels.
+        gallery_labels: G encoded labels.
+        distance_ks: K of the mean label distance. The default lists are cut to K <= G (G itself if nothing is left).
+        ndcg_ks: K of nDCG, likewise.
+        hit_ks: K of Hit@K, likewise.
+        hit_neighbors: True nearest items that Hit@K looks for; the default is cut to G.
+        gain: nDCG's gain, a name in ``cml.retrieval.metrics.GAINS``.
+        correlation: Whether to measure Kendall's tau-b and Spearman's rho, which need whole rankings.
+        block_bytes: Size of one block of label distances, but never fewer than 16 queries; a block of scores takes
+            twice as much.
+        bootstrap: Resamples of the 95 % intervals over queries; 0 for none.
+        seed: Seed of the resamples.
+        oracle: Whether to add the row "oracle".
+        progress: Called with the number of queries done, block by block.
+        threads: Blocks under way at a time; BLAS is held to one thread meanwhile.
+
+    Raises:
+        UserError: a setting is out of range, there is nothing to rank, or a ranker or the label distance gives a
+            block of another shape or with NaN.
+    """
+    queries, gallery = len(query_labels), len(gallery_labels)
+    measures = _measures(gallery, distance_ks, ndcg_ks, hit_ks, hit_neighbors, gain, correlation)
+    names = [*rankers, *([ORACLE] if oracle else [])]
+    if not queries or not gallery or not names or not measures.names:
+        raise UserError(
+            "An evaluation needs a query, a gallery item, a ranker and a measure at least. Got "
+            f"{queries}, {gallery}, {len(names)} and {len(measures.names)} of them instead."
+        )
+    if oracle and ORACLE in rankers:
+        raise UserError(f"The ranker name {ORACLE!r} is taken by the row of the label distance; choose another one.")
+    if threads < 1 or block_bytes < 1 or bootstrap < 0:
+        raise UserError(
+            "'threads' and 'block_bytes' must be at least 1 and 'bootstrap' at least 0. "
+            f"Got {threads}, {block_bytes} and {bootstrap} instead."
+        )
+    values = np.empty((len(names), queries, len(measures.names)))
+    size = max(_FEWEST_ROWS, min(-(-queries // threads), block_bytes // (4 * gallery)))
+
+    def measure(start: int) -> int:
+        rows = slice(start, min(start + size, queries))
+        distances = distance.pairwise(query_labels[rows], gallery_labels)  # (R, G)
+        _check_block(distances, (rows.stop - start, gallery), f"label distance {distance.name!r}", rows)
+        if not distances.min() >= 0:
+            raise UserError(
+                f"The label distance {distance.name!r} must be at least 0. Got {distances.min()} for a query in "
+                f"{start}..{rows.stop - 1} instead."
+            )
+        block = _Block(measures, distances)
+        for index, ranker in enumerate(rankers.values()):
+            scores = np.asarray(ranker(rows))
+            _check_block(scores, distances.shape, f"ranker {names[index]!r}", rows)
+            values[index, rows] = block.measure(scores)
+        if oracle:
+            values[-1, rows] = block.measure_oracle()
+        return rows.stop - start
+
+
+    # our threads are the parallel ones: BLAS threads below them would only wait for each other, and burn time at it
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        for done in pool.map(measure, range(0, queries, size)):
+            if progress is not None:
+                progress(done)
+
+    intervals = mean_intervals(values.transpose(1, 0, 2).reshape(queries, -1), resamples=bootstrap, seed=seed)
+    intervals = intervals.reshape(len(names), len(measures.names), 2)
+    table = {
+        ranker: {
+            name: _metric(name, values[row, :, column], intervals[row, column])
+            for column, name in enumerate(measures.names)
+        }
+        for row, ranker in enumerate(names)
+    }
+    return Evaluation(table, distance.unit, gain, queries, gallery, measures.hit_neighbors)
+
+
+@dataclass(frozen=True)
+class _Measures:
+    """What is measured, checked against the size of the gallery."""
+
+    distance_ks: Sequence[int]
+    ndcg_ks: Sequence[int]
+    hit_ks: Sequence[int]
+    hit_neighbors: int
+    gain: str
+    correlation: bool
+
+    @property
+    def names(self) -> list[str]:
+        return [
+            *(f"label_distance@{k}" for k in self.distance_ks),
+            *(f"ndcg@{k}" for k in self.ndcg_ks),
+            *(f"hit@{k}" for k in self.hit_ks),
+            *(["kendall_tau", "spearman_rho"] if self.correlation else []),
+        ]
+
+    @property
+    def depth(self) -> int:
+        """How much of a ranking the measures at K look at."""
+        return max([1, *self.distance_ks, *self.ndcg_ks, *self.hit_ks])
+
+
+def _measures(
+    gallery: int,
+    distance_ks: Sequence[int],
+    ndcg_ks: Sequence[int],
+    hit_ks: Sequence[int],
+    hit_neighbors: int,
+    gain: str,
+    correlation: bool,
+) -> _Measures:
+    if gain not in GAINS:
+        raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {gain!r} instead.")
+
+    def checked(name: str, ks: Sequence[int], default: Sequence[int]) -> list[int]:
+        if tuple(ks) == tuple(default) and gallery:
+            return [k for k in ks if k <= gallery] or [gallery]
+        wrong = [k for k in ks if not 1 <= k <= gallery]
+        if wrong or len(set(ks)) != len(ks):
+            raise UserError(
+                f"Every K of {name!r} must be at least 1 and at most the gallery's {gallery} items, none of them "
+                f"twice. Got {list(ks)} instead."
+            )
+        return list(ks)
+
+    neighbors = checked("hit_neighbors", [hit_neighbors], [HIT_NEIGHBORS])[0]
+    return _Measures(
+        checked("distance_ks", distance_ks, DISTANCE_KS),
+        checked("ndcg_ks", ndcg_ks, NDCG_KS),
+        checked("hit_ks", hit_ks, HIT_KS),
+        neighbors,
+        gain,
+        correlation,
+    )
+
+
+class _Block:
+    """The label distances of a block of queries, and what of them serves all rankers."""
+
+    def __init__(self, measures: _Measures, distances: Float32) -> None:
+        self.measures = measures
+        self.distances = distances  # (R, G)
+        depth = max(measures.depth, measures.hit_neighbors if measures.hit_ks else 1)
+        self.ideal = retrieved_distances(distances, distances, depth)  # (R, depth)
+        self.ideal_gains = relevance_gains(self.ideal[:, : measures.depth], distances, measures.gain)
+        if measures.correlation:
+            from cml.retrieval.rank_correlation import dense_ranks
+
+            self.ranks = dense_ranks(distances)  # (R, G)
+
+    def measure(self, scores: NDArray[np.floating[Any]]) -> Float64:
+        """All measures of the rankings by ``scores`` (R, G): (R, M)."""
+        retrieved = retrieved_distances(self.distances, scores, self.measures.depth)
+        gains = relevance_gains(retrieved, self.distances, self.measures.gain)
+        columns = self._top(retrieved, gains)
+        if self.measures.correlation:
+            from cml.retrieval.rank_correlation import rank_correlations
+
+            columns += [values[:, None] for values in rank_correlations(scores, self.ranks)]
+        return np.concatenate(columns, axis=1)
+
+    def measure_oracle(self) -> Float64:
+        """All measures of the ranking by label distance: (R, M)."""
+        columns = self._top(self.ideal[:, : self.measures.depth], self.ideal_gains)
+        if self.measures.correlation:
+            perfect = np.where(self.ranks.max(axis=1) > 0, 1.0, np.nan)[:, None]  # a constant row has no correlation
+            columns += [perfect, perfect]
+        return np.concatenate(columns, axis=1)
+
+    def _top(self, retrieved: Float32, gains: Float64) -> list[Float64]:
+        wanted = self.measures
+        found = []
+        if wanted.distance_ks:
+            found.append(mean_label_distance(retrieved, wanted.distance_ks))
+        if wanted.ndcg_ks:
+            found.append(ndcg(gains, self.ideal_gains, wanted.ndcg_ks))
+        if wanted.hit_ks:
+            found.append(hits(retrieved, self.ideal, wanted.hit_ks, wanted.hit_neighbors))
+        return found
+
+
+def _check_block(block: NDArray[Any], shape: tuple[int, ...], what: str, rows: slice) -> None:
+    if block.shape != shape or block.dtype.kind != "f":
+        raise UserError(
+            f"The {what} must give floating-point numbers of shape {shape} for queries {rows.start}..{rows.stop - 1}. "
+            f"Got shape {block.shape}, {block.dtype} instead."
+        )
+    if np.isnan(block.max()):
+        raise UserError(
+            f"The {what} gives NaN for a query in {rows.start}..{rows.stop - 1}: nothing can be ranked by it."
+        )
+
+
+def _metric(name: str, per_query: Float64, interval: Float64) -> Metric:
+    present = per_query[~np.isnan(per_query)]
+    mean = float(present.mean()) if len(present) else float("nan")
+    return Metric(name, per_query.copy(), mean, float(interval[0]), float(interval[1]), len(per_query) - len(present))

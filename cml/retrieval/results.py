@@ -1,0 +1,185 @@
+"""What an evaluation found: metrics with their intervals, as a table for people and as JSON for machines.
+
+Not for: computing them (evaluation.py), plots and pages (cml.reporting).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import DataError, UserError
+from cml.retrieval.metrics import GAINS
+
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """One measure of one ranker.
+
+    Attributes:
+        name: "label_distance@10", "ndcg@100", "hit@5", "kendall_tau" or "spearman_rho".
+        per_query: (Q,) float64, NaN where the measure does not exist for a query; empty if it was not saved.
+        mean: Mean over the queries where it exists; NaN if there are none.
+        low: Lower end of the 95 % bootstrap interval of the mean over queries.
+        high: Upper end.
+        undefined: Number of queries left out.
+    """
+
+    name: str
+    per_query: Float64 = field(repr=False)
+    mean: float
+    low: float
+    high: float
+    undefined: int = 0
+
+    @property
+    def higher_is_better(self) -> bool:
+        """False for label distances alone."""
+        return not self.name.startswith("label_distance@")
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The metrics of every ranker on one set of queries and one gallery.
+
+    Attributes:
+        rows: Ranker name -> metric name -> metric.
+        unit: Unit of the label distance: label_distance@K is in it, and nDCG depends on it for most gains.
+        gain: Name of nDCG's gain.
+        queries: Q.
+        gallery: G.
+        hit_neighbors: How many true nearest items Hit@K looks for.
+    """
+
+    rows: Mapping[str, Mapping[str, Metric]]
+    unit: str
+    gain: str
+    queries: int
+    gallery: int
+    hit_neighbors: int = 50
+
+    def to_json(self, *, per_query: bool = False) -> dict[str, Any]:
+        """The evaluation as JSON can hold it, NaN as null; ``per_query`` adds every query's values (megabytes)."""
+
+        def plain(metric: Metric) -> dict[str, Any]:
+            values: dict[str, Any] = {key: _none(getattr(metric, key)) for key in ("mean", "low", "high", "undefined")}
+            if per_query:
+                values["per_query"] = [_none(value) for value in metric.per_query.tolist()]
+            return values
+
+        return {
+            **{key: getattr(self, key) for key in ("unit", "gain", "queries", "gallery", "hit_neighbors")},
+            "rows": {
+                ranker: {name: plain(metric) for name, metric in metrics.items()}
+                for ranker, metrics in self.rows.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Evaluation:  # noqa: ANN401 - whatever a file held
+        """Read what ``to_json`` gave.
+
+        Raises:
+            DataError: the value has another form.
+        """
+
+        def metric(name: str, found: Any) -> Metric:  # noqa: ANN401 - as above
+            mean, low, high = (_nan(found[key]) for key in ("mean", "low", "high"))
+            per_query = np.array([_nan(item) for item in found.get("per_query", [])], np.float64)
+            return Metric(name, per_query, mean, low, high, int(found["undefined"]))
+
+        try:
+            rows = {
+                str(ranker): {str(name): metric(name, found) for name, found in metrics.items()}
+                for ranker, metrics in value["rows"].items()
+            }
+            counts = [int(value[key]) for key in ("queries", "gallery", "hit_neighbors")]
+            return cls(rows, str(value["unit"]), str(value["gain"]), *counts)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(
+                f"This is not an evaluation that cml wrote ({type(error).__name__}: {error}). Run cml evaluate again."
+            ) from None
+
+    def table(self, metrics: Sequence[str] | None = None, *, markdown: bool = False) -> str:
+        """A table with a row a ranker and "mean [low, high]" a metric.
+
+        Args:
+            metrics: Metric names; by default one of each kind, at its largest K.
+            markdown: A Markdown table instead of aligned text.
+
+        Raises:
+            UserError: a metric was not measured.
+        """
+        measured = list(next(iter(self.rows.values())))
+        names = _one_of_each(measured) if metrics is None else list(metrics)
+        unknown = [name for name in names if name not in measured]
+        if unknown:
+            raise UserError(f"No metric {unknown[0]!r} was measured. There are: {', '.join(measured)}.")
+        columns = [_cells([row[name] for row in self.rows.values()]) for name in names]
+        grid = [["", *names], *([ranker, *cells] for ranker, *cells in zip(self.rows, *columns, strict=True))]
+        notes = self._notes(names)
+        if markdown:
+            lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in grid]
+            lines.insert(1, "|---" + "|---:" * len(names) + "|")
+            return "\n".join([*lines, "", *notes])
+        widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
+        lines = [
+            "  ".join(
+                [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
+            )
+            for line in grid
+        ]
+        return "\n".join([*(line.rstrip() for line in lines), *notes])
+
+    def _notes(self, names: Sequence[str]) -> list[str]:
+        parts = [f"{self.queries} queries, {self.gallery} gallery items; mean [95 % interval over queries]"]
+        kinds = {name.partition("@")[0] for name in names}
+        if "label_distance" in kinds:
+            parts.append(f"label_distance in {self.unit}, lower is better")
+        if "ndcg" in kinds:
+            formula = GAINS[self.gain][0] if self.gain in GAINS else self.gain
+            parts.append(f"ndcg with gain {formula}" + (f", d in {self.unit}" if "d" in formula else ""))
+        if "hit" in kinds:
+            parts.append(f"hit: one of the {self.hit_neighbors} true nearest is found")
+        notes = ["; ".join(parts) + "."]
+        for name in names:
+            undefined = {ranker: row[name].undefined for ranker, row in self.rows.items() if row[name].undefined}
+            if undefined:
+                counts = ", ".join(f"{ranker} {count}" for ranker, count in undefined.items())
+                notes.append(f"{name} does not exist for some queries, which are left out of its mean: {counts}.")
+        return notes
+
+
+def _one_of_each(names: Sequence[str]) -> list[str]:
+    """The last name of each kind: the one with the largest K."""
+    return list({name.partition("@")[0]: name for name in names}.values())
+
+
+def _cells(metrics: Sequence[Metric]) -> list[str]:
+    """Texts of one column, all with the same number of decimals."""
+    largest = max((abs(metric.mean) for metric in metrics if math.isfinite(metric.mean)), default=0.0)
+    decimals = min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
+
+    def text(metric: Metric) -> str:
+        if math.isnan(metric.mean):
+            return "undefined"
+        if math.isnan(metric.low):
+            return f"{metric.mean:.{decimals}f}"
+        return f"{metric.mean:.{decimals}f} [{metric.low:.{decimals}f}, {metric.high:.{decimals}f}]"
+
+    return [text(metric) for metric in metrics]
+
+
+def _none(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,109 @@
+"""Which gallery items come first: the k smallest scores of each query, compiled, exact in ties.
+
+The file is all about numba: import it where it is used. Not for: what is measured on the ranking (metrics.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from cml.errors import UserError
+
+_SAMPLED = 16
+
+
+def top_columns(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.int64]:
+    """Columns of the k smallest scores of each row, smallest first, ties to the lower column.
+
+    A sample of the row says how far the nearest reach, a heap of k entries picks among those: O(G) for the usual row,
+    O(G log k) for the worst, no sort of the whole row. Infinite scores are ranked like any other value.
+
+    Args:
+        scores: (R, G) without NaN.
+        k: Columns a row, 1 <= k <= G.
+
+    Returns:
+        (R, k) int64 columns.
+
+    Raises:
+        UserError: k is not in 1..G.
+    """
+    gallery = scores.shape[1]
+    if not 1 <= k <= gallery:
+        raise UserError(f"k must be at least 1 and at most the number of gallery items, {gallery}. Got k={k} instead.")
+    columns = np.empty((len(scores), k), np.int64)
+    _select(np.ascontiguousarray(scores, np.float32 if scores.dtype == np.float32 else np.float64), columns)
+    return columns
+
+
+@njit(nogil=True, cache=True)
+def _select(scores: Any, columns: Any) -> None:  # noqa: ANN401 - compiled for each type of float
+    gallery, k = scores.shape[1], columns.shape[1]
+    stride = k // 8  # the sample's 16 best reach about as far down as the 2k best of the whole row
+    prefilter = stride > 2 and gallery // stride >= 4 * _SAMPLED
+    heap, sample_heap = np.empty(k, scores.dtype), np.empty(_SAMPLED, scores.dtype)
+    sample_places = np.empty(_SAMPLED, np.int64)
+    near, near_columns = np.empty(gallery, scores.dtype), np.empty(gallery, np.int64)
+    for r in range(len(scores)):
+        row, ids = scores[r], columns[r]
+        size = 0
+        if prefilter:
+            sample = row[::stride]
+            _smallest(sample, len(sample), sample_heap, sample_places)
+            limit = sample_heap[0]
+            for j in range(gallery):
+                if row[j] <= limit:
+                    near[size], near_columns[size] = row[j], j
+                    size += 1
+        if size >= k:
+            _smallest(near, size, heap, ids)
+        else:  # no sample was taken, or it was unlucky
+            _smallest(row, gallery, heap, ids)
+        for last in range(k - 1, 0, -1):  # heap sort: the worst goes to the end
+            value, place = heap[last], ids[last]
+            heap[last], ids[last] = heap[0], ids[0]
+            _sift_down(heap, ids, last, value, place)
+        if size >= k:
+            for i in range(k):
+                ids[i] = near_columns[ids[i]]
+
+
+@njit(nogil=True, cache=True)
+def _smallest(values: Any, size: int, heap: Any, places: Any) -> None:  # noqa: ANN401 - as above
+    """Fill ``heap`` with the smallest of the first ``size`` values, the worst at the root, and their places."""
+    for j in range(len(heap)):  # sift up; an equal value at a later place is the worse one
+        value, child = values[j], j
+        while child > 0:
+            parent = (child - 1) >> 1
+            if heap[parent] > value:
+                break
+            heap[child], places[child] = heap[parent], places[parent]
+            child = parent
+        heap[child], places[child] = value, j
+    for j in range(len(heap), size):
+        if values[j] < heap[0]:
+            _sift_down(heap, places, len(heap), values[j], j)
+
+
+@njit(nogil=True, cache=True)
+def _sift_down(heap: Any, places: Any, size: int, value: float, place: int) -> None:  # noqa: ANN401 - as above
+    """Put (value, place) where the root is and restore the heap."""
+    parent = 0
+    while True:
+        child = 2 * parent + 1
+        if child >= size:
+            break
+        right = child + 1
+        if right < size and (
+            heap[right] > heap[child] or (heap[right] == heap[child] and places[right] > places[child])
+        ):
+            child = right
+        if heap[child] < value or (heap[child] == value and places[child] < place):
+            break
+        heap[parent], places[parent] = heap[child], places[child]
+        parent = child
+    heap[parent], places[parent] = value, place

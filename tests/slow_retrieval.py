@@ -1,0 +1,73 @@
+"""The retrieval measures written slowly, in plain loops over one query, as the formulas say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def ranking(scores: Sequence[float]) -> list[int]:
+    return [index for _, index in sorted((float(score), index) for index, score in enumerate(scores))]
+
+
+def mean_label_distance(labels: Sequence[float], scores: Sequence[float], k: int) -> float:
+    total, count = 0.0, 0
+    for index in ranking(scores)[:k]:
+        if labels[index] != math.inf:
+            total += labels[index]
+            count += 1
+    return total / count if count else math.nan
+
+
+def ndcg(labels: Sequence[float], scores: Sequence[float], k: int) -> float:
+    """With the published gain, 2^(-log2(d + 1))."""
+
+    def dcg(order: list[int]) -> float:
+        total = 0.0
+        for rank, index in enumerate(order[:k], start=1):
+            gain = 2 ** -math.log2(labels[index] + 1) if labels[index] != math.inf else 0.0
+            total += gain / math.log2(rank + 1)
+        return total
+
+    ideal = dcg(ranking(labels))
+    return dcg(ranking(scores)) / ideal if ideal else math.nan
+
+
+def hit(labels: Sequence[float], scores: Sequence[float], k: int, neighbors: int) -> float:
+    order = ranking(labels)
+    border = labels[order[neighbors - 1]]
+    if labels[order[0]] == math.inf:
+        return math.nan
+    for index in ranking(scores)[:k]:
+        if labels[index] <= border and labels[index] != math.inf:
+            return 1.0
+    return 0.0
+
+
+def kendall_tau(labels: Sequence[float], scores: Sequence[float]) -> float:
+    used = [(x, y) for x, y in zip(scores, labels, strict=True) if y != math.inf]
+    concordant = discordant = only_scores = only_labels = 0
+    for i, (x, y) in enumerate(used):
+        for u, v in used[:i]:
+            sign = (x > u) - (x < u), (y > v) - (y < v)
+            concordant += sign[0] * sign[1] > 0
+            discordant += sign[0] * sign[1] < 0
+            only_scores += sign[0] == 0 and sign[1] != 0
+            only_labels += sign[0] != 0 and sign[1] == 0
+    untied = concordant + discordant
+    product = (untied + only_scores) * (untied + only_labels)
+    return (concordant - discordant) / math.sqrt(product) if product else math.nan
+
+
+def spearman_rho(labels: Sequence[float], scores: Sequence[float]) -> float:
+    used = [(x, y) for x, y in zip(scores, labels, strict=True) if y != math.inf]
+
+    def ranks(values: list[float]) -> list[float]:
+        return [sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
+                for value in values]  # fmt: skip
+
+    first, second = ranks([x for x, _ in used]), ranks([y for _, y in used])
+    centre = (len(used) + 1) / 2
+    product = sum((x - centre) * (y - centre) for x, y in zip(first, second, strict=True))
+    squares = sum((x - centre) ** 2 for x in first) * sum((y - centre) ** 2 for y in second)
+    return product / math.sqrt(squares) if squares else math.nan

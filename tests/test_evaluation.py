@@ -1,0 +1,237 @@
+"""The evaluation against the slow measures; its intervals, its table and its JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import slow_retrieval
+from numpy.typing import NDArray
+
+from cml.distances import LabelDistance, Labels
+from cml.errors import DataError, UserError
+from cml.retrieval import Evaluation, bootstrap, embedding_ranker, evaluate, random_ranker
+
+Float32 = NDArray[np.float32]
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Numbers(LabelDistance):
+    """|a - b|; a negative label cannot be compared with anything. ``fault`` breaks the contract."""
+
+    fault: float = 0.0
+    name: ClassVar[str] = "numbers"
+
+    @property
+    def unit(self) -> str:
+        return "years"
+
+    def encode(self, labels: Sequence[float]) -> Labels:
+        return Labels({"values": np.asarray(labels, np.float64)})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        left, right = a.arrays["values"][:, None], b.arrays["values"]
+        distances = np.where((left < 0) | (right < 0), np.inf, np.abs(left - right) + self.fault)
+        return distances.astype(np.float32)
+
+
+def example(
+    queries: int = 40, gallery: int = 130, seed: int = 0, steps: float = 50
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Labels of queries and gallery, tied and some not comparable, and embeddings that follow them."""
+    rng = np.random.default_rng(seed)
+    labels = np.floor(rng.random(queries + gallery) * steps)
+    labels[rng.random(len(labels)) < 0.1] = -1
+    labels[:2] = -1, 3
+    embeddings = np.stack([labels, labels**2 / steps, np.zeros_like(labels)], axis=1)
+    embeddings += rng.standard_normal(embeddings.shape) * steps / 20
+    return labels[:queries], labels[queries:], embeddings[:queries], embeddings[queries:]
+
+
+def run(**settings: Any) -> Evaluation:  # noqa: ANN401 - handed on to evaluate
+    labels, gallery_labels, query, gallery = example()
+    distance = Numbers()
+    rankers = {"embedding": embedding_ranker(query, gallery), "random": random_ranker(len(query), len(gallery))}
+    return evaluate(rankers, distance, distance.encode(labels), distance.encode(gallery_labels), **settings)
+
+
+def test_evaluate_equals_the_slow_measures() -> None:
+    labels, gallery_labels, query, gallery = example()
+    found = run(distance_ks=[1, 3, 10], ndcg_ks=[10, 100], hit_ks=[1, 5], hit_neighbors=7)
+    block = Numbers().pairwise(Labels({"values": labels}), Labels({"values": gallery_labels})).tolist()
+    direct = ((query[:, None] - gallery) ** 2).sum(axis=2).tolist()
+    draws = random_ranker(len(query), len(gallery))(slice(0, len(query))).tolist()
+    for ranker, scores in (("embedding", direct), ("random", draws), ("oracle", block)):
+        row = found.rows[ranker]
+        assert list(row) == [
+            "label_distance@1", "label_distance@3", "label_distance@10", "ndcg@10", "ndcg@100", "hit@1", "hit@5",
+            "kendall_tau", "spearman_rho",
+        ]  # fmt: skip
+        for name, metric in row.items():
+            kind, _, k = name.partition("@")
+            slow: list[float] = []
+            for a, b in zip(block, scores, strict=True):
+                if kind == "label_distance":
+                    slow.append(slow_retrieval.mean_label_distance(a, b, int(k)))
+                elif kind == "ndcg":
+                    slow.append(slow_retrieval.ndcg(a, b, int(k)))
+                elif kind == "hit":
+                    slow.append(slow_retrieval.hit(a, b, int(k), 7))
+                else:
+                    slow.append(getattr(slow_retrieval, kind)(a, b))
+            assert metric.per_query == pytest.approx(slow, abs=1e-9, nan_ok=True)
+            assert metric.undefined == np.isnan(slow).sum() >= 1  # query 0 cannot be compared
+            assert metric.mean == pytest.approx(np.nanmean(slow))
+            assert metric.low <= metric.mean <= metric.high
+    assert (found.queries, found.gallery, found.unit, found.gain) == (40, 130, "years", "reciprocal")
+
+
+def test_oracle_is_the_best_possible() -> None:
+    rows = run().rows
+    for name in ("ndcg@10", "ndcg@100", "hit@1", "kendall_tau", "spearman_rho"):
+        assert rows["oracle"][name].mean == 1
+    assert {name for name, metric in rows["oracle"].items() if not metric.higher_is_better} == {
+        f"label_distance@{k}" for k in range(1, 11)
+    }
+    for name, oracle in rows["oracle"].items():
+        for ranker in ("embedding", "random"):
+            if oracle.higher_is_better:
+                assert np.nanmin(oracle.per_query - rows[ranker][name].per_query) >= -1e-12
+            else:
+                assert rows[ranker][name].mean > oracle.mean
+    assert rows["embedding"]["kendall_tau"].mean > 0.5 > abs(rows["random"]["kendall_tau"].mean) + 0.4
+    assert list(run(oracle=False).rows) == ["embedding", "random"]
+
+
+def test_oracle_has_no_correlation_with_constant_labels() -> None:
+    distance = Numbers()
+    labels = distance.encode([2.0] * 30)
+    row = evaluate({"random": random_ranker(30, 30)}, distance, labels, labels).rows["oracle"]
+    assert row["kendall_tau"].undefined == 30
+    assert math.isnan(row["kendall_tau"].mean)
+    assert row["ndcg@10"].mean == 1
+
+
+def test_result_depends_neither_on_blocks_nor_threads() -> None:
+    whole = run(threads=1, block_bytes=1 << 30).to_json(per_query=True)
+    assert run(threads=2, block_bytes=1).to_json(per_query=True) == whole
+    assert run(threads=3, block_bytes=18 * 4 * 130).to_json(per_query=True) == whole
+
+
+def test_progress_counts_all_queries() -> None:
+    done: list[int] = []
+    run(block_bytes=1, progress=done.append)
+    assert sum(done) == 40
+    assert len(done) > 1
+
+
+def test_default_lists_are_cut_to_the_gallery_but_given_ones_are_not() -> None:
+    distance = Numbers()
+    labels = distance.encode([1.0, 2.0, 4.0, 8.0])
+    rankers = {"random": random_ranker(4, 4)}
+    names = list(evaluate(rankers, distance, labels, labels).rows["random"])
+    assert names[:6] == [*(f"label_distance@{k}" for k in (1, 2, 3, 4)), "ndcg@4", "hit@1"]
+    for name, ks in (("distance_ks", [5]), ("ndcg_ks", [10]), ("hit_ks", [0]), ("hit_ks", [2, 2])):
+        with pytest.raises(UserError, match=f"{name}.* gallery's 4 items"):
+            evaluate(rankers, distance, labels, labels, **{name: ks})  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="hit_neighbors"):
+        evaluate(rankers, distance, labels, labels, hit_neighbors=5)
+
+
+def test_bad_input_of_evaluate() -> None:
+    labels = Numbers().encode([1.0, 2.0, 3.0])
+    none = Numbers().encode([])
+    good = random_ranker(3, 3)
+
+    def check(message: str, rankers: dict[str, Any], distance: LabelDistance | None = None, **settings: Any) -> None:  # noqa: ANN401
+        with pytest.raises(UserError, match=message):
+            evaluate(rankers, distance or Numbers(), settings.pop("query", labels), labels, **settings)
+
+    check("ranker 'a' gives NaN", {"a": lambda rows: np.full((3, 3), np.nan)})
+    check(r"ranker 'a' must give .* \(3, 3\).* Got shape \(3, 2\)", {"a": lambda rows: np.zeros((3, 2))})
+    check("Got shape .* int64", {"a": lambda rows: np.zeros((3, 3), np.int64)})
+    check("'numbers' gives NaN", {"a": good}, Numbers(fault=math.nan))
+    check("'numbers' must be at least 0. Got -5", {"a": good}, Numbers(fault=-5))
+    check("'oracle' is taken", {"oracle": good})
+    check("at least. Got 0, 3, 2", {"a": good}, query=none)
+    check("Got 3, 3, 0", {}, oracle=False)
+    check(
+        "and 0 of them",
+        {"a": good},
+        distance_ks=[],
+        ndcg_ks=[],
+        hit_ks=[],
+        correlation=False,
+    )
+    check("'gain' must be one of", {"a": good}, gain="linear")
+    check("Got 0, 1 and 5", {"a": good}, threads=0, block_bytes=1, bootstrap=5)
+
+
+def test_intervals_equal_a_slow_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    values = rng.standard_normal((60, 3))
+    values[rng.random(values.shape) < 0.2] = np.nan
+    values[:, 2] = np.nan
+    found = bootstrap.mean_intervals(values, resamples=200, seed=4)
+    drawn = np.random.default_rng(4).integers(0, 60, (200, 60))
+    for column in range(2):
+        means = [np.nanmean([values[query, column] for query in row]) for row in drawn]
+        assert found[column] == pytest.approx([np.percentile(means, 2.5), np.percentile(means, 97.5)], abs=1e-12)
+    assert np.isnan(found[2]).all()
+    monkeypatch.setattr(bootstrap, "_CHUNK", 60 * 7)
+    assert bootstrap.mean_intervals(values, resamples=200, seed=4) == pytest.approx(found, abs=1e-12, nan_ok=True)
+    assert np.isnan(bootstrap.mean_intervals(values, resamples=0)).all()
+
+
+def test_intervals_are_as_wide_as_the_normal_theory_says() -> None:
+    values = np.random.default_rng(2).standard_normal((2000, 1))
+    low, high = bootstrap.mean_intervals(values)[0]
+    assert high - low == pytest.approx(2 * 1.96 * values.std() / math.sqrt(2000), rel=0.1)
+    assert low < values.mean() < high
+
+
+def test_json_round_trip_without_nan() -> None:
+    found = run(bootstrap=20)
+    text = json.dumps(found.to_json(per_query=True), allow_nan=False)
+    again = Evaluation.from_json(json.loads(text))
+    assert again.to_json(per_query=True) == found.to_json(per_query=True)
+    assert again.table() == found.table()
+    metric = again.rows["embedding"]["ndcg@10"]
+    assert np.array_equal(metric.per_query, found.rows["embedding"]["ndcg@10"].per_query, equal_nan=True)
+    assert metric.undefined > 0
+    brief = Evaluation.from_json(found.to_json())
+    assert brief.rows["embedding"]["ndcg@10"].per_query.size == 0
+    assert brief.table() == found.table()
+
+
+@pytest.mark.parametrize("value", [None, [], {"rows": 3}, {"rows": {"a": {"ndcg@1": {"mean": "high"}}}}])
+def test_json_of_another_form(value: object) -> None:
+    with pytest.raises(DataError, match="not an evaluation"):
+        Evaluation.from_json(value)
+
+
+def test_table() -> None:
+    found = run()
+    lines = found.table().splitlines()
+    assert lines[0].split() == ["label_distance@10", "ndcg@100", "hit@10", "kendall_tau", "spearman_rho"]
+    assert [line.split()[0] for line in lines[1:4]] == ["embedding", "random", "oracle"]
+    assert len({len(line) for line in lines[:4]}) == 1
+    metric = found.rows["embedding"]["kendall_tau"]
+    assert f"{metric.mean:.3f} [{metric.low:.3f}, {metric.high:.3f}]" in lines[1]
+    assert "40 queries, 130 gallery items" in lines[4]
+    assert "years" in lines[4]
+    assert "1/(1+d)" in lines[4]
+    undefined = found.rows["oracle"]["kendall_tau"].undefined
+    assert any("kendall_tau does not exist" in line and f"oracle {undefined}" in line for line in lines[5:])
+    markdown = found.table(["ndcg@10"], markdown=True).splitlines()
+    assert markdown[:2] == ["|  | ndcg@10 |", "|---|---:|"]
+    assert markdown[2].startswith("| embedding | 0.")
+    assert "[" not in run(bootstrap=0).table(["ndcg@10"]).splitlines()[1]
+    with pytest.raises(UserError, match=r"No metric 'ndcg@7' was measured\. There are: label_distance@1,"):
+        found.table(["ndcg@7"])
