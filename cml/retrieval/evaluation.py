@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances import LabelDistance, Labels
+from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
 from cml.retrieval.bootstrap import mean_intervals
 from cml.retrieval.metrics import GAINS, hits, mean_label_distance, ndcg, relevance_gains, retrieved_distances
@@ -119,7 +120,6 @@ def evaluate(
         if oracle:
             values[-1, rows] = block.measure_oracle()
         return rows.stop - start
-
 
     # our threads are the parallel ones: BLAS threads below them would only wait for each other, and burn time at it
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
