@@ -23,8 +23,8 @@ class TrainConfig:
     """How far apart two labels are: a name, or name(setting=value, ..)."""
     loss: str = "log-ratio"
     """The loss: a name, or name(setting=value, ..)."""
-    sampler: str = "grouped"
-    """What makes a batch: grouped | dense (the paper's lists) | random | binary."""
+    sampler: str = "random"
+    """What makes a batch: random | grouped | dense (the paper's lists) | binary."""
 
     backbone: str = "efficientnet-lite0"
     """small-cnn | efficientnet-lite0 | any torchvision classifier, such as resnet34."""

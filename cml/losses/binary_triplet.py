@@ -1,0 +1,186 @@
+"""The binary triplet loss: a rule makes positives and negatives of label distances, then triplets as with classes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cml.errors import UserError
+from cml.losses.label_distance_loss import (
+    LabelDistanceLoss,
+    check_batch,
+    check_mask,
+    check_number,
+    finite_sample,
+    warn_without_gradient,
+)
+from cml.losses.ordered_hinge import ordered_hinge
+from cml.losses.positives import BinaryPairs, check_k, nearest, threshold
+from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows
+
+
+def binary_triplet_loss(
+    embeddings: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2, normalize: bool = True
+) -> Tensor:
+    """Triplet hinge over all pairs of a positive p and a negative n of each anchor a.
+
+    The mean over every such (a, p, n) of
+
+        [ D(f_a,f_p) - D(f_a,f_n) + margin ]_+
+
+    with D the squared Euclidean distance of embeddings; triplets whose hinge is 0 count.
+
+    Relations: ``dense_triplet_loss`` for label distances of two values. It takes sets decided anywhere, in the
+    batch (``cml.losses.positives``) or beforehand over the whole training set.
+
+    Args:
+        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
+        positives: (A, B) bool; row a belongs to item a. The anchor's own column is left out whatever it says.
+        negatives: (A, B) bool, nowhere True where ``positives`` is.
+        margin: At least 0, of squared distances; 0.2 as published, for normalised embeddings.
+        normalize: L2-normalise the embeddings first, as published.
+
+    Returns:
+        Scalar. Anchors without a positive or without a negative are left out, with a warning. If all are, 0 with zero
+        gradient.
+
+    Raises:
+        UserError: an argument has another shape, type or range, or an item is both positive and negative.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> positives, negatives = torch.tensor([[False, False, True]]), torch.tensor([[False, True, False]])
+        >>> binary_triplet_loss(points, positives, negatives, margin=0.5, normalize=False).item()
+        8.5
+
+    Reference:
+        Schroff, Kalenichenko, Philbin: FaceNet, CVPR 2015, over all triplets; margin and rule as in the baseline of
+        Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019.
+    """
+    check_number("margin", margin, least=0)
+    mean = _binary_triplet(embeddings, BinaryPairs(positives, negatives), margin, normalize)
+    _warn(mean.counts)
+    return mean.loss
+
+
+class BinaryTripletLoss(LabelDistanceLoss):
+    """``binary_triplet_loss`` with a rule that finds positives and negatives in a batch's label distances.
+
+    The authors' baseline takes an anchor's 30 nearest training images for positives and draws 5 of them and 144 others
+    into the batch of one anchor. ``rule="nearest", k=5`` finds exactly these sets again (the 5 are nearer than the
+    144), which makes the published 720 triplets.
+
+    Args:
+        rule: "nearest" (the k nearest items of the batch are positives) or "threshold" (those within a label distance).
+        k: Of "nearest". ``None``: 5.
+        distance: Of "threshold", in the label's unit.
+        quantile: Of "threshold", instead of a distance: the threshold is this quantile of the label distances of a
+            sample of training pairs, in [0, 1), found by ``fit``.
+        margin: At least 0, of squared distances.
+        normalize: L2-normalise the embeddings.
+
+    Raises:
+        UserError: a setting is out of range or belongs to the other rule; or, at the first batch, the quantile was not
+            fitted.
+
+    Example:
+        >>> import torch
+        >>> loss = BinaryTripletLoss(rule="nearest", k=2)
+        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
+        torch.Size([])
+    """
+
+    constants: ClassVar[tuple[str, ...]] = ("distance",)
+
+    def __init__(
+        self,
+        rule: Literal["threshold", "nearest"] = "nearest",
+        k: int | None = None,
+        distance: float | None = None,
+        quantile: float | None = None,
+        margin: float = 0.2,
+        normalize: bool = True,
+    ) -> None:
+        super().__init__()
+        if rule == "nearest":
+            if distance is not None or quantile is not None:
+                raise UserError("The rule 'nearest' has no distance and no quantile; give k, or rule='threshold'.")
+            k = check_k(5 if k is None else k)
+        elif rule == "threshold":
+            if k is not None or (distance is None) == (quantile is None):
+                raise UserError("The rule 'threshold' needs either a distance or a quantile, and no k.")
+            if distance is not None:
+                distance = check_number("distance", distance, least=0)
+            elif quantile is not None:
+                quantile = check_number("quantile", quantile, least=0, below=1)
+        else:
+            raise UserError(f"The 'rule' must be one of threshold, nearest. Got {rule!r} instead.")
+        self.rule = rule
+        self.k = k
+        self.distance = distance
+        self.quantile = quantile
+        self.margin = check_number("margin", margin, least=0)
+        self.normalize = normalize
+
+    def fit(self, label_distances: Tensor) -> None:
+        """Find the threshold from a sample of training pairs, if it is a quantile.
+
+        Args:
+            label_distances: (P,) label distances, an item never with itself; infinite ones are left out.
+
+        Raises:
+            UserError: the sample has no finite label distance.
+        """
+        if self.quantile is not None:
+            self._fitted = {"distance": float(np.quantile(finite_sample(label_distances).numpy(), self.quantile))}
+
+    def pairs(self, label_distances: Tensor) -> BinaryPairs:
+        """The positives and negatives of a batch's label distances (A, B)."""
+        if self.k is not None:
+            return nearest(label_distances, self.k)
+        return threshold(label_distances, self.constant("distance") if self.distance is None else self.distance)
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+        check_batch(embeddings, label_distances)
+        mean = _binary_triplet(embeddings, self.pairs(label_distances), self.margin, self.normalize)
+        self.count_left_out(mean.counts)
+        _warn(mean.counts)
+        return mean.loss
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        rule = {"k": self.k, "distance": self.distance, "quantile": self.quantile}
+        given = "".join(f"{name}={value}, " for name, value in rule.items() if value is not None)
+        return f"rule={self.rule!r}, {given}margin={self.margin}, normalize={self.normalize}"
+
+
+def _binary_triplet(embeddings: Tensor, pairs: BinaryPairs, margin: float, normalize: bool) -> RowMean:
+    positives, negatives = pairs
+    check_mask("positives", positives, positives.shape)
+    check_mask("negatives", negatives, positives.shape)
+    order = torch.where(positives, 0.0, torch.where(negatives, 1.0, torch.inf))  # (A, B) positives before negatives
+    check_batch(embeddings, order)
+    if bool((positives & negatives).any()):
+        raise UserError("An item must not be positive and negative for one anchor; make the two masks disjoint.")
+    order.diagonal().fill_(torch.inf)
+
+    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
+        return ordered_hinge(squared, order[rows].to(squared.dtype), margin)
+
+    return mean_over_rows(embeddings, len(order), row_terms, normalize=normalize)
+
+
+def _warn(counts: Tensor) -> None:
+    warn_without_gradient(counts, "both a positive and a negative")
+    if bool(counts.any()) and not bool(counts.all()):
+        warnings.warn(
+            "Some anchors have no positive or no negative and are left out (the module counts them in left_out).",
+            RuntimeWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,126 @@
+"""The dense triplet loss: of any two items, the one with the smaller label distance should lie nearer, by a margin."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cml.losses.label_distance_loss import (
+    LabelDistanceLoss,
+    check_batch,
+    check_number,
+    comparable,
+    warn_without_gradient,
+)
+from cml.losses.ordered_hinge import ordered_hinge
+from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows
+
+_LACKING = "two items of different usable label distance"
+
+
+def dense_triplet_loss(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    *,
+    mask: Tensor | None = None,
+    margin: float = 0.03,
+    normalize: bool = True,
+    block_bytes: int | None = None,
+) -> Tensor:
+    """Triplet hinge over all ordered pairs of all anchors of a batch, without a tensor of triplets.
+
+    The mean over every (a, i, j) with D_y(a,i) < D_y(a,j) of
+
+        [ D(f_a,f_i) - D(f_a,f_j) + margin ]_+
+
+    with D the squared Euclidean distance of embeddings and D_y the label distance; triplets whose hinge is 0 count.
+    Equal label distances are no pair. The slope in D(f_a,f_i) is a difference of two counts of active triplets, which
+    sorting finds in O(A B log B) time and O(B) rows of memory.
+
+    Relations: ``log_ratio_loss`` uses how much label distances differ, this one only their order.
+    ``binary_triplet_loss`` is this loss for label distances of two values.
+
+    Args:
+        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
+        label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
+            infinite entries are left out.
+        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
+        margin: At least 0, of squared distances; 0.03 as published, for normalised embeddings.
+        normalize: L2-normalise the embeddings first, as published.
+        block_bytes: Bound on one block of distances, and away from the CPU on one of pairs. ``None``: a bound that
+            suits the device.
+
+    Returns:
+        Scalar. If no anchor has a triplet, 0 with zero gradient and a warning.
+
+    Raises:
+        UserError: an argument has another shape, type or range.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> label_distances = torch.tensor([[0.0, 2.0, 1.0]])  # anchor 0: item 2 should be nearer than item 1
+        >>> dense_triplet_loss(points, label_distances, margin=0.5, normalize=False).item()
+        8.5
+
+    Reference:
+        The triplet baseline of Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019.
+    """
+    check_number("margin", margin, least=0)
+    mean = _dense_triplet(embeddings, label_distances, mask, margin, normalize, block_bytes)
+    warn_without_gradient(mean.counts, _LACKING)
+    return mean.loss
+
+
+class DenseTripletLoss(LabelDistanceLoss):
+    """``dense_triplet_loss`` with settings.
+
+    Args:
+        margin: At least 0, of squared distances.
+        normalize: L2-normalise the embeddings.
+
+    Raises:
+        UserError: a setting is out of range.
+
+    Example:
+        >>> import torch
+        >>> loss = DenseTripletLoss(margin=0.1)
+        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
+        torch.Size([])
+    """
+
+    def __init__(self, margin: float = 0.03, normalize: bool = True) -> None:
+        super().__init__()
+        self.margin = check_number("margin", margin, least=0)
+        self.normalize = normalize
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+        mean = _dense_triplet(embeddings, label_distances, None, self.margin, self.normalize, None)
+        self.count_left_out(mean.counts)
+        warn_without_gradient(mean.counts, _LACKING)
+        return mean.loss
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        return f"margin={self.margin}, normalize={self.normalize}"
+
+
+def _dense_triplet(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None,
+    margin: float,
+    normalize: bool,
+    block_bytes: int | None,
+) -> RowMean:
+    check_batch(embeddings, label_distances, mask)
+
+    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
+        labels = label_distances[rows].to(squared.dtype)  # (R, B)
+        used = comparable(labels, rows.start)
+        if mask is not None:
+            used &= mask[rows]
+        return ordered_hinge(squared, labels.abs().masked_fill_(~used, torch.inf), margin, block_bytes)
+
+    return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize, block_bytes=block_bytes)

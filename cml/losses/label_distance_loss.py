@@ -1,0 +1,186 @@
+"""The contract of a loss over label distances, and the argument checks that all of them share.
+
+A loss is ``loss(embeddings (B, D), label_distances (A, B)) -> scalar``: the first A items of the batch are the
+anchors, row a holds the label distances of anchor a to every item, an anchor's own column is left out, and so is a
+pair whose label distance is infinite (it cannot be compared). Each file beside this one holds one loss: a pure
+function and a thin module over it. Gradients flow to the embeddings, never to the label distances.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from cml.errors import UserError
+
+
+class LabelDistanceLoss(nn.Module):
+    """Base of the losses over label distances.
+
+    Attributes:
+        normalize: True if the loss L2-normalises embeddings. Whoever retrieves with the trained embedding must
+            do the same; the trainer copies this flag into the model, it is said nowhere else.
+        constants: Names of what ``fit`` finds, in the order in which a ``state_dict`` holds them.
+        left_out: Anchors seen so far that had no pair or triplet to learn from.
+    """
+
+    normalize: bool = False
+    constants: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fitted: dict[str, float] = {}
+        self.left_out = 0
+
+    def fit(self, label_distances: Tensor) -> None:
+        """Fix the settings that are constants of the training set ("auto", quantiles).
+
+        Args:
+            label_distances: (P,) label distances of a sample of training pairs, an item never with itself;
+                infinite ones are left out.
+        """
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+        raise NotImplementedError
+
+    def fitted(self) -> dict[str, float]:
+        """What ``fit`` found, by name, for the saved config; empty before ``fit``."""
+        return dict(self._fitted)
+
+    def constant(self, name: str) -> float:
+        """The value that ``fit`` found for ``name``.
+
+        Raises:
+            UserError: neither ``fit`` nor ``load_state_dict`` has been called.
+        """
+        try:
+            return self._fitted[name]
+        except KeyError:
+            raise UserError(
+                f"The {name!r} of {type(self).__name__} is a constant of the training set and is not known yet: call "
+                "fit(label_distances) with a sample of training pairs, or load a saved state."
+            ) from None
+
+    def get_extra_state(self) -> Tensor:
+        """The fitted constants as they go into a ``state_dict``: float64, empty before ``fit``."""
+        return torch.tensor(
+            [self._fitted[name] for name in self.constants if name in self._fitted], dtype=torch.float64
+        )
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Take the fitted constants back from a ``state_dict``."""
+        self._fitted = dict(zip(self.constants, state.tolist(), strict=True)) if len(state) else {}
+
+    def count_left_out(self, counts: Tensor) -> None:
+        """Add the anchors without a term in ``counts`` (A,) to ``left_out``."""
+        self.left_out += int((counts == 0).sum())
+
+
+def check_batch(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None) -> None:
+    """Check shapes and types of a loss's arguments; values are checked where they are made, not at every step.
+
+    Raises:
+        UserError: a tensor has another number of dimensions or type, B differs, A > B, or B < 2.
+    """
+    if embeddings.ndim != 2 or not embeddings.is_floating_point():
+        raise UserError(
+            "The 'embeddings' must be a floating-point tensor (B, D). "
+            f"Got shape {tuple(embeddings.shape)}, {embeddings.dtype} instead."
+        )
+    if label_distances.ndim != 2 or not label_distances.is_floating_point():
+        raise UserError(
+            "The 'label_distances' must be a floating-point tensor (A, B). "
+            f"Got shape {tuple(label_distances.shape)}, {label_distances.dtype} instead."
+        )
+    anchors, items = label_distances.shape
+    if items != len(embeddings):
+        raise UserError(
+            f"The 'label_distances' must have one column an embedding, {len(embeddings)}. Got {items} instead."
+        )
+    if not 1 <= anchors <= items or items < 2:
+        raise UserError(
+            f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. Got A={anchors}, B={items} instead."
+        )
+    if mask is not None:
+        check_mask("mask", mask, label_distances.shape)
+
+
+def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
+    """Check that ``mask`` is a bool tensor of ``shape`` (A, B).
+
+    Raises:
+        UserError: it is not.
+    """
+    if mask.dtype != torch.bool or mask.shape != shape:
+        raise UserError(
+            f"The {name!r} must be a bool tensor (A, B) = {tuple(shape)}. "
+            f"Got shape {tuple(mask.shape)}, {mask.dtype} instead."
+        )
+
+
+def check_number(name: str, value: float, *, least: float, below: float = float("inf"), open_: bool = False) -> float:
+    """Check that a setting is a number in [least, below), or in (least, below) with ``open_``, and return it.
+
+    Raises:
+        UserError: it is not.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not (least < value if open_ else least <= value) or not value < below:
+        rule = f"{'above' if open_ else 'at least'} {least:g}" + (
+            f" and below {below:g}" if below < float("inf") else ""
+        )
+        raise UserError(f"The {name!r} must be a finite number {rule}. Got {value!r} instead.")
+    return float(value)
+
+
+def comparable(label_distances: Tensor, first_anchor: int = 0) -> Tensor:
+    """The pairs a loss may use, (A, B) bool: not an anchor with itself, and not an infinite label distance.
+
+    Args:
+        label_distances: (A, B), a block of rows.
+        first_anchor: The item that the block's first row belongs to.
+    """
+    used = label_distances < torch.inf  # NaN is not
+    used.diagonal(first_anchor).fill_(False)
+    return used
+
+
+def finite_sample(label_distances: Tensor) -> Tensor:
+    """The finite label distances that a ``fit`` was given: (P,) float64 on the CPU.
+
+    Raises:
+        UserError: a label distance is NaN or negative, or none is finite.
+    """
+    sample = label_distances.detach().to("cpu", torch.float64).flatten()
+    sample = sample[~sample.isposinf()]
+    if not bool((sample >= 0).all()):
+        raise UserError("The label distances given to fit must be at least 0. Got a negative or NaN one instead.")
+    if len(sample) == 0:
+        raise UserError("fit needs label distances of pairs that can be compared. Got no finite one instead.")
+    return sample
+
+
+def warn_without_gradient(counts: Tensor, lacking: str) -> None:
+    """Warn (Python shows it once a place) if no anchor of the batch has a term: ``counts`` (A,) are all 0."""
+    if not bool(counts.any()):
+        warnings.warn(
+            f"No anchor of the batch has {lacking}: its loss is 0 and teaches nothing.", RuntimeWarning, stacklevel=3
+        )
+
+
+def squared_distances(embeddings: Tensor, anchors: int) -> Tensor:
+    """Squared Euclidean distances of the first ``anchors`` embeddings to all B: (A, B), >= 0.
+
+    By a matrix product on embeddings shifted to their mean (distances do not change, and close pairs keep more of
+    their digits), in at least float32 whatever autocast says.
+    """
+    with torch.autocast(embeddings.device.type, enabled=False):
+        full = embeddings if embeddings.dtype == torch.float64 else embeddings.float()
+        shifted = full - full.mean(dim=0).detach()
+        norms = shifted.square().sum(dim=1)  # (B,)
+        cross = shifted[:anchors] @ shifted.T  # (A, B)
+        return (norms[:anchors, None] + norms[None, :] - 2 * cross).clamp_min(0)

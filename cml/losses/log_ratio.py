@@ -1,0 +1,257 @@
+"""The log-ratio loss: ratios of embedding distances should be ratios of label distances, for every triplet at once."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.linalg import vecdot
+
+from cml.errors import UserError
+from cml.losses.label_distance_loss import (
+    LabelDistanceLoss,
+    check_batch,
+    check_number,
+    comparable,
+    finite_sample,
+    warn_without_gradient,
+)
+from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows
+from cml.losses.row_order import rank_weights
+
+Weights = Literal["uniform", "rank"]
+
+
+def log_ratio_loss(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    *,
+    mask: Tensor | None = None,
+    label_exponent: float = 1.0,
+    floor: float = 0.0,
+    weights: Weights = "uniform",
+    rank_offset: float = 5.0,
+    normalize: bool = False,
+    eps: float = 1e-6,
+) -> Tensor:
+    r"""Log-ratio loss over all triplets (anchor a, items i, j) of a batch, in O(A B) time and O(B) rows of memory.
+
+    A triplet's loss is ``{log D(f_a,f_i) / D(f_a,f_j) - p log D_y(a,i) / D_y(a,j)}^2`` with D the squared Euclidean
+    distance of embeddings and D_y the label distance. With ``r_i = log(D(f_a,f_i) + eps) - p log D_y(a,i)`` it is
+    ``(r_i - r_j)^2``, and the mean over an anchor's pairs i < j, a pair counting w_i w_j, has the closed form
+
+        2 sum_i w_i (r_i - mean)^2 / (1 - sum_i w_i^2),   mean = sum_i w_i r_i,   sum_i w_i = 1:
+
+    twice the (weighted) unbiased variance of r. The loss is its mean over the anchors. Scaling, turning or shifting
+    the embeddings and scaling the label distances leave it as it is; with p = 1, squaring both sides multiplies it
+    by 4.
+
+    Relations: ``dense_triplet_loss`` asks for the order of label distances only; this one for their ratios.
+
+    Args:
+        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
+        label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
+            infinite entries are left out.
+        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
+        label_exponent: p, above 0.
+        floor: Label distances below it are raised to it, in the label's unit. With 0, pairs of label distance 0 are
+            left out, for they have no logarithm.
+        weights: "uniform" (published), or "rank": w_i = 1 / (rank_i + rank_offset), rank_i the place of D_y(a,i),
+            before the floor, among the used columns of the row, nearest 0; ties share their mean rank.
+        rank_offset: At least 0.001.
+        normalize: L2-normalise the embeddings first.
+        eps: Added to the squared embedding distances, above 0; coincident embeddings stay finite by it.
+
+    Returns:
+        Scalar. Anchors with fewer than 2 used columns do not count. If none counts, 0 with zero gradient and a warning.
+
+    Raises:
+        UserError: an argument has another shape, type or range.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[0.0], [1.0], [2.0], [4.0]])
+        >>> label_distances = torch.cdist(points, points)
+        >>> loss = log_ratio_loss(points, label_distances, label_exponent=2)  # D is the squared label distance
+        >>> f"{loss.item():.4f}"
+        '0.0000'
+
+    Reference:
+        Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019. The closed form, the
+        exponent, the floor and the rank weights are cml's.
+    """
+    _check(label_exponent, weights, rank_offset, eps)
+    check_number("floor", floor, least=0)
+    mean = _log_ratio(
+        embeddings,
+        label_distances,
+        mask,
+        label_exponent=label_exponent,
+        floor=floor,
+        weights=weights,
+        rank_offset=rank_offset,
+        normalize=normalize,
+        eps=eps,
+    )
+    warn_without_gradient(mean.counts, "two items of a usable label distance")
+    return mean.loss
+
+
+class LogRatioLoss(LabelDistanceLoss):
+    """``log_ratio_loss`` with settings, two of which can be found from the training set's label distances.
+
+    Args:
+        label_exponent: p, or "auto": 1 / standard deviation of the log label distances over a sample of training
+            pairs. It makes the loss blind to any power and scale of the label distance.
+        floor_quantile: The floor is this quantile of the sample's positive label distances, in [0, 1). 0: no floor,
+            pairs of label distance 0 are left out.
+        weights: "uniform" or "rank".
+        rank_offset: Of the rank weights.
+        normalize: L2-normalise the embeddings.
+        eps: Added to the squared embedding distances.
+
+    Raises:
+        UserError: a setting is out of range; or, at the first batch, "auto" or a floor was not fitted.
+
+    Example:
+        >>> import torch
+        >>> embeddings, values = torch.randn(8, 4), torch.rand(8, 1)
+        >>> label_distances = torch.cdist(values, values)
+        >>> loss = LogRatioLoss(label_exponent="auto", floor_quantile=0.05)
+        >>> loss.fit(label_distances[~torch.eye(8, dtype=torch.bool)])
+        >>> sorted(loss.fitted())
+        ['floor', 'label_exponent']
+        >>> loss(embeddings, label_distances).shape
+        torch.Size([])
+    """
+
+    constants: ClassVar[tuple[str, ...]] = ("label_exponent", "floor")
+
+    def __init__(
+        self,
+        label_exponent: float | Literal["auto"] = "auto",
+        floor_quantile: float = 0.02,
+        weights: Weights = "rank",
+        rank_offset: float = 5.0,
+        normalize: bool = True,
+        eps: float = 1e-6,
+    ) -> None:
+        super().__init__()
+        if isinstance(label_exponent, str) and label_exponent != "auto":
+            raise UserError(f"The 'label_exponent' must be a number above 0 or 'auto'. Got {label_exponent!r} instead.")
+        _check(1.0 if label_exponent == "auto" else label_exponent, weights, rank_offset, eps)
+        self.label_exponent = label_exponent
+        self.floor_quantile = check_number("floor_quantile", floor_quantile, least=0, below=1)
+        self.weights: Weights = weights
+        self.rank_offset = rank_offset
+        self.normalize = normalize
+        self.eps = eps
+
+    @classmethod
+    def paper(cls) -> LogRatioLoss:
+        """The published loss: uniform weights, exponent 1, no floor, embeddings as they are."""
+        return cls(label_exponent=1.0, floor_quantile=0.0, weights="uniform", normalize=False)
+
+    def fit(self, label_distances: Tensor) -> None:
+        """Find the floor and the exponent from a sample of training pairs.
+
+        Args:
+            label_distances: (P,) label distances, an item never with itself; infinite ones are left out.
+
+        Raises:
+            UserError: the sample has no positive label distance, or "auto" finds them all equal.
+        """
+        sample = finite_sample(label_distances).numpy()
+        positive = sample[sample > 0]
+        if len(positive) == 0:
+            raise UserError("LogRatioLoss needs label distances above 0 to fit. Got a sample of zeros instead.")
+        found = {"label_exponent": 1.0, "floor": 0.0}
+        if self.floor_quantile > 0:
+            found["floor"] = float(np.quantile(positive, self.floor_quantile))
+        if self.label_exponent == "auto":
+            kept = sample.clip(min=found["floor"]) if found["floor"] > 0 else positive  # the pairs that the loss keeps
+            spread = float(np.log(kept).std())
+            if not spread > 1e-6:
+                raise UserError(
+                    "label_exponent='auto' divides by the spread of the log label distances, and the sample's are all "
+                    f"equal (standard deviation {spread:g}); give label_exponent as a number."
+                )
+            found["label_exponent"] = 1 / spread
+        else:
+            found["label_exponent"] = float(self.label_exponent)
+        self._fitted = found
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+        exponent = self.constant("label_exponent") if self.label_exponent == "auto" else float(self.label_exponent)
+        floor = self.constant("floor") if self.floor_quantile > 0 else 0.0
+        mean = _log_ratio(
+            embeddings,
+            label_distances,
+            None,
+            label_exponent=exponent,
+            floor=floor,
+            weights=self.weights,
+            rank_offset=self.rank_offset,
+            normalize=self.normalize,
+            eps=self.eps,
+        )
+        self.count_left_out(mean.counts)
+        warn_without_gradient(mean.counts, "two items of a usable label distance")
+        return mean.loss
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        return (
+            f"label_exponent={self.label_exponent!r}, floor_quantile={self.floor_quantile}, weights={self.weights!r}, "
+            f"rank_offset={self.rank_offset}, normalize={self.normalize}, eps={self.eps}"
+        )
+
+
+def _check(label_exponent: float, weights: str, rank_offset: float, eps: float) -> None:
+    if weights not in get_args(Weights):
+        raise UserError(f"The 'weights' must be one of {', '.join(get_args(Weights))}. Got {weights!r} instead.")
+    check_number("label_exponent", label_exponent, least=0, open_=True)
+    check_number("rank_offset", rank_offset, least=1e-3)  # below it one weight is all but 1, and 1 - sum w^2 all but 0
+    check_number("eps", eps, least=0, open_=True)
+
+
+def _log_ratio(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None,
+    *,
+    label_exponent: float,
+    floor: float,
+    weights: Weights,
+    rank_offset: float,
+    normalize: bool,
+    eps: float,
+) -> RowMean:
+    check_batch(embeddings, label_distances, mask)
+
+    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
+        labels = label_distances[rows].to(squared.dtype)  # (R, B)
+        used = comparable(labels, rows.start)
+        if mask is not None:
+            used &= mask[rows]
+        if floor == 0:
+            used &= labels > 0
+        weight = rank_weights(labels, used, rank_offset) if weights == "rank" else used.to(squared.dtype)
+        weight /= weight.sum(dim=1, keepdim=True).clamp_min_(1e-30)  # rows sum to 1, or to 0 where nothing is used
+        pairs = 1 - vecdot(weight, weight)  # (R,) weight of the pairs i != j; 0 if one item is used, 1 if none is
+        counts = (pairs > 0) & (pairs < 1)
+        scale = counts / pairs.where(counts, 1)
+
+        squared += eps
+        log_labels = torch.where(used, labels, 1).clamp_min_(floor).log_()
+        residual = squared.log().sub_(log_labels, alpha=label_exponent)  # r, of no meaning where not used
+        centred = residual.sub_(vecdot(weight, residual)[:, None])
+        pull = weight * centred  # (R, B), 0 where not used
+        values = 2 * scale * vecdot(pull, centred)
+        slopes = pull.mul_(4 * scale[:, None]).div_(squared)
+        return RowTerms(values, counts, slopes)
+
+    return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize)

@@ -1,0 +1,85 @@
+"""Binary rules: which items of a batch are an anchor's positives and which its negatives, from label distances.
+
+They let losses for pairs or triplets of classes run on continuous labels, and are what those losses lose by: past the
+rule, label distances are gone. Not for drawing a batch; that is a sampler's work.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from cml.errors import UserError
+from cml.losses.label_distance_loss import check_number, comparable
+
+
+class BinaryPairs(NamedTuple):
+    """Masks of an anchor's positives and negatives, (A, B) bool each; a pair left out is neither."""
+
+    positives: Tensor
+    negatives: Tensor
+
+
+def threshold(label_distances: Tensor, distance: float) -> BinaryPairs:
+    """Positives are the items within ``distance`` of the anchor, negatives all others.
+
+    Args:
+        label_distances: (A, B), in the label's unit; row a belongs to item a. The anchor's own column and infinite
+            entries are neither.
+        distance: In the label's unit, at least 0; an item at exactly this distance is a positive.
+
+    Raises:
+        UserError: the distance is negative or not finite.
+
+    Example:
+        >>> import torch
+        >>> threshold(torch.tensor([[0.0, 0.5, 2.0, torch.inf]]), 1.0).positives.tolist()
+        [[False, True, False, False]]
+    """
+    check_number("distance", distance, least=0)
+    used = comparable(label_distances)
+    near = label_distances <= distance
+    return BinaryPairs(used & near, used & ~near)
+
+
+def nearest(label_distances: Tensor, k: int) -> BinaryPairs:
+    """Positives are the k nearest items of the anchor within the batch, negatives all others.
+
+    All items tied with the k-th are positives, so that the order of the columns changes nothing. An anchor with at
+    most k usable items has no negative.
+
+    Args:
+        label_distances: (A, B), in the label's unit; row a belongs to item a. The anchor's own column and infinite
+            entries are neither.
+        k: At least 1, at most B.
+
+    Raises:
+        UserError: k is out of range.
+
+    Example:
+        >>> import torch
+        >>> nearest(torch.tensor([[0.0, 0.5, 2.0, torch.inf]]), 1).negatives.tolist()
+        [[False, False, True, False]]
+    """
+    check_k(k)
+    if k > label_distances.shape[1]:
+        raise UserError(
+            f"The 'k' of nearest(k) must be at most the batch's {label_distances.shape[1]}. Got {k} instead."
+        )
+    used = comparable(label_distances)
+    border = label_distances.masked_fill(~used, torch.inf).kthvalue(k, dim=1, keepdim=True).values
+    near = label_distances <= border
+    return BinaryPairs(used & near, used & ~near)
+
+
+def check_k(k: int) -> int:
+    """Check that ``k`` is a whole number of at least 1, and return it.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise UserError(f"The 'k' of nearest(k) must be a whole number of at least 1. Got {k!r} instead.")
+    return k

@@ -1,0 +1,102 @@
+"""The order of each row of a block of distances, and weights by rank: the part of the losses that sorts.
+
+Sorting depends on values alone and carries no gradient. On the CPU float32 rows are sorted as integers that hold the
+value's bits above the column's number, which numpy sorts several times faster than it finds a permutation; rows are
+spread over torch's threads. Elsewhere torch sorts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+_CHUNK = 1 << 17  # entries sorted at a time by one thread: 1 MiB of 64-bit keys
+
+
+def rank_weights(label_distances: Tensor, used: Tensor, offset: float) -> Tensor:
+    """Weights 1 / (rank + offset), rank 0 for the nearest used column of the row.
+
+    Equal label distances share the mean of the ranks they take up, so the order of the columns changes nothing.
+
+    Args:
+        label_distances: (R, B), >= 0 where used.
+        used: (R, B) bool, the columns that are ranked.
+        offset: > 0.
+
+    Returns:
+        (R, B) weights, 0 where a column is not used.
+    """
+    ranked = torch.where(used, label_distances, torch.inf).abs_()  # abs: -0 is 0
+    if ranked.device.type == "cpu" and ranked.dtype == torch.float32:
+        return _rank_weights_by_keys(ranked, offset)
+    return _rank_weights_by_sort(ranked, offset)
+
+
+def sorted_rows(values: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
+    """Each row of (R, B) values >= 0 (or infinite) in ascending order, ties by column, and the columns: both (R, B)."""
+    if values.dtype != np.float32:
+        order = np.argsort(values, axis=1, kind="stable")
+        return np.take_along_axis(values, order, axis=1), order
+    keys = values.view(np.int32).astype(np.int64)  # the bits of floats >= 0 are ordered as the floats are
+    keys <<= 32
+    keys |= np.arange(values.shape[1])
+    keys.sort(axis=1)
+    in_order = (keys >> 32).astype(np.int32).view(np.float32)
+    keys &= 0xFFFFFFFF
+    return in_order, keys
+
+
+def over_row_chunks(work: Callable[[slice], None], rows: int, columns: int) -> None:
+    """Call ``work`` with slices that cover ``rows`` rows of ``columns`` entries, on as many threads as torch uses."""
+    step = max(1, _CHUNK // columns)
+    chunks = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+    threads = min(torch.get_num_threads(), len(chunks))
+    if threads == 1:
+        for chunk in chunks:
+            work(chunk)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, chunks))
+
+
+def _rank_weights_by_keys(ranked: Tensor, offset: float) -> Tensor:
+    rows, columns = ranked.shape
+    values = ranked.numpy()
+    order = np.empty((rows, columns), np.int64)
+    in_order = np.empty((rows, columns), np.float32)  # weights, nearest first
+    in_order[:] = 1 / (np.arange(columns) + offset)
+
+    def fill(chunk: slice) -> None:
+        ascending, order[chunk] = sorted_rows(values[chunk])
+        tied = np.zeros((len(ascending), columns + 1), bool)  # is the entry tied with the one before it?
+        np.equal(ascending[:, 1:], ascending[:, :-1], out=tied[:, 1:-1])
+        unused = ascending == np.inf
+        tied[:, 1:-1] &= ~unused[:, 1:]
+        if tied.any():
+            first = np.flatnonzero(tied[:, 1:] & ~tied[:, :-1])  # of each run of equal entries, flat position
+            last = np.flatnonzero(tied[:, :-1] & ~tied[:, 1:])
+            mean_rank = first % columns + (last - first) / 2
+            members = np.flatnonzero(tied[:, :-1] | tied[:, 1:])
+            in_order[chunk].reshape(-1)[members] = np.repeat(1 / (mean_rank + offset), last - first + 1)
+        in_order[chunk][unused] = 0
+
+    over_row_chunks(fill, rows, columns)
+    return torch.empty_like(ranked).scatter_(1, torch.from_numpy(order), torch.from_numpy(in_order))
+
+
+def _rank_weights_by_sort(ranked: Tensor, offset: float) -> Tensor:
+    values, order = ranked.sort(dim=1)
+    position = torch.arange(ranked.shape[1], device=ranked.device)
+    differs = torch.ones_like(values[:, :1], dtype=torch.bool)
+    step = values[:, 1:] != values[:, :-1]
+    first = torch.where(torch.cat([differs, step], 1), position, 0).cummax(1).values  # of the run of equal entries
+    ends = torch.where(torch.cat([step, differs], 1), position, len(position))
+    last = ends.flip(1).cummin(1).values.flip(1)
+    mean_rank = (first + last).to(ranked.dtype) / 2
+    in_order = (1 / (mean_rank + offset)).masked_fill_(values == torch.inf, 0)
+    return torch.empty_like(values).scatter_(1, order, in_order)

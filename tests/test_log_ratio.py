@@ -1,0 +1,399 @@
+"""The log-ratio loss against enumerated triplets, its invariances and its edges."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import slow_losses
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import cml.losses.log_ratio
+from cml import losses
+from cml.errors import UserError
+from cml.losses.log_ratio import LogRatioLoss, Weights, log_ratio_loss
+from cml.losses.row_order import _rank_weights_by_sort, rank_weights
+
+CANDIDATE: dict[str, Any] = {"weights": "rank", "normalize": True, "floor": 0.1, "label_exponent": 0.7}
+SETTINGS: list[dict[str, Any]] = [{}, {"weights": "rank"}, {"weights": "rank", "rank_offset": 0.5}, CANDIDATE]
+
+
+def batch(
+    anchors: int, items: int, dimensions: int = 4, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor]:
+    """Embeddings and symmetric label distances of random items."""
+    generator = torch.Generator().manual_seed(seed)
+    embeddings = torch.randn(items, dimensions, generator=generator).to(dtype)
+    values = torch.randn(items, 2, generator=generator).double()
+    label_distances = (values[:anchors, None] - values).square().sum(dim=2).to(dtype)
+    return embeddings.requires_grad_(), label_distances
+
+
+def value_and_gradient(loss: Tensor, embeddings: Tensor) -> tuple[float, Tensor]:
+    (gradient,) = torch.autograd.grad(loss, embeddings)
+    return loss.item(), gradient.double()
+
+
+def relative(found: Tensor, true: Tensor) -> float:
+    return float((found - true).norm() / true.norm())
+
+
+@pytest.mark.parametrize("chosen", SETTINGS, ids=str)
+@pytest.mark.parametrize(("dtype", "bar"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+@pytest.mark.parametrize(("anchors", "masked"), [(9, False), (6, True), (1, False)])
+def test_equals_enumerated_triplets(
+    anchors: int, masked: bool, dtype: torch.dtype, bar: float, chosen: dict[str, Any]
+) -> None:
+    embeddings, label_distances = batch(anchors, 9, dtype=dtype)
+    mask = None
+    if masked:
+        mask = torch.rand(anchors, 9, generator=torch.Generator().manual_seed(1)) > 0.2
+        label_distances[0, 4] = torch.inf
+        label_distances[1, 5] = 0  # out without a floor, raised to it with one
+        label_distances[2, 6] = label_distances[2, 7]  # a tie
+    value, gradient = value_and_gradient(log_ratio_loss(embeddings, label_distances, mask=mask, **chosen), embeddings)
+    exact = embeddings.detach().double().requires_grad_()
+    true, true_gradient = value_and_gradient(
+        slow_losses.log_ratio(exact, label_distances.double(), mask, **chosen), exact
+    )
+    assert value == pytest.approx(true, rel=bar)
+    assert relative(gradient, true_gradient) < bar
+
+
+@pytest.mark.parametrize("chosen", [{}, {"weights": "rank", "normalize": True}], ids=str)
+def test_float32_keeps_six_digits_at_the_usual_size(chosen: dict[str, Any]) -> None:
+    embeddings, label_distances = batch(150, 150, 128, dtype=torch.float32)
+    value, gradient = value_and_gradient(log_ratio_loss(embeddings, label_distances, **chosen), embeddings)
+    exact = embeddings.detach().double().requires_grad_()
+    true, true_gradient = value_and_gradient(log_ratio_loss(exact, label_distances.double(), **chosen), exact)
+    assert value == pytest.approx(true, rel=1e-6)
+    assert relative(gradient, true_gradient) < 1e-6
+
+
+def test_four_times_the_authors_loss_once_both_sides_are_squared() -> None:
+    embeddings, _ = batch(1, 20, 128)
+    generator = torch.Generator().manual_seed(3)
+    label_distances = torch.rand(20, generator=generator, dtype=torch.float64) * 50 + 5  # pixels
+    label_distances[0] = 0
+    value, gradient = value_and_gradient(log_ratio_loss(embeddings, label_distances[None] ** 2), embeddings)
+    theirs, their_gradient = value_and_gradient(slow_losses.authors_log_ratio(embeddings, label_distances), embeddings)
+    assert value == pytest.approx(4 * theirs, rel=1e-6)
+    assert relative(gradient, 4 * their_gradient) < 1e-6
+    halved = log_ratio_loss(embeddings, label_distances[None] ** 2, label_exponent=0.5)
+    assert halved.item() != pytest.approx(theirs, rel=0.01)  # squaring one side alone is another loss
+
+
+@pytest.mark.parametrize("chosen", SETTINGS, ids=str)
+def test_gradcheck(chosen: dict[str, Any]) -> None:
+    embeddings, label_distances = batch(4, 7)
+    mask = torch.rand(4, 7, generator=torch.Generator().manual_seed(1)) > 0.2
+    assert torch.autograd.gradcheck(lambda f: log_ratio_loss(f, label_distances, mask=mask, **chosen), (embeddings,))
+
+
+@pytest.mark.parametrize("weights", ["uniform", "rank"])
+@pytest.mark.parametrize("anchors", [800, 700])
+def test_blocks_of_rows_change_nothing(anchors: int, weights: Weights) -> None:
+    embeddings, label_distances = batch(anchors, 800)  # several blocks, the last one shorter
+    value, gradient = value_and_gradient(log_ratio_loss(embeddings, label_distances, weights=weights), embeddings)
+    squared = (embeddings[:anchors, None] - embeddings).square().sum(dim=2)
+    own = torch.eye(anchors, 800, dtype=torch.bool)
+    ranks = label_distances.masked_fill(own, torch.inf).argsort(dim=1).argsort(dim=1).double()
+    w = (1 / (ranks + 5)) if weights == "rank" else torch.ones_like(squared)
+    w = w.masked_fill(own, 0)
+    w = w / w.sum(dim=1, keepdim=True)
+    r = (squared + 1e-6).log() - label_distances.masked_fill(own, 1).log()
+    variance = (w * (r - (w * r).sum(dim=1, keepdim=True)) ** 2).sum(dim=1) / (1 - (w**2).sum(dim=1))
+    true, true_gradient = value_and_gradient(2 * variance.mean(), embeddings)
+    assert value == pytest.approx(true, rel=1e-12)
+    assert relative(gradient, true_gradient) < 1e-12
+
+
+@given(
+    seed=st.integers(0, 1000),
+    scale=st.floats(0.1, 10),
+    label_scale=st.floats(0.01, 100),
+    weights=st.sampled_from(["uniform", "rank"]),
+)
+@settings(deadline=None, max_examples=25)
+def test_blind_to_scale_rotation_and_shift(seed: int, scale: float, label_scale: float, weights: Weights) -> None:
+    embeddings, label_distances = batch(5, 9, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    rotation = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64)).Q
+    shift = torch.randn(4, generator=generator, dtype=torch.float64)
+    moved = scale * embeddings @ rotation + shift
+    value = log_ratio_loss(embeddings, label_distances, weights=weights, eps=1e-14)
+    other = log_ratio_loss(moved, label_scale * label_distances, weights=weights, eps=1e-14)
+    assert other.item() == pytest.approx(value.item(), rel=1e-7)
+
+
+@given(seed=st.integers(0, 1000), power=st.floats(0.25, 4), scale=st.floats(0.01, 100))
+@settings(deadline=None, max_examples=25)
+def test_the_automatic_exponent_is_blind_to_powers_of_the_label_distance(seed: int, power: float, scale: float) -> None:
+    embeddings, label_distances = batch(9, 9, seed=seed)
+    sample = label_distances[~torch.eye(9, dtype=torch.bool)]
+
+    def loss(change: Callable[[Tensor], Tensor]) -> float:
+        module = LogRatioLoss(label_exponent="auto", floor_quantile=0)
+        module.fit(change(sample))
+        value: float = module(embeddings, change(label_distances)).item()
+        return value
+
+    assert loss(lambda d: scale * d**power) == pytest.approx(loss(lambda d: d), rel=1e-9)
+
+
+@given(seed=st.integers(0, 1000), weights=st.sampled_from(["uniform", "rank"]))
+@settings(deadline=None, max_examples=25)
+def test_blind_to_the_order_of_the_other_items(seed: int, weights: Weights) -> None:
+    embeddings, label_distances = batch(3, 10, seed=seed)
+    label_distances = (label_distances * 2).round()  # ties
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.cat([torch.arange(3), 3 + torch.randperm(7, generator=generator)])
+    value = log_ratio_loss(embeddings, label_distances, weights=weights, floor=0.1)
+    other = log_ratio_loss(embeddings[order], label_distances[:, order], weights=weights, floor=0.1)
+    assert other.item() == pytest.approx(value.item(), rel=1e-12)
+
+
+def test_an_infinite_label_distance_is_as_if_the_item_were_not_there() -> None:
+    embeddings, label_distances = batch(2, 9)
+    without = [0, 1, 2, 3, 5, 6, 7, 8]
+    label_distances[:, 4] = torch.inf
+    for weights in ("uniform", "rank"):
+        value = log_ratio_loss(embeddings, label_distances, weights=weights)
+        other = log_ratio_loss(embeddings[without], label_distances[:, without], weights=weights)
+        assert other.item() == pytest.approx(value.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("chosen", SETTINGS, ids=str)
+def test_coincident_embeddings_and_zero_label_distances_stay_finite(chosen: dict[str, Any], dtype: torch.dtype) -> None:
+    embeddings, label_distances = batch(8, 8, dtype=torch.float32)
+    for same in (embeddings[:1].repeat(8, 1), torch.cat([embeddings[:6], embeddings[:2]]), torch.zeros(8, 4)):
+        given_ = same.detach().to(dtype).requires_grad_()
+        loss = log_ratio_loss(given_, label_distances.masked_fill(label_distances < 1, 0), **chosen)
+        value, gradient = value_and_gradient(loss, given_)
+        assert math.isfinite(value)
+        assert gradient.isfinite().all()
+
+
+def test_coincident_pairs_pull_nowhere_and_close_ones_the_right_way() -> None:
+    generator = torch.Generator().manual_seed(0)
+    embeddings = torch.randn(40, 64, generator=generator)
+    embeddings[20:30] = embeddings[:10]  # coincident
+    embeddings[30:] = embeddings[10:20] + 1e-3 * torch.randn(10, 64, generator=generator)  # close
+    embeddings = embeddings.requires_grad_()
+    label_distances = torch.rand(40, 40, generator=generator) + 0.1
+    _, gradient = value_and_gradient(log_ratio_loss(embeddings, label_distances), embeddings)
+    exact = embeddings.detach().double().requires_grad_()
+    squared = (exact[:, None] - exact).square().sum(dim=2)
+    off = ~torch.eye(40, dtype=torch.bool)
+    r = ((squared + 1e-6).log() - label_distances.double().log())[off].view(40, 39)
+    _, true_gradient = value_and_gradient(2 * r.var(dim=1).mean(), exact)
+    assert relative(gradient, true_gradient) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("items", "mask"), [(2, None), (5, torch.zeros(5, 5, dtype=torch.bool))], ids=["two items", "all masked"]
+)
+def test_nothing_to_compare_is_zero_with_a_warning(items: int, mask: Tensor | None) -> None:
+    embeddings, label_distances = batch(items, items)
+    with pytest.warns(RuntimeWarning, match="No anchor of the batch has two items"):
+        loss = log_ratio_loss(embeddings, label_distances, mask=mask)
+    value, gradient = value_and_gradient(loss, embeddings)
+    assert value == 0
+    assert torch.equal(gradient, torch.zeros_like(embeddings))
+
+
+def test_anchors_with_one_item_do_not_count() -> None:
+    embeddings, label_distances = batch(3, 6)
+    label_distances[1, 1:5] = torch.inf  # one usable item: own column aside, only the last and the first
+    label_distances[1, 0] = torch.inf
+    module = LogRatioLoss.paper()
+    value = module(embeddings, label_distances)
+    others = [log_ratio_loss(embeddings, label_distances[:1])]
+    order = [2, 0, 1, 3, 4, 5]
+    others.append(log_ratio_loss(embeddings[order], label_distances[2:, order]))
+    assert value.item() == pytest.approx(torch.stack(others).mean().item(), rel=1e-12)
+    assert module.left_out == 1
+
+
+def test_two_items_and_one_anchor_of_three() -> None:
+    embeddings, label_distances = batch(1, 3)
+    assert log_ratio_loss(embeddings, label_distances, weights="rank").item() == pytest.approx(
+        slow_losses.log_ratio(embeddings, label_distances).item(), rel=1e-12
+    )
+
+
+def test_autocast_computes_the_loss_in_float32() -> None:
+    embeddings, label_distances = batch(16, 16, 8, dtype=torch.float32)
+    head = torch.nn.Linear(8, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made = head(embeddings)
+        loss = log_ratio_loss(made, label_distances, **CANDIDATE)
+    assert made.dtype == torch.bfloat16
+    assert loss.dtype == torch.float32
+    assert loss.item() == log_ratio_loss(made.float(), label_distances, **CANDIDATE).item()
+    _, gradient = value_and_gradient(loss, head.weight)
+    assert gradient.isfinite().all()
+    assert gradient.any()
+
+
+def test_backward_scales_with_what_comes_from_above() -> None:
+    embeddings, label_distances = batch(5, 5)
+    _, once = value_and_gradient(log_ratio_loss(embeddings, label_distances), embeddings)
+    _, thrice = value_and_gradient(3 * log_ratio_loss(embeddings, label_distances), embeddings)
+    torch.testing.assert_close(thrice, 3 * once)
+
+
+def test_embeddings_without_gradient() -> None:
+    embeddings, label_distances = batch(5, 5)
+    assert not log_ratio_loss(embeddings.detach(), label_distances).requires_grad
+
+
+def test_not_a_number_is_not_hidden() -> None:
+    embeddings, label_distances = batch(5, 5)
+    broken = embeddings.detach().clone()
+    broken[2, 1] = torch.nan
+    assert log_ratio_loss(broken, label_distances).isnan()
+
+
+@given(
+    values=st.lists(st.sampled_from([0.0, -0.0, 0.5, 1.0, 1.5, 3.0, math.inf]), min_size=24, max_size=24),
+    offset=st.floats(0.01, 20),
+)
+@settings(deadline=None, max_examples=50)
+def test_rank_weights_both_ways_and_slowly(values: list[float], offset: float) -> None:
+    distances = torch.tensor(values).view(3, 8)
+    used = distances.isfinite() & (torch.arange(24).view(3, 8) % 5 > 0)
+    weights = rank_weights(distances, used, offset)
+    torch.testing.assert_close(weights, rank_weights(distances.double(), used, offset).float())
+    by_sort = _rank_weights_by_sort(distances.abs().masked_fill(~used, torch.inf), offset)
+    torch.testing.assert_close(weights, by_sort)
+    for row in range(3):
+        items = used[row].nonzero().flatten().tolist()
+        for item in range(8):
+            slow = 1 / (slow_losses.rank(distances, row, item, items) + offset) if item in items else 0.0
+            assert weights[row, item].item() == pytest.approx(slow, rel=1e-6)
+
+
+def test_fit_finds_floor_and_exponent() -> None:
+    sample = torch.tensor([0.0, 0.01, 0.1, 1.0, 10.0, torch.inf])
+    loss = LogRatioLoss(label_exponent="auto", floor_quantile=0.5)
+    assert loss.fitted() == {}
+    loss.fit(sample)
+    floor = (0.1 + 1.0) / 2
+    spread = np.log(np.array([floor, floor, floor, 1.0, 10.0])).std()
+    assert loss.fitted() == pytest.approx({"label_exponent": 1 / spread, "floor": floor}, rel=1e-6)
+    without = LogRatioLoss(label_exponent="auto", floor_quantile=0)
+    without.fit(sample)
+    spread = np.log(np.array([0.01, 0.1, 1.0, 10.0])).std()
+    assert without.fitted() == pytest.approx({"label_exponent": 1 / spread, "floor": 0}, rel=1e-6)
+    embeddings, label_distances = batch(6, 6)
+    value = log_ratio_loss(embeddings, label_distances, label_exponent=1 / spread, weights="rank", normalize=True)
+    assert without(embeddings, label_distances).item() == pytest.approx(value.item(), rel=1e-6)
+
+
+def test_what_was_fitted_survives_a_state_dict() -> None:
+    fitted = LogRatioLoss()
+    fitted.fit(torch.rand(100))
+    file = io.BytesIO()
+    torch.save(fitted.state_dict(), file)
+    file.seek(0)
+    loaded = LogRatioLoss().bfloat16()
+    loaded.load_state_dict(torch.load(file, weights_only=True))
+    assert loaded.fitted() == fitted.fitted()
+    unfitted = LogRatioLoss()
+    unfitted.load_state_dict(LogRatioLoss().state_dict())
+    assert unfitted.fitted() == {}
+
+
+@pytest.mark.parametrize(("chosen", "name"), [({}, "label_exponent"), ({"label_exponent": 1.0}, "floor")])
+def test_unfitted_is_an_error(chosen: dict[str, Any], name: str) -> None:
+    embeddings, label_distances = batch(5, 5)
+    with pytest.raises(UserError, match=f"'{name}' of LogRatioLoss .* call fit"):
+        LogRatioLoss(**chosen)(embeddings, label_distances)
+
+
+def test_the_papers_loss_needs_no_fit() -> None:
+    embeddings, label_distances = batch(5, 5)
+    paper = LogRatioLoss.paper()
+    assert not paper.normalize
+    assert paper(embeddings, label_distances).item() == log_ratio_loss(embeddings, label_distances).item()
+
+
+def test_by_name() -> None:
+    loss = losses.get("log-ratio", weights="uniform", label_exponent=2, floor_quantile=0, normalize=False)
+    embeddings, label_distances = batch(5, 5)
+    assert loss(embeddings, label_distances).item() == pytest.approx(
+        log_ratio_loss(embeddings, label_distances, label_exponent=2).item()
+    )
+    assert "label_exponent=2" in repr(loss)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"weights": "ranks"}, "'weights' must be one of uniform, rank. Got 'ranks'"),
+        ({"rank_offset": 0}, "'rank_offset' must be a finite number at least 0.001. Got 0 "),
+        ({"floor_quantile": 1.0}, "'floor_quantile' must be a finite number at least 0 and below 1. Got 1.0"),
+        ({"floor_quantile": -0.1}, "'floor_quantile'"),
+        ({"label_exponent": "automatic"}, "number above 0 or 'auto'. Got 'automatic'"),
+        ({"label_exponent": 0}, "'label_exponent' must be a finite number above 0. Got 0"),
+        ({"label_exponent": math.nan}, "Got nan"),
+        ({"label_exponent": math.inf}, "Got inf"),
+        ({"eps": 0}, "'eps' must be a finite number above 0"),
+        ({"eps": True}, "Got True"),
+    ],
+    ids=str,
+)
+def test_settings_out_of_range(chosen: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        LogRatioLoss(**chosen)
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        (torch.zeros(5), "sample of zeros"),
+        (torch.full((5,), torch.inf), "no finite one"),
+        (torch.tensor([1.0, torch.nan]), "negative or NaN"),
+        (torch.tensor([1.0, -1.0]), "negative or NaN"),
+        (torch.ones(5), "are all equal"),
+    ],
+    ids=["zeros", "infinite", "NaN", "negative", "equal"],
+)
+def test_samples_that_cannot_be_fitted(sample: Tensor, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        LogRatioLoss().fit(sample)
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "label_distances", "mask", "message"),
+    [
+        (torch.rand(4), torch.rand(4, 4), None, r"'embeddings' must be a floating-point tensor \(B, D\)"),
+        (torch.ones(4, 2, dtype=torch.int64), torch.rand(4, 4), None, "int64"),
+        (torch.rand(4, 2), torch.rand(4), None, r"'label_distances' must be a floating-point tensor \(A, B\)"),
+        (torch.rand(4, 2), torch.ones(4, 4, dtype=torch.int64), None, "int64"),
+        (torch.rand(4, 2), torch.rand(4, 5), None, "one column an embedding, 4. Got 5"),
+        (torch.rand(4, 2), torch.rand(5, 4), None, "Got A=5, B=4"),
+        (torch.rand(1, 2), torch.rand(1, 1), None, "Got A=1, B=1"),
+        (torch.rand(4, 2), torch.rand(4, 4), torch.ones(4, 4), r"'mask' must be a bool tensor .* torch.float32"),
+        (torch.rand(4, 2), torch.rand(4, 4), torch.ones(4, 3, dtype=torch.bool), r"Got shape \(4, 3\)"),
+    ],
+)
+def test_wrong_shapes_and_types(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        log_ratio_loss(embeddings, label_distances, mask=mask)
+
+
+def test_examples() -> None:
+    failed, tried = doctest.testmod(cml.losses.log_ratio)
+    assert tried > 0
+    assert failed == 0
