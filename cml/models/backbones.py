@@ -130,14 +130,9 @@ def _torchvision(name: str, weights: Weights) -> Backbone:
         raise UserError(
             f"Unknown backbone {name!r}.{hint} Known: {', '.join(_OWN)}, and torchvision's: {', '.join(known)}."
         )
-    try:
-        network = torchvision.models.get_model(name, weights="DEFAULT" if weights == "imagenet" else None)
-    except OSError as error:  # urllib's errors are OSErrors too
-        url = torchvision.models.get_model_weights(name).DEFAULT.url
-        raise UserError(
-            f"The published weights of {name!r} could not be downloaded ({error}). Put {url} into "
-            f"{torch.hub.get_dir()}/checkpoints, or use backbone 'efficientnet-lite0', whose weights come with pip."
-        ) from None
+    if weights == "imagenet":
+        _fetch(name)
+    network = torchvision.models.get_model(name, weights="DEFAULT" if weights == "imagenet" else None)
     if hasattr(network, "aux_logits"):  # inception and googlenet: the side classifiers are no features
         network.aux_logits = False
         for side in ("AuxLogits", "aux1", "aux2"):
@@ -150,6 +145,34 @@ def _torchvision(name: str, weights: Weights) -> Backbone:
     parent, _, last = path.rpartition(".")
     setattr(network.get_submodule(parent), last, nn.Identity())
     return Backbone(network, classifier.in_features)
+
+
+def _fetch(name: str) -> None:
+    """Have the published weights in torch's cache and check that they are tensors alone.
+
+    torchvision reads that file once more, without the check.
+
+    Raises:
+        UserError: the file is not in the cache and cannot be downloaded, or is damaged.
+    """
+    import pickle
+
+    import torchvision
+
+    url = torchvision.models.get_model_weights(name).DEFAULT.url
+    place = f"{torch.hub.get_dir()}/checkpoints/{url.rpartition('/')[2]}"
+    try:
+        torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
+    except OSError as error:  # urllib's errors are OSErrors too
+        raise UserError(
+            f"The published weights of {name!r} could not be downloaded ({error}). Put {url} at {place}, or use the "
+            "backbone 'efficientnet-lite0', whose weights come with pip."
+        ) from None
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise UserError(
+            f"The published weights of {name!r} at {place} are damaged or not weights alone "
+            f"({str(error).splitlines()[0]}). Delete the file."
+        ) from None
 
 
 _OWN: dict[str, Callable[[Weights], Backbone]] = {"small-cnn": _small_cnn, "efficientnet-lite0": _efficientnet_lite0}

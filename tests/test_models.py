@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import os
+import urllib.error
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+
+from cml.data.images import Images
+from cml.errors import UserError
+from cml.models.backbones import backbone
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.models.frozen import frozen_features
+
+
+@pytest.mark.filterwarnings("ignore:The default weight initialization of GoogleNet")
+@pytest.mark.parametrize(
+    ("name", "features", "side"),
+    [
+        ("small-cnn", 256, 64),
+        ("resnet18", 512, 64),
+        ("mobilenet_v3_small", 1024, 64),
+        ("googlenet", 1024, 64),  # has side classifiers
+    ],
+)
+def test_backbones_give_the_features_they_state(name: str, features: int, side: int) -> None:
+    made = backbone(name, "none")
+    assert made.features == features
+    assert made.module.train()(torch.zeros(2, 3, side, side)).shape == (2, features)
+
+
+def test_packaged_weights_know_imagenet() -> None:
+    made = backbone("efficientnet-lite0")
+    assert made.features == 1280
+    fresh = backbone("efficientnet-lite0", "none").module.state_dict()
+    loaded = made.module.state_dict()
+    assert fresh.keys() == loaded.keys()
+    assert not torch.equal(fresh["network._conv_stem.weight"], loaded["network._conv_stem.weight"])
+    assert not any("_fc" in name for name in loaded)
+
+
+def test_published_weights_come_from_torchs_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    state = torchvision.models.resnet18().state_dict()
+    file = tmp_path / "hub" / "checkpoints" / "resnet18-f37072fd.pth"
+    file.parent.mkdir(parents=True)
+    torch.save(state, file)
+    loaded = backbone("resnet18").module.state_dict()
+    assert torch.equal(loaded["layer4.1.conv2.weight"], state["layer4.1.conv2.weight"])
+
+    class Evil:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return os.mkdir, (str(tmp_path / "owned"),)
+
+    torch.save({"conv1.weight": Evil()}, file)
+    with pytest.raises(UserError, match="damaged or not weights alone"):
+        backbone("resnet18")
+    assert not (tmp_path / "owned").exists()
+
+
+def test_without_network_the_error_says_where_to_put_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: object, **__: object) -> None:
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr("torch.hub.urlopen", offline)
+    with pytest.raises(UserError, match=r"could not be downloaded.*resnet18-f37072fd\.pth at .*efficientnet-lite0"):
+        backbone("resnet18")
+
+
+def test_backbone_without_a_classifier_is_refused() -> None:
+    with pytest.raises(UserError, match="does not end in a linear classifier"):
+        backbone("squeezenet1_0", "none")
+
+
+def shape(**changes: object) -> ModelConfig:
+    fields: dict[str, object] = {
+        "backbone": "small-cnn",
+        "weights": "none",
+        "dimension": 8,
+        "normalize": True,
+        "image_size": (16, 16),
+        "crop": 1.0,
+    }
+    return ModelConfig(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_embedding_is_normalised_exactly_when_the_config_says_so() -> None:
+    images = np.random.default_rng(0).integers(0, 255, (5, 16, 16, 3), np.uint8)
+    norms = np.linalg.norm(EmbeddingModel(shape()).embed(images), axis=1)
+    np.testing.assert_allclose(norms, 1, atol=1e-5)
+    norms = np.linalg.norm(EmbeddingModel(shape(normalize=False)).embed(images), axis=1)
+    assert np.abs(norms - 1).min() > 1e-3
+
+
+def test_head_starts_as_in_the_paper() -> None:
+    head = EmbeddingModel(shape(dimension=128)).head
+    assert head.bias.abs().max() == 0
+    assert head.weight.std().item() == pytest.approx((2 / 128) ** 0.5, rel=0.05)  # kaiming, fan-out
+
+
+def test_embedding_depends_on_neither_batch_size_nor_mode() -> None:
+    images = np.random.default_rng(0).integers(0, 255, (7, 20, 20, 3), np.uint8)
+    model = EmbeddingModel(shape(crop=0.8)).train()
+    whole = model.embed(images)
+    assert model.training
+    np.testing.assert_allclose(model.embed(images, batch_size=2), whole, atol=1e-5)
+    np.testing.assert_allclose(model.eval().embed(Images(images, (20, 20))), whole, atol=1e-5)
+    assert model.embed(images[:0]).shape == (0, 8)
+
+
+def test_frozen_features_are_computed_once_per_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import Image
+
+    monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "a.png"
+    Image.new("RGB", (32, 32), (200, 10, 10)).save(path)
+    model = EmbeddingModel(shape(backbone="efficientnet-lite0", weights="imagenet", image_size=(32, 32)))
+    first = frozen_features(model, [path])
+    assert first.shape == (1, 1280)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("read from the cache instead")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmbeddingModel, "extract", never)
+        np.testing.assert_array_equal(frozen_features(model, [path]), first)
+    Image.new("RGB", (32, 32), (10, 200, 10)).save(path)
+    os.utime(path, ns=(1, 1))
+    assert not np.array_equal(frozen_features(model, [path]), first)
+    for file in (tmp_path / "cache" / "features").iterdir():
+        file.write_bytes(b"damaged")
+    assert frozen_features(model, [path]).shape == (1, 1280)
