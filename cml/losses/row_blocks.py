@@ -100,7 +100,7 @@ class _MeanOverRows(torch.autograd.Function):
             if gradient is not None:
                 _add_gradient(gradient, embeddings, shifted, block, terms.slopes, pairs)
         number = torch.cat(counts)
-        scale = 1 / number.sum().clamp_min(1).to(total.dtype)
+        scale = 1 / max(int(number.sum()), 1)
         ctx.mark_non_differentiable(number)
         if gradient is not None:
             ctx.save_for_backward(gradient.mul_(scale))

@@ -1,0 +1,167 @@
+"""Weighted sum of label distances: a label of several parts, each with its own distance.
+
+Parts come in different units; each is divided by its own median first, so that weights mean what they seem to. Not
+for: sets of like labels (sets).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cml.distances import made
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.errors import UserError
+from cml.registry import Choice
+
+SAMPLE = 1000  # labels whose pairs the medians are taken over
+_SCALES = "scales"
+
+
+@dataclass(frozen=True)
+class Combined(LabelDistance):
+    """Sum over the parts of weight * distance / scale.
+
+    A label is a dict with an entry for each part. The scale of a part is the median of its positive label distances;
+    infinite ones are left out. ``fit`` on the training labels fixes the scales; without it, each ``encode`` takes
+    them from its own labels, and labels of different scales refuse to be compared. Where a part cannot be compared,
+    the whole cannot: infinity.
+
+    Args:
+        parts: Name of a part to its distance, e.g. ``{"pose": "keypoints(min_shared=2)", "age": "euclidean"}``.
+        weights: Name of a part to its weight, above 0. None: all 1.
+        scales: Name of a part to what its distances are divided by, above 0. None: the medians.
+
+    Example:
+        >>> distance = Combined({"age": "euclidean", "tags": "jaccard"}, scales={"age": 10, "tags": 0.5})
+        >>> people = distance.encode([{"age": 30, "tags": ["tall"]}, {"age": 35, "tags": ["tall", "blond"]}])
+        >>> distance.pairwise(people[:1], people).tolist()  # 5 / 10 + 0.5 / 0.5
+        [[0.0, 1.5]]
+    """
+
+    parts: Mapping[str, str | LabelDistance]
+    weights: Mapping[str, float] | None = None
+    scales: Mapping[str, float] | None = None
+    name: ClassVar[str] = "combined"
+    unit: ClassVar[str] = "weighted medians"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.parts, Mapping) or not self.parts:
+            raise UserError(f"The 'parts' must name at least one part and its distance. Got {self.parts!r} instead.")
+        _ = self._parts
+        for setting, values in (("weights", self.weights), ("scales", self.scales)):
+            if values is None:
+                continue
+            if not isinstance(values, Mapping) or set(values) != set(self.parts):
+                raise UserError(f"The '{setting}' must name the parts {', '.join(self.parts)}. Got {values!r} instead.")
+            for part, value in values.items():
+                if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                    raise UserError(f"The '{setting}' of {part!r} must be a number above 0. Got {value!r} instead.")
+
+    @functools.cached_property
+    def _parts(self) -> dict[str, LabelDistance]:
+        return {part: made(distance) for part, distance in self.parts.items()}
+
+    @property
+    def is_metric(self) -> bool:
+        """True if all parts are."""
+        return all(distance.is_metric for distance in self._parts.values())
+
+    @property
+    def is_symmetric(self) -> bool:
+        """True if all parts are."""
+        return all(distance.is_symmetric for distance in self._parts.values())
+
+    def settings(self) -> dict[str, Any]:
+        """Parts, each written with all of its settings, weights and scales."""
+        parts = {part: str(Choice(distance.name, distance.settings())) for part, distance in self._parts.items()}
+        given = (None if values is None else dict(values) for values in (self.weights, self.scales))
+        return {"parts": parts, **dict(zip(("weights", "scales"), given, strict=True))}
+
+    def fingerprint(self) -> str:
+        """Hex digest of name, parts, weights and scales."""
+        parts = {part: distance.fingerprint() for part, distance in self._parts.items()}
+        text = json.dumps([self.name, {**self.settings(), "parts": parts}], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def fit(self, labels: Sequence[Any]) -> Combined:
+        """This distance with the scales taken from ``labels``, unless they are given, and its parts fitted."""
+        columns = self._columns(labels)
+        fitted = {part: distance.fit(columns[part]) for part, distance in self._parts.items()}
+        scales = self.scales or {part: _scale(part, fitted[part], columns[part]) for part in fitted}
+        return replace(self, parts=fitted, scales=scales)
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N labels: the arrays of part k as ``k:name``, and ``scales`` (N, P) float64, the same in every row.
+
+        Raises:
+            LabelError: a label is no dict, lacks a part or has an unknown one, or the part's distance refuses it.
+            UserError: there is no label, or a part has no median because no two labels differ in it.
+        """
+        if len(labels) == 0:
+            raise UserError("There are no labels to encode.")
+        columns = self._columns(labels)
+        arrays: dict[str, Any] = {}
+        for place, (part, distance) in enumerate(self._parts.items()):
+            try:
+                encoded = distance.encode(columns[part])
+            except LabelError as error:
+                raise LabelError(error.position, f"part {part!r} {error.fault}") from None
+            arrays |= {f"{place}:{name}": array for name, array in encoded.arrays.items()}
+        scales = self.scales or {part: _scale(part, distance, columns[part]) for part, distance in self._parts.items()}
+        row = np.array([scales[part] for part in self._parts], np.float64)
+        return Labels({**arrays, _SCALES: np.tile(row, (len(labels), 1))})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Weighted sums (len(a), len(b)) float32.
+
+        Raises:
+            UserError: the labels of ``a`` and ``b`` were encoded with different scales.
+        """
+        total = np.zeros((len(a), len(b)))
+        if total.size == 0:
+            return total.astype(np.float32)
+        scales = a.arrays[_SCALES][0]
+        if not np.array_equal(scales, b.arrays[_SCALES][0]):
+            raise UserError(
+                f"The two sides were encoded with different scales, {scales.tolist()} and "
+                f"{b.arrays[_SCALES][0].tolist()}; fit the distance on the training labels first, or give 'scales'."
+            )
+        for place, (part, distance) in enumerate(self._parts.items()):
+            weight = 1.0 if self.weights is None else self.weights[part]
+            total += distance.pairwise(_part(a, place), _part(b, place)) * (weight / scales[place])
+        return total.astype(np.float32)
+
+    def _columns(self, labels: Sequence[Any]) -> dict[str, list[Any]]:
+        for position, label in enumerate(labels):
+            if not isinstance(label, Mapping) or set(label) != set(self._parts):
+                raise LabelError(position, f"should be a dict of {', '.join(self._parts)}. Got {short(label)} instead.")
+        return {part: [label[part] for label in labels] for part in self._parts}
+
+
+def _part(labels: Labels, place: int) -> Labels:
+    prefix = f"{place}:"
+    return Labels({name.removeprefix(prefix): a for name, a in labels.arrays.items() if name.startswith(prefix)})
+
+
+def _scale(part: str, distance: LabelDistance, labels: list[Any]) -> float:
+    """Median of the positive, finite distances between pairs of a sample of ``labels``."""
+    chosen = np.arange(len(labels))
+    if len(labels) > SAMPLE:
+        chosen = np.sort(np.random.default_rng(0).choice(len(labels), SAMPLE, replace=False))
+    encoded = distance.encode([labels[i] for i in chosen])
+    pairs = distance.pairwise(encoded, encoded)[np.triu_indices(len(chosen), 1)]
+    pairs = pairs[np.isfinite(pairs) & (pairs > 0)]
+    if len(pairs) == 0:
+        raise UserError(
+            f"The part {part!r} has no scale: no two of {len(chosen)} labels differ in it. "
+            "Fit on more labels, or give 'scales'."
+        )
+    return float(np.median(pairs))

@@ -1,0 +1,124 @@
+"""Euclidean distance between numbers or vectors: angles, ages, scores, coordinates.
+
+Not for: poses with hidden joints (keypoints) or directions without a length (cosine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.exact_products import TILE_ROWS, squared_euclidean
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.errors import UserError
+
+LARGEST = 1e18  # a label's length up to which squared distances fit into float32
+
+
+@dataclass(frozen=True)
+class Euclidean(LabelDistance):
+    """Euclidean distance between labels that are numbers or equally long lists of numbers.
+
+    Exact: every distance is the float64 value of the direct formula rounded to float32, equal labels give exactly 0.
+
+    Args:
+        squared: True for the squared distance.
+
+    Example:
+        >>> distance = Euclidean()
+        >>> ages = distance.encode([31, 35, 60])
+        >>> distance.pairwise(ages[:1], ages).tolist()
+        [[0.0, 4.0, 29.0]]
+    """
+
+    squared: bool = False
+    name: ClassVar[str] = "euclidean"
+
+    @property
+    def is_metric(self) -> bool:
+        """True unless squared."""
+        return not self.squared
+
+    @property
+    def unit(self) -> str:
+        """The label's own unit, or its square."""
+        return "label units^2" if self.squared else "label units"
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N numbers as (N, 1) and N lists of D numbers as (N, D) float64, array ``vectors``.
+
+        Raises:
+            LabelError: a label is not a number or list of numbers, has another length than the first, or holds a
+                value that is not finite or so large that its square leaves float32.
+        """
+        return Labels({"vectors": pack_vectors(labels)})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Distances (len(a), len(b)) float32.
+
+        Raises:
+            UserError: the labels of ``a`` and ``b`` differ in length.
+        """
+        left, right = a.arrays["vectors"], b.arrays["vectors"]
+        check_same_length(left, right)
+        if left.shape[1] > 1:
+            return squared_euclidean(left, right, root=not self.squared)
+        result = np.empty((len(a), len(b)), np.float32)
+        for start in range(0, len(a), TILE_ROWS):
+            difference = left[start : start + TILE_ROWS] - right.T  # (R, B) float64
+            result[start : start + TILE_ROWS] = np.square(difference) if self.squared else np.abs(difference)
+        return result
+
+
+def pack_vectors(labels: Sequence[Any]) -> NDArray[np.float64]:
+    """Check N numbers or equally long lists of numbers and pack them as (N, D) float64.
+
+    Raises:
+        LabelError: as ``Euclidean.encode`` says.
+    """
+    if len(labels) == 0:
+        raise UserError("There are no labels to encode.")
+    given: object = labels
+    if isinstance(given, np.ndarray) and given.ndim in (1, 2) and given.dtype.kind in "fiub":
+        vectors = given.reshape(len(given), -1).astype(np.float64)
+    else:
+        rows = [_numbers(label, position) for position, label in enumerate(labels)]
+        for position, row in enumerate(rows):
+            if len(row) != len(rows[0]):
+                raise LabelError(position, f"has {_count(row)}, the first has {len(rows[0])}.")
+        vectors = np.stack(rows)
+    if vectors.shape[1] == 0:
+        raise LabelError(0, "is an empty list; it should hold at least one number.")
+    bad = np.argwhere(~np.isfinite(vectors))
+    if len(bad):
+        position, place = bad[0]
+        raise LabelError(int(position), f"holds {vectors[position, place]} where a finite number should be.")
+    with np.errstate(over="ignore"):
+        far = np.flatnonzero(np.linalg.norm(vectors, axis=1) > LARGEST)
+    if len(far):
+        raise LabelError(int(far[0]), f"has a length above {LARGEST:g}, whose square float32 cannot hold; rescale it.")
+    return vectors
+
+
+def check_same_length(a: NDArray[Any], b: NDArray[Any]) -> None:
+    """Raise ``UserError`` unless the packed vectors ``a`` (A, D) and ``b`` (B, D) have the same D."""
+    if a.shape[1] != b.shape[1]:
+        raise UserError(f"The labels of the two sides differ in length: {a.shape[1]} numbers against {b.shape[1]}.")
+
+
+def _numbers(label: Any, position: int) -> NDArray[np.float64]:  # noqa: ANN401 - checked here
+    try:
+        row = np.asarray(label)
+    except ValueError:  # lists of different lengths inside one label
+        row = np.asarray(None)
+    if row.dtype.kind not in "fiub" or row.ndim > 1:
+        raise LabelError(position, f"should be a number or a list of numbers. Got {short(label)} instead.")
+    return np.atleast_1d(row).astype(np.float64)
+
+
+def _count(row: NDArray[np.float64]) -> str:
+    return f"{len(row)} number{'s' if len(row) != 1 else ''}"

@@ -1,0 +1,104 @@
+"""Squared distances at the speed of matrix products, with the digits of the direct formula.
+
+A matrix product gives sums of squared differences fast but with rounding noise: equal labels come out as 1e-13, ties
+break, and the last digits depend on the block. Here the product is only an estimate with a proven error bound. Where
+the float32 result is the same at both ends of the bound it is settled; the few other pairs (about one in a million,
+and all equal labels) are computed again by the direct formula. So every result equals the direct formula rounded to
+float32, whatever the blocks, threads or BLAS. Not for: what is compared, which the label distances say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.blas_threads import one_blas_thread
+from cml.distances.label_distance import Float32
+
+Float64 = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+UNIT_ROUNDOFF = 2.0**-53
+TILE_ROWS, TILE_COLUMNS = 256, 1024  # tiles of float64 that stay in a core's second-level cache
+_DIRECT_BYTES = 16 << 20  # what the direct formula may gather at a time
+
+
+def settle(
+    estimate: Float64,
+    error: Float64,
+    direct: Callable[[Rows, Rows], Float64],
+    *,
+    pair_bytes: int,
+    root: bool,
+) -> Float32:
+    """Round ``estimate`` to float32 as the direct formula would be.
+
+    Args:
+        estimate: (R, C) squared distances, infinite where a pair cannot be compared. Overwritten.
+        error: (R, C) bound on how far ``estimate`` and the direct formula may lie apart.
+        direct: Squared distances (P,) of the pairs (rows (P,), columns (P,)) by the direct formula.
+        pair_bytes: Memory that ``direct`` takes for one pair; it is asked for so many pairs as fit.
+        root: True for distances, False for squared distances.
+
+    Returns:
+        (R, C) float32 distances or squared distances.
+    """
+    low = np.subtract(estimate, error)
+    high = np.add(estimate, error, out=estimate)
+    if root:
+        np.maximum(low, 0, out=low)
+        np.sqrt(low, out=low)
+        np.sqrt(high, out=high)
+    result = high.astype(np.float32)
+    rows, columns = np.divmod(np.flatnonzero(low.astype(np.float32) != result), result.shape[1])
+    pairs = max(1, _DIRECT_BYTES // pair_bytes)
+    for start in range(0, len(rows), pairs):
+        row, column = rows[start : start + pairs], columns[start : start + pairs]
+        exact = direct(row, column)
+        result[row, column] = np.sqrt(exact) if root else exact
+    return result
+
+
+def running_sum(terms: Float64) -> Float64:
+    """Sum of (P, D) over D from left to right, one order whatever P: (P,)."""
+    return np.add.accumulate(terms, axis=1)[:, -1]
+
+
+def squared_euclidean(a: Float64, b: Float64, *, root: bool, zero_below: float = 0.0) -> Float32:
+    """Squared Euclidean distances of the rows of ``a`` (A, D) to those of ``b`` (B, D): (A, B) float32.
+
+    Args:
+        a: (A, D) float64.
+        b: (B, D) float64.
+        root: True for distances, False for squared distances.
+        zero_below: Squared distances up to this are rounding noise of the rows themselves and become 0.
+    """
+    dimension = a.shape[1]
+    result = np.empty((len(a), len(b)), np.float32)
+    center = b.mean(axis=0) if len(b) else 0.0  # a shift changes no distance, and short rows round less
+    near_a, near_b = a - center, b - center
+    norms_a = np.square(near_a).sum(axis=1)[:, None]  # (A, 1)
+    norms_b = np.square(near_b).sum(axis=1)  # (B,)
+    bound = 4 * (dimension + 8) * UNIT_ROUNDOFF  # twice the textbook bound of product and direct formula together
+    error_a = bound * norms_a + zero_below
+
+    def tile(i: int, j: int) -> Float32:
+        norms = norms_b[j : j + TILE_COLUMNS]
+        estimate = -2 * near_a[i : i + TILE_ROWS] @ near_b[j : j + TILE_COLUMNS].T  # (R, C)
+        estimate += norms_a[i : i + TILE_ROWS]
+        estimate += norms
+        error = error_a[i : i + TILE_ROWS] + bound * norms
+
+        def direct(rows: Rows, columns: Rows) -> Float64:
+            exact = running_sum(np.square(a[i + rows] - b[j + columns]))
+            return np.where(exact <= zero_below, 0.0, exact)
+
+        return settle(estimate, error, direct, pair_bytes=32 * dimension, root=root)
+
+    with one_blas_thread():
+        for i in range(0, len(a), TILE_ROWS):
+            for j in range(0, len(b), TILE_COLUMNS):
+                result[i : i + TILE_ROWS, j : j + TILE_COLUMNS] = tile(i, j)
+    return result

@@ -1,0 +1,85 @@
+"""Hamming distance between lists of answers: 0/1 attributes, categories, codes.
+
+Not for: sets of names of which most are absent from most labels (jaccard).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.token_overlap import overlap, pack
+from cml.errors import UserError
+
+
+@dataclass(frozen=True)
+class Hamming(LabelDistance):
+    """The share of the places at which two equally long lists differ, from 0 to 1.
+
+    Labels are lists of numbers, texts or booleans, compared for equality: 1, 1.0 and true are equal, "1" is another
+    value.
+
+    Example:
+        >>> distance = Hamming()
+        >>> birds = distance.encode([["red", 1, 0, 1], ["red", 0, 0, 1]])
+        >>> distance.pairwise(birds[:1], birds).tolist()
+        [[0.0, 0.25]]
+    """
+
+    name: ClassVar[str] = "hamming"
+    unit: ClassVar[str] = "share of differing places"
+
+    @property
+    def is_metric(self) -> bool:
+        """Always."""
+        return True
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N lists of L values as sets of (place, value), see ``token_overlap.pack``.
+
+        Raises:
+            LabelError: a label is no list, is empty, has another length than the first, or holds something that is
+                neither a number, a text nor a boolean.
+            UserError: there is no label.
+        """
+        if len(labels) == 0:
+            raise UserError("There are no labels to encode.")
+        rows: list[list[str]] = []
+        for position, label in enumerate(labels):
+            values = label.tolist() if isinstance(label, np.ndarray) else label
+            if not isinstance(values, list | tuple) or not values:
+                raise LabelError(position, f"should be a list of values. Got {short(label)} instead.")
+            if rows and len(values) != len(rows[0]):
+                raise LabelError(position, f"has {len(values)} values, the first has {len(rows[0])}.")
+            rows.append([f"{place} {_written(value, position)}" for place, value in enumerate(values)])
+        return pack(rows)
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Shares of differing places (len(a), len(b)) float32.
+
+        Raises:
+            UserError: the labels of ``a`` and ``b`` differ in length.
+        """
+        if len(a) == 0 or len(b) == 0:
+            return np.empty((len(a), len(b)), np.float32)
+        length, other = int(a.arrays["size"][0]), int(b.arrays["size"][0])
+        if length != other:
+            raise UserError(f"The labels of the two sides differ in length: {length} values against {other}.")
+        return ((length - overlap(a, b).astype(np.float64)) / length).astype(np.float32)
+
+
+def _written(value: Any, position: int) -> str:  # noqa: ANN401 - checked here
+    """One text for each value, equal exactly if the values are."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return f"text {value}"
+    if isinstance(value, bool | int) or (isinstance(value, float) and value.is_integer()):
+        return f"number {int(value)}"
+    if isinstance(value, float) and np.isfinite(value):
+        return f"number {value!r}"
+    raise LabelError(position, f"holds {short(value)}, which is neither a finite number, a text nor a boolean.")

@@ -1,0 +1,237 @@
+"""The contract of a label distance, and what every label distance gets for free: exact nearest-neighbour lists.
+
+A label distance says how far apart two labels are. It turns labels into packed arrays once (``encode``) and gives
+blocks of distances on demand (``pairwise``), so that nothing downstream ever needs an N x N matrix. It does not
+import torch. Not for: concrete distances, which are one file each beside this one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.blas_threads import one_blas_thread
+from cml.errors import DataError, UserError
+from cml.registry import Choice
+
+Float32 = NDArray[np.float32]
+Int32 = NDArray[np.int32]
+
+
+class LabelError(DataError):
+    """One of the labels given to ``encode`` cannot be used.
+
+    Who knows where the labels come from can turn ``position`` into a file and a line.
+
+    Attributes:
+        position: The label's place in the sequence, from 0.
+        fault: What is wrong with it, to be read after "Label 17 ": "has 3 numbers, the first has 2."
+    """
+
+    def __init__(self, position: int, fault: str) -> None:
+        super().__init__(f"Label {position} {fault}")
+        self.position = position
+        self.fault = fault
+
+
+def short(label: object) -> str:
+    """``label`` for an error message, cut to a line."""
+    text = repr(label)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@dataclass(frozen=True)
+class Labels:
+    """N labels, checked and packed: every array has N rows. Made by ``LabelDistance.encode`` only."""
+
+    arrays: Mapping[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Labels:
+        """The labels of ``rows`` (a slice, ids or a boolean mask)."""
+        return Labels({name: array[rows] for name, array in self.arrays.items()})
+
+    def fingerprint(self) -> str:
+        """Hex digest of the packed content: equal exactly if the labels are."""
+        digest = hashlib.sha256()
+        for name in sorted(self.arrays):
+            array = np.ascontiguousarray(self.arrays[name])
+            digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
+            digest.update(array.data)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """The k nearest labels of each of N labels, nearest first.
+
+    Attributes:
+        ids: (N, k) int32. Ties go to the lower id. -1 fills a row that has fewer than k comparable labels.
+        distances: (N, k) float32 label distances; infinite where the id is -1.
+    """
+
+    ids: Int32
+    distances: Float32
+
+
+class LabelDistance(ABC):
+    """How far apart two labels are.
+
+    A concrete one is a frozen dataclass: its fields are its settings. Distances are float32 and >= 0. Infinity means
+    "these two cannot be compared" (two poses without a common visible joint): such a pair is nobody's neighbour, and
+    losses and metrics leave it out. NaN never occurs.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def is_metric(self) -> bool:
+        """True if the triangle inequality is known to hold."""
+        return False
+
+    @property
+    def is_symmetric(self) -> bool:
+        """True if the distance from a to b is the same number, to the last bit, as that from b to a."""
+        return True
+
+    @property
+    @abstractmethod
+    def unit(self) -> str:
+        """The unit of the distances, for tables and axes."""
+
+    @abstractmethod
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Check N labels and pack them into arrays.
+
+        Raises:
+            LabelError: a label has the wrong form, length or a value that is not finite; names its position.
+        """
+
+    @abstractmethod
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Distances between every label of ``a`` and every label of ``b``: (len(a), len(b)) float32, >= 0 or inf."""
+
+    def fit(self, labels: Sequence[Any]) -> Self:
+        """This distance with the constants that it takes from a training set as settings; most take none.
+
+        Fit once on the training labels and save the result's settings, so that every later ``encode`` agrees.
+        """
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        """The settings as JSON can hold them; the registry makes an equal distance of them."""
+        this: Any = self
+        if not dataclasses.is_dataclass(this):
+            raise TypeError(f"{type(self).__name__} must be a frozen dataclass: its fields are its settings.")
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(this)}
+
+    def fingerprint(self) -> str:
+        """Hex digest of name and settings: caches and jobs are keyed by it."""
+        text = json.dumps([self.name, self.settings()], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def neighbors(
+        self,
+        labels: Labels,
+        k: int,
+        *,
+        block_bytes: int = 64 << 20,
+        threads: int = 2,
+        progress: Callable[[int], object] | None = None,
+    ) -> Neighbors:
+        """The exact k nearest labels of each label, itself left out.
+
+        Memory is O(block), never N x N: rows are taken in blocks of about ``block_bytes`` of float32 distances, on
+        ``threads`` threads. The result depends on neither.
+
+        Args:
+            labels: N encoded labels.
+            k: Neighbours a label, 1 <= k < N.
+            block_bytes: Size of one block of distances.
+            threads: Blocks under way at a time.
+            progress: Called with the number of rows done, block by block.
+
+        Raises:
+            UserError: k is not in 1..N-1, or ``threads`` or ``block_bytes`` is below 1.
+        """
+        n = len(labels)
+        if not 1 <= k < n:
+            raise UserError(f"k must be at least 1 and below the number of items, {n}. Got k={k} instead.")
+        if threads < 1 or block_bytes < 1:
+            raise UserError(f"'threads' and 'block_bytes' must be at least 1. Got {threads} and {block_bytes} instead.")
+        ids = np.empty((n, k), np.int32)
+        distances = np.empty((n, k), np.float32)
+        rows = max(1, min(block_bytes // (4 * n), n // (4 * threads)))  # several blocks a thread, to end together
+
+        def fill(start: int) -> int:
+            stop = min(start + rows, n)
+            block = self.pairwise(labels[start:stop], labels)  # (rows, N)
+            block[np.arange(stop - start), np.arange(start, stop)] = np.inf
+            ids[start:stop], distances[start:stop] = nearest_columns(block, k)
+            return stop - start
+
+        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+            for done in pool.map(fill, range(0, n, rows)):
+                if progress is not None:
+                    progress(done)
+        return Neighbors(ids, distances)
+
+
+def nearest_columns(block: Float32, k: int) -> tuple[Int32, Float32]:
+    """Columns of the k smallest entries of each row, smallest first, ties to the lower column.
+
+    Args:
+        block: (R, N) float32 distances. Infinite entries are never chosen.
+        k: How many, 1 <= k <= N.
+
+    Returns:
+        (R, k) int32 columns, -1 where a row has fewer than k finite entries, and their (R, k) float32 distances.
+
+    Raises:
+        UserError: an entry is NaN.
+    """
+    border = np.partition(block, k - 1, axis=1)[:, k - 1]  # the k-th smallest value of each row
+    chosen = block <= border[:, None]
+    counts = np.count_nonzero(chosen, axis=1)
+    if counts.min(initial=k) < k:  # comparisons with NaN are never true
+        raise UserError("A label distance gave NaN; it should give a number >= 0, or infinity for no comparison.")
+    for row in np.flatnonzero(counts > k):  # more entries tied at the border than there is room for
+        tied = np.flatnonzero(block[row] == border[row])
+        chosen[row, tied[k - counts[row] :]] = False
+    columns = (np.flatnonzero(chosen) % block.shape[1]).reshape(len(block), k)  # ascending in each row
+    values = np.take_along_axis(block, columns, axis=1)
+    order = np.argsort(values, axis=1, kind="stable")
+    columns = np.take_along_axis(columns, order, axis=1).astype(np.int32)
+    nearest = np.take_along_axis(values, order, axis=1)
+    columns[np.isinf(nearest)] = -1
+    return columns, nearest
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any setting
+    if isinstance(value, np.ndarray):
+        return {
+            "shape": list(value.shape),
+            "dtype": value.dtype.str,
+            "sha256": hashlib.sha256(np.ascontiguousarray(value).data).hexdigest(),
+        }
+    if isinstance(value, LabelDistance):
+        return str(Choice(value.name, value.settings()))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value

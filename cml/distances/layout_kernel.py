@@ -1,0 +1,154 @@
+"""Intersection over union of many pairs of masks at once, compiled: one bit a pixel, 64 pixels an instruction.
+
+This is the matrix product of one-hot maps with AND for times and a bit count for the sum. Everything counted is a
+whole number, so results depend on neither blocks nor threads. Not for: reading or packing masks, which layout.py does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from cml.distances.label_distance import Float32
+
+_STRIP = 64  # masks of b that stay in the cache while all of a pass by
+_IOU_BITS = 34  # an IoU of 1 as a whole number, for the matching
+_SUM_BITS = _IOU_BITS + 4  # room for the sum of up to 15 IoUs, below the pixels (at most 2^24) of a score
+
+
+class Bits(NamedTuple):
+    """N masks of P pixels and K classes; both sides of a comparison name the classes alike unless they are matched."""
+
+    classes: NDArray[np.uint64]  # (N, K, W) pixels of each class, one bit a pixel
+    areas: NDArray[np.int64]  # (N, K) how many they are
+    ignored: NDArray[np.uint64]  # (N, W) pixels that do not count
+    ignores: NDArray[np.bool_]  # (N,) whether there are any
+
+
+def _compiled(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - what numba makes of it
+    try:
+        return numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # numba finds no folder to keep compiled code in
+        return numba.njit(nogil=True)(function)
+
+
+def _population_count(context: Any, word: Any) -> Any:  # noqa: ANN401 - numba's own types
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+_bit_count: Any = intrinsic(_population_count)
+
+
+@_compiled
+def _overlap(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
+    total = np.uint64(0)
+    for word in range(a.shape[0]):
+        total += _bit_count(a[word] & b[word])
+    return np.int64(total)
+
+
+@_compiled
+def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
+    """Write 1 - mIoU of masks whose classes mean the same into ``out`` (A, B).
+
+    Args:
+        a: A masks.
+        b: B masks.
+        mirror: True if ``b`` is ``a``: one half is computed and copied to the other.
+        out: Infinite where no pixel counts in both.
+    """
+    for strip in range(0, out.shape[1], _STRIP):
+        for i in range(out.shape[0]):
+            for j in range(max(strip, i) if mirror else strip, min(strip + _STRIP, out.shape[1])):
+                wrong = 0.0  # sum of 1 - IoU over the classes present
+                present = 0
+                for k in range(a.areas.shape[1]):
+                    in_a, in_b = a.areas[i, k], b.areas[j, k]
+                    if in_a > 0 and b.ignores[j]:
+                        in_a -= _overlap(a.classes[i, k], b.ignored[j])
+                    if in_b > 0 and a.ignores[i]:
+                        in_b -= _overlap(b.classes[j, k], a.ignored[i])
+                    if in_a == 0 and in_b == 0:
+                        continue
+                    both = 0
+                    if in_a > 0 and in_b > 0:
+                        both = _overlap(a.classes[i, k], b.classes[j, k])
+                    present += 1
+                    wrong += (in_a + in_b - 2 * both) / (in_a + in_b - both)
+                out[i, j] = wrong / present if present > 0 else np.inf
+                if mirror:
+                    out[j, i] = out[i, j]
+
+
+@_compiled
+def matched_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
+    """Write 1 - mIoU after the best matching of the classes of each pair into ``out`` (A, B); arguments as above.
+
+    Dynamic programming over the sets of classes of b that are taken, the classes of a one after another. A matching's
+    score is a whole number, agreeing pixels in the high bits and the sum of IoUs in the low ones: both goals at once,
+    and the same whichever side comes first. Time and memory double with each class of a mask of b.
+    """
+    most = 0
+    for j in range(out.shape[1]):
+        most = max(most, int(np.count_nonzero(b.areas[j])))
+    counts = np.zeros((a.areas.shape[1], most), np.int64)
+    scores = np.zeros((a.areas.shape[1], most), np.int64)
+    best = np.zeros(1 << most, np.int64)
+    for strip in range(0, out.shape[1], _STRIP):
+        for i in range(out.shape[0]):
+            for j in range(max(strip, i) if mirror else strip, min(strip + _STRIP, out.shape[1])):
+                rows, columns = 0, 0
+                for k in range(a.areas.shape[1]):
+                    if a.areas[i, k] > 0:
+                        columns = 0
+                        for other in range(b.areas.shape[1]):
+                            if b.areas[j, other] > 0:
+                                counts[rows, columns] = _overlap(a.classes[i, k], b.classes[j, other])
+                                columns += 1
+                        rows += 1
+                present, total = _match(counts[:rows, :columns], scores, best)
+                out[i, j] = (present - total / (1 << _IOU_BITS)) / present if present > 0 else np.inf
+                if mirror:
+                    out[j, i] = out[i, j]
+
+
+@_compiled
+def _match(counts: NDArray[np.int64], scores: NDArray[np.int64], best: NDArray[np.int64]) -> tuple[int, np.int64]:
+    """Classes present on the side that has more of them, and the sum of IoUs of the best matching, in 2^-_IOU_BITS.
+
+    Args:
+        counts: (m, n) pixels with class m in a and class n in b; pixels ignored in either are in none.
+        scores: Room for (m, n) numbers.
+        best: Room for 2^n numbers: the best score with exactly a set of classes of b taken, -1 for none yet.
+    """
+    rows, columns = counts.shape
+    present_a, present_b = 0, 0  # a class whose pixels are all ignored in the other mask is not present
+    for k in range(rows):
+        present_a += int(counts[k].any())
+    for other in range(columns):
+        present_b += int(counts[:, other].any())
+    for k in range(rows):
+        for other in range(columns):
+            both = counts[k, other]
+            if both > 0:
+                iou = both / (counts[k].sum() + counts[:, other].sum() - both)
+                scores[k, other] = (both << _SUM_BITS) + np.int64(np.rint(iou * (1 << _IOU_BITS)))
+    best[1 : 1 << columns] = -1
+    best[0] = 0
+    for k in range(rows):
+        for taken in range((1 << columns) - 1, -1, -1):  # updates go to larger sets, which are done
+            if best[taken] >= 0:
+                for other in range(columns):
+                    if taken >> other & 1 == 0 and counts[k, other] > 0:
+                        more = taken | 1 << other
+                        best[more] = max(best[more], best[taken] + scores[k, other])
+    return max(present_a, present_b), np.int64(best[: 1 << columns].max() & ((1 << _SUM_BITS) - 1))

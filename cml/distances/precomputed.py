@@ -1,0 +1,214 @@
+"""Label distances that somebody else computed: a matrix or neighbour lists on disk.
+
+Nothing is read as a whole: files are memory-mapped and only the rows and columns asked for are touched. Not for:
+making such files, which a distance job does.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.errors import DataError, UserError
+
+_HASHED = 16 << 20  # bytes read at a time for the fingerprint
+
+
+@dataclass(frozen=True)
+class Precomputed(LabelDistance):
+    """Label distances read from disk; a label is the row number of its item.
+
+    Args:
+        path: A ``.npy`` file with an N x N matrix of floating-point label distances, where infinity says that two
+            items cannot be compared. Or a folder of neighbour lists: ``ids.npy`` (N, k) integer row numbers, -1 where
+            a list is shorter, and ``distances.npy`` (N, k). Item j is then at the distance that the list of i or the
+            list of j says (the smaller, if they differ), at 0 from itself, and everything else cannot be compared:
+            infinite.
+        unit: The unit of the distances, for tables and axes.
+        symmetric: True if the matrix is known to equal its transpose. Neighbour lists always count as symmetric.
+        metric: True if the triangle inequality is known to hold. Neighbour lists never count as a metric.
+
+    Example:
+        >>> import numpy as np, pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> np.save(folder / "distances.npy", np.array([[0, 2.5], [2.5, 0]], np.float32))
+        >>> distance = Precomputed(str(folder / "distances.npy"), symmetric=True)
+        >>> rows = distance.encode([0, 1])
+        >>> distance.pairwise(rows[:1], rows).tolist()
+        [[0.0, 2.5]]
+    """
+
+    path: str
+    unit: str = "as stored"
+    symmetric: bool = False
+    metric: bool = False
+    name: ClassVar[str] = "precomputed"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", str(self.path))
+        _ = self._stored  # a missing or wrong file is said at once
+
+    @property
+    def is_metric(self) -> bool:
+        """What ``metric`` says; False for neighbour lists."""
+        return self.metric and isinstance(self._stored, _Matrix)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """What ``symmetric`` says; True for neighbour lists."""
+        return self.symmetric or isinstance(self._stored, _Lists)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent to another process as its settings: the file is opened there again."""
+        return type(self), (self.path, self.unit, self.symmetric, self.metric)
+
+    @functools.cached_property
+    def _stored(self) -> _Matrix | _Lists:
+        path = Path(self.path)
+        return _Lists(path) if path.is_dir() else _Matrix(path)
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Check N row numbers and pack them as array ``rows`` (N,) int64.
+
+        Raises:
+            LabelError: a label is not a whole number from 0 to below the number of stored rows.
+            UserError: there is no label.
+        """
+        if len(labels) == 0:
+            raise UserError("There are no labels to encode.")
+        stored = self._stored.rows
+        for position, label in enumerate(labels):
+            if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer) or not 0 <= label < stored:
+                raise LabelError(
+                    position,
+                    f"should be a row number from 0 to {stored - 1} of {self.path}. Got {short(label)} instead.",
+                )
+        return Labels({"rows": np.array(labels, np.int64)})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """The stored distances (len(a), len(b)) float32.
+
+        Raises:
+            DataError: one of them is NaN or negative.
+        """
+        return self._stored.block(a.arrays["rows"], b.arrays["rows"])
+
+    def fingerprint(self) -> str:
+        """Hex digest of the settings and of the stored numbers, wherever the file lies. Reads the whole file, once."""
+        return self._fingerprint
+
+    @functools.cached_property
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256(f"{self.name}:{self.unit}:{self.symmetric}:{self.metric}".encode())
+        for array in self._stored.arrays:
+            digest.update(f"{array.dtype.str}:{array.shape}:{array.flags.c_contiguous}".encode())
+            flat = array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
+            step = max(1, _HASHED // array.itemsize)
+            for start in range(0, flat.size, step):
+                digest.update(np.ascontiguousarray(flat[start : start + step]).data)
+        return digest.hexdigest()
+
+
+class _Matrix:
+    """An N x N matrix on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.matrix = matrix = _load(path)
+        self.arrays = [matrix]
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind != "f":
+            raise DataError(
+                f"{path} should hold a square matrix of floating-point label distances. "
+                f"Got shape {matrix.shape}, {matrix.dtype} instead."
+            )
+        self.rows = len(matrix)
+        diagonal = np.asarray(matrix.diagonal()[:1000])
+        if np.any(diagonal != 0):
+            row = int(np.flatnonzero(diagonal != 0)[0])
+            raise DataError(
+                f"{path} has {diagonal[row]:g} at row {row}, column {row}; an item's distance from itself should be 0. "
+                "Is this a matrix of similarities?"
+            )
+
+    def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Float32:
+        if len(columns) and np.array_equal(columns, np.arange(columns[0], columns[0] + len(columns))):
+            stored = self.matrix[rows, columns[0] : columns[0] + len(columns)]
+        else:
+            stored = self.matrix[rows[:, None], columns]
+        block = np.array(stored, np.float32)
+        bad = np.argwhere(~(block >= 0))
+        if len(bad):
+            row, column = rows[bad[0][0]], columns[bad[0][1]]
+            raise DataError(
+                f"{self.path} has {self.matrix[row, column]:g} at row {row}, column {column}; "
+                "a label distance should be a number >= 0, or infinity for no comparison."
+            )
+        return block
+
+
+class _Lists:
+    """Neighbour lists on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        self.ids, self.distances = _load(folder / "ids.npy"), _load(folder / "distances.npy")
+        self.arrays = [self.ids, self.distances]
+        if self.ids.ndim != 2 or self.ids.dtype.kind != "i" or self.distances.dtype.kind != "f":
+            raise DataError(
+                f"{folder} should hold ids.npy (N, k) of whole numbers and distances.npy of floating-point ones."
+            )
+        if self.ids.shape != self.distances.shape:
+            raise DataError(f"{folder} has ids of shape {self.ids.shape} and distances of {self.distances.shape}.")
+        self.rows = len(self.ids)
+        if self.ids.min(initial=-1) < -1 or self.ids.max(initial=-1) >= self.rows:
+            raise DataError(
+                f"{folder / 'ids.npy'} names items {self.ids.min()} to {self.ids.max()}; "
+                f"it has {self.rows} rows, so they should be -1 (none) to {self.rows - 1}."
+            )
+        bad = np.argwhere(~(self.distances >= 0) & (self.ids >= 0))
+        if len(bad):
+            row, place = bad[0]
+            raise DataError(
+                f"{folder / 'distances.npy'} has {self.distances[row, place]:g} at row {row}, place {place}; "
+                "a label distance should be a number >= 0."
+            )
+
+    def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Float32:
+        rows, row_places = np.unique(rows, return_inverse=True)
+        columns, column_places = np.unique(columns, return_inverse=True)
+        block = np.minimum(self._listed(rows, columns), self._listed(columns, rows).T)
+        block[rows[:, None] == columns] = 0
+        return block[row_places[:, None], column_places]
+
+    def _listed(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Float32:
+        """What the lists of ``rows`` say of the ascending ``columns``: (R, C), infinite where nothing."""
+        block = np.full((len(rows), len(columns)), np.inf, np.float32)
+        if block.size:
+            ids = np.asarray(self.ids[rows])
+            places = np.minimum(np.searchsorted(columns, ids), len(columns) - 1)
+            row, slot = np.nonzero((columns[places] == ids) & (ids >= 0))
+            block[row, places[row, slot]] = self.distances[rows[row], slot]
+        return block
+
+
+def _load(path: Path) -> NDArray[Any]:
+    try:
+        loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise DataError(
+            f"{path} is missing: label distances are a .npy matrix, or a folder with ids.npy and distances.npy."
+        ) from None
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} cannot be read as a .npy array of numbers: {error}.") from None
+    if not isinstance(loaded, np.ndarray):
+        loaded.close()
+        raise DataError(f"{path} is an archive of arrays; it should be one .npy array.")
+    return loaded

@@ -1,0 +1,136 @@
+"""Distance between sets of labels, by any distance between their members: captions, objects, views of an item.
+
+Each member of one set looks for its nearest member in the other, both ways, and all of these distances are added up.
+Not for: sets of names, where members are equal or not (jaccard).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances import made
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.errors import UserError
+from cml.registry import Choice
+
+_BLOCK_BYTES = 16 << 20  # of distances between members at a time
+_COUNT = "count"
+_MEMBER = "member."
+
+
+@dataclass(frozen=True)
+class Sets(LabelDistance):
+    """Sum over the members of both sets of the distance to the nearest member of the other set.
+
+    A label is a list of one or more labels of ``base``. If a member can be compared with none of the other set, the
+    sets cannot be compared: infinity.
+
+    Args:
+        base: The distance between members, e.g. ``"euclidean"`` or ``"keypoints(min_shared=2)"``.
+
+    Source:
+        Kim et al., "Deep Metric Learning Beyond Binary Supervision", CVPR 2019: this sum for sets of captions.
+
+    Example:
+        >>> distance = Sets("euclidean")
+        >>> ages = distance.encode([[30, 32], [31], [30, 60]])
+        >>> distance.pairwise(ages[:1], ages).tolist()
+        [[0.0, 3.0, 30.0]]
+    """
+
+    base: str | LabelDistance
+    name: ClassVar[str] = "sets"
+
+    def __post_init__(self) -> None:
+        _ = self._base
+
+    @functools.cached_property
+    def _base(self) -> LabelDistance:
+        return made(self.base)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """As the base."""
+        return self._base.is_symmetric
+
+    @property
+    def unit(self) -> str:
+        """The base's unit."""
+        return self._base.unit
+
+    def settings(self) -> dict[str, Any]:
+        """The base, written with all of its settings."""
+        return {"base": str(Choice(self._base.name, self._base.settings()))}
+
+    def fingerprint(self) -> str:
+        """Hex digest of name and base."""
+        return hashlib.sha256(f"{self.name}:{self._base.fingerprint()}".encode()).hexdigest()
+
+    def fit(self, labels: Sequence[Any]) -> Sets:
+        """These sets with the base fitted on all members."""
+        return replace(self, base=self._base.fit([member for label in labels for member in label]))
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N sets: the base's arrays as (N, M, ..), M the size of the largest set, and ``count`` (N,) int32.
+
+        Raises:
+            LabelError: a label is no list, is empty, or the base refuses one of its members.
+            UserError: there is no label.
+        """
+        if len(labels) == 0:
+            raise UserError("There are no labels to encode.")
+        for position, label in enumerate(labels):
+            if not isinstance(label, list | tuple | np.ndarray) or len(label) == 0:
+                raise LabelError(
+                    position, f"should be a list of one or more {self._base.name} labels. Got {short(label)}."
+                )
+        count = np.array([len(label) for label in labels], np.int32)
+        starts = np.cumsum(count) - count
+        try:
+            members = self._base.encode([member for label in labels for member in label])
+        except LabelError as error:
+            position = int(np.searchsorted(starts, error.position, side="right")) - 1
+            raise LabelError(position, f"member {error.position - int(starts[position])} {error.fault}") from None
+        # shorter sets repeat their last member
+        slots = starts[:, None] + np.minimum(np.arange(count.max()), count[:, None] - 1)  # (N, M)
+        return Labels({_COUNT: count, **{_MEMBER + name: array[slots] for name, array in members.arrays.items()}})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Sums of least distances (len(a), len(b)) float32."""
+        result = np.empty((len(a), len(b)), np.float32)
+        if result.size == 0:
+            return result
+        largest_a, largest_b = (int(side.arrays[_COUNT].max()) for side in (a, b))
+        columns = max(1, min(len(b), _BLOCK_BYTES // (4 * largest_a * largest_b)))
+        rows = max(1, _BLOCK_BYTES // (4 * largest_a * largest_b * columns))
+        for j in range(0, len(b), columns):
+            members_b, starts_b = _members(b[j : j + columns])
+            for i in range(0, len(a), rows):
+                members_a, starts_a = _members(a[i : i + rows])
+                block = self._base.pairwise(members_a, members_b)  # members of a, members of b
+                result[i : i + rows, j : j + columns] = (
+                    _sum_of_least(block, starts_a, starts_b) + _sum_of_least(block.T, starts_b, starts_a).T
+                )
+        return result
+
+
+def _sum_of_least(block: Float32, starts_a: NDArray[np.intp], starts_b: NDArray[np.intp]) -> NDArray[np.float64]:
+    """For each set of rows the sum of its rows' minima over each set of columns: (A, B)."""
+    least = np.minimum.reduceat(block, starts_b, axis=1).astype(np.float64)  # (members of a, B)
+    total: NDArray[np.float64] = np.add.reduceat(np.ascontiguousarray(least), starts_a, axis=0)
+    return total
+
+
+def _members(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
+    """All members of N sets one after another, and where each set starts: (N,)."""
+    count = labels.arrays[_COUNT]
+    arrays = {name.removeprefix(_MEMBER): array for name, array in labels.arrays.items() if name != _COUNT}
+    filled = np.arange(next(iter(arrays.values())).shape[1]) < count[:, None]  # (N, M)
+    return Labels({name: array[filled] for name, array in arrays.items()}), np.cumsum(count, dtype=np.intp) - count

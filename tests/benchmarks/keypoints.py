@@ -1,0 +1,48 @@
+"""A block of keypoint distances against the plain matrix product of the same sizes. Bar: at most 5 times its time.
+
+    python tests/benchmarks/keypoints.py
+
+The plain product is (1000, 48) x (48, 20000) in float64: x, y and visibility of 16 joints, without the squares, the
+division by the shared joints, the exact rounding. Both sides run alternately on one BLAS thread; minima are compared.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from cml.distances.keypoints import Keypoints, Normalization
+
+ROWS, COLUMNS, JOINTS, ROUNDS, BAR = 1000, 20_000, 16, 7, 5.0
+
+
+def main() -> None:
+    """Measure and print."""
+    rng = np.random.default_rng(0)
+    poses = np.empty((COLUMNS, JOINTS, 3))
+    poses[:, :, :2] = rng.uniform(0, 224, (COLUMNS, JOINTS, 2))
+    poses[:, :, 2] = rng.random((COLUMNS, JOINTS)) < 0.9
+    flat = poses.reshape(COLUMNS, -1)
+    with threadpool_limits(1, user_api="blas"):
+        for normalization in ("crop", "centered"):
+            kind: Normalization = normalization
+            distance = Keypoints(kind)
+            labels = distance.encode(list(poses))
+            block, plain = [], []
+            for _ in range(ROUNDS):
+                start = time.perf_counter()
+                distance.pairwise(labels[:ROWS], labels)
+                middle = time.perf_counter()
+                _ = flat[:ROWS] @ flat.T
+                block.append(middle - start)
+                plain.append(time.perf_counter() - middle)
+            print(
+                f"{kind:9} block {min(block) * 1e3:.0f} ms, plain product {min(plain) * 1e3:.0f} ms (bar {BAR:.0f} x)"
+            )
+            print(f"{kind:9} ratio {min(block) / min(plain):.1f}")
+
+
+if __name__ == "__main__":
+    main()

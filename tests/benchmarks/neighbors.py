@@ -1,0 +1,53 @@
+"""Time and peak memory of the 10 nearest neighbours of each of 19,919 MPII poses. Bars: 60 s and 2 GB on 2 cores.
+
+    python tests/benchmarks/neighbors.py [FOLDER WITH train_joints.csv AND test_joints.csv]
+
+The folder defaults to mpii_poses in $CML_DATA or ../shared/data. Peak memory is that of the whole process.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.keypoints import Keypoints
+
+ROOT = Path(__file__).resolve().parents[2]
+BAR_SECONDS, BAR_BYTES = 60.0, 2e9
+
+
+def mpii_poses(folder: Path) -> NDArray[np.float64]:
+    """All poses as (N, 16, 3): x, y, visible; coordinates <= 0 are missing."""
+    rows = [
+        [float(value) for value in line.split(",")[1:]]
+        for name in ("train_joints.csv", "test_joints.csv")
+        for line in (folder / name).read_text().splitlines()
+    ]
+    joints = np.array(rows).reshape(len(rows), 16, 2)
+    return np.concatenate([joints, (joints > 0).all(axis=2, keepdims=True)], axis=2)
+
+
+def main() -> None:
+    """Measure and print."""
+    base = Path(os.environ.get("CML_DATA", ROOT.parent / "shared" / "data"))
+    poses = mpii_poses(Path(sys.argv[1]) if len(sys.argv) > 1 else base / "mpii_poses")
+    distance = Keypoints()
+    labels = distance.encode(list(poses))
+    start = time.perf_counter()
+    neighbors = distance.neighbors(labels, 10, threads=2)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    nearest = np.median(neighbors.distances[:, 0])
+    print(f"{len(poses):,} poses, nearest neighbour at {nearest:.1f} {distance.unit} (median)")
+    print(f"{seconds:.1f} s (bar {BAR_SECONDS:.0f}), peak memory {peak / 1e9:.2f} GB (bar {BAR_BYTES / 1e9:.0f})")
+    print(f"ratio to the bar: time {seconds / BAR_SECONDS:.2f}, memory {peak / BAR_BYTES:.2f}")
+
+
+if __name__ == "__main__":
+    main()
