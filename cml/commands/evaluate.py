@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,7 +79,7 @@ def evaluate_run(
             rankers[name] = embedding_ranker(*features)
         rankers["random"] = random_ranker(len(trained.query), len(trained.gallery), seed)
     with tqdm(total=len(trained.query), desc="evaluate", unit="query") as bar:
-        return evaluate(
+        evaluation = evaluate(
             rankers,
             trained.distance,
             trained.query,
@@ -89,3 +89,4 @@ def evaluate_run(
             oracle=references,
             progress=bar.update,
         )
+    return replace(evaluation, unit=trained.unit)

@@ -128,10 +128,10 @@ def write_run_gallery(
         path,
         page,
         title=f"{info.name}: what the embedding retrieves",
-        unit=trained.distance.unit,
+        unit=trained.unit,
         summary=(
-            f"{len(page)} of {len(query)} queries against a gallery of {len(gallery)}, sorted by how much farther the "
-            f"top {k} of {name} lie than the best possible. Run {trained.folder.name}, "
+            f"{len(page)} of {len(query)} queries against a gallery of {len(gallery)}. The score says how much farther "
+            f"the top {k} of {name} lie than the best possible. Run {trained.folder.name}, "
             f"{trained.config.train.steps} steps, label distance {trained.config.label_distance}."
         ),
         table=table,

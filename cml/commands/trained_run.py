@@ -85,6 +85,11 @@ class TrainedRun:
             gallery=encode(distance, dataset, "gallery"),
         )
 
+    @property
+    def unit(self) -> str:
+        """Unit of the label distance; a distance of plain numbers is in the unit that the dataset gives them."""
+        return self.distance.unit.replace("label units", self.dataset.info.label_unit)
+
     @functools.cached_property
     def splits(self) -> tuple[Split, Split]:
         """Queries and gallery."""
