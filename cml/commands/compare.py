@@ -192,18 +192,18 @@ def _write(comparison: Comparison, out: Path) -> None:
     write_json(out / "comparison.json", {"unit": comparison.unit, "seeds": comparison.seeds, "rows": rows})
     with atomic_file(out / "table.md") as temporary:
         temporary.write_text(comparison.markdown() + "\n", encoding="utf-8")
-    for metric, label in (("label_distance", f"mean label distance ({comparison.unit})"), ("ndcg", "nDCG")):
+    for metric, label in (("label_distance", f"mean label distance@K ({comparison.unit})"), ("ndcg", "nDCG@K")):
         curves = {
             method: {int(name.partition("@")[2]): value for name, value in row.items() if name.startswith(metric + "@")}
             for method, row in comparison.rows.items()
         }
         curves = {method: points for method, points in curves.items() if points}
-        write_metric_curves(out / f"{metric}.png", curves, xlabel="K", ylabel=f"{label}@K", title=f"{label}@K")
+        write_metric_curves(out / f"{metric}.png", curves, xlabel="K", ylabel=label)
 
 
 def _interval(value: Interval) -> str:
     mean, low, high = value
-    digits = 3 if abs(mean) < 10 else 1
+    digits = 3 if abs(mean) <= 1 else 2 if abs(mean) < 100 else 1
     spread = (high - low) / 2
     return f"{mean:.{digits}f}" if spread == 0 else f"{mean:.{digits}f} ± {spread:.{digits}f}"
 

@@ -132,7 +132,7 @@ def write_run_gallery(
         summary=(
             f"{len(page)} of {len(query)} queries against a gallery of {len(gallery)}. The score says how much farther "
             f"the top {k} of {name} lie than the best possible. Run {trained.folder.name}, "
-            f"{trained.config.train.steps} steps, label distance {trained.config.label_distance}."
+            f"{trained.config.train.steps} steps, label distance {trained.config.train.label_distance}."
         ),
         table=table,
         thumbnail=thumbnail,

@@ -36,7 +36,7 @@ def log_ratio_loss(
     normalize: bool = False,
     eps: float = 1e-6,
 ) -> Tensor:
-    r"""Log-ratio loss over all triplets (anchor a, items i, j) of a batch, in O(A B) time and O(B) rows of memory.
+    r"""Log-ratio loss over all triplets (anchor a, items i, j) of a batch, in O(A B) time, a block of rows at a time.
 
     A triplet's loss is ``{log D(f_a,f_i) / D(f_a,f_j) - p log D_y(a,i) / D_y(a,j)}^2`` with D the squared Euclidean
     distance of embeddings and D_y the label distance. With ``r_i = log(D(f_a,f_i) + eps) - p log D_y(a,i)`` it is
@@ -111,6 +111,24 @@ class LogRatioLoss(LabelDistanceLoss):
         rank_offset: Of the rank weights.
         normalize: L2-normalise the embeddings.
         eps: Added to the squared embedding distances.
+
+    The defaults were chosen by the mean label distance of the 10 items retrieved first, lower is better: with a head on
+    frozen EfficientNet-Lite0 features of steering angles (donkeycar) and sports poses (LSPET, px), 300 steps, 5 seeds,
+    and a small network on 2,000 drawn people (px), 250 steps, 1 seed. All with random batches of 150, every item an
+    anchor, but where * says grouped lists, floor_quantile 0.05 and 3 seeds; their default row was .210 and 90.4.
+
+    | setting changed | steering | sports poses | drawn people |
+    |---|---|---|---|
+    | none | .204 | 89.7 | 10.9 |
+    | weights="uniform" | .190 | 90.6 | 11.0 |
+    | floor_quantile=0 | .214 | 89.2 | |
+    | floor_quantile=0.05 | .203 | 89.9 | |
+    | label_exponent=1 * | .206 | 91.3 | |
+    | normalize=False * | .230 | 94.5 | |
+    | paper(), exponent 2, the paper's lists (3 seeds) | .232 | 95.6 | |
+
+    Rank weights are the better choice on poses and the worse on steering angles; the differences are of the size of the
+    spread over seeds. L2 normalisation is not.
 
     Raises:
         UserError: a setting is out of range; or, at the first batch, "auto" or a floor was not fitted.
@@ -214,7 +232,7 @@ def _check(label_exponent: float, weights: str, rank_offset: float, eps: float) 
     if weights not in get_args(Weights):
         raise UserError(f"The 'weights' must be one of {', '.join(get_args(Weights))}. Got {weights!r} instead.")
     check_number("label_exponent", label_exponent, least=0, open_=True)
-    check_number("rank_offset", rank_offset, least=1e-3)  # below it one weight is all but 1, and 1 - sum w^2 all but 0
+    check_number("rank_offset", rank_offset, least=1e-3)  # below it one weight drowns the others' digits
     check_number("eps", eps, least=0, open_=True)
 
 
@@ -233,25 +251,26 @@ def _log_ratio(
     check_batch(embeddings, label_distances, mask)
 
     def row_terms(squared: Tensor, rows: slice) -> RowTerms:
-        labels = label_distances[rows].to(squared.dtype)  # (R, B)
+        labels, limits = label_distances[rows].to(squared.dtype), torch.finfo(squared.dtype)  # (R, B)
         used = comparable(labels, rows.start)
         if mask is not None:
             used &= mask[rows]
         if floor == 0:
             used &= labels > 0
         weight = rank_weights(labels, used, rank_offset) if weights == "rank" else used.to(squared.dtype)
-        weight /= weight.sum(dim=1, keepdim=True).clamp_min_(1e-30)  # rows sum to 1, or to 0 where nothing is used
-        pairs = 1 - vecdot(weight, weight)  # (R,) weight of the pairs i != j; 0 if one item is used, 1 if none is
-        counts = (pairs > 0) & (pairs < 1)
-        scale = counts / pairs.where(counts, 1)
+        total = weight.sum(dim=1)  # (R,)
+        pairs = total.square() - vecdot(weight, weight)  # (R,) sum of w_i w_j over i != j, 0 for fewer than 2 items
+        counts = pairs > 0
+        scale = 2 * counts * total / pairs.clamp_min(limits.tiny)
 
         squared += eps
-        log_labels = torch.where(used, labels, 1).clamp_min_(floor).log_()
+        log_labels = labels.clamp(floor or limits.tiny, limits.max).log_()  # finite where not used, too
         residual = squared.log().sub_(log_labels, alpha=label_exponent)  # r, of no meaning where not used
-        centred = residual.sub_(vecdot(weight, residual)[:, None])
-        pull = weight * centred  # (R, B), 0 where not used
-        values = 2 * scale * vecdot(pull, centred)
-        slopes = pull.mul_(4 * scale[:, None]).div_(squared)
+        mean = vecdot(weight, residual) / total.clamp_min_(limits.tiny)
+        centred = residual.sub_(mean[:, None])
+        pull = weight.mul_(scale[:, None]).mul_(centred)  # (R, B), 0 where not used
+        values = vecdot(pull, centred)
+        slopes = pull.mul_(2).div_(squared)
         return RowTerms(values, counts, slopes)
 
     return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize)

@@ -119,7 +119,7 @@ def train(
             }
             run_folder.save_checkpoint(out, state)
 
-    nearest = _neighbor_lists(data, sampler)
+    nearest = neighbor_lists(data, sampler)
     source = BatchSource(
         data,
         sampler,
@@ -237,7 +237,8 @@ def sample_label_distances(data: TrainingData, seed: int) -> Float32:
     return data.distance.pairwise(labels, labels)[np.triu_indices(len(items), 1)]
 
 
-def _neighbor_lists(data: TrainingData, sampler: Sampler) -> Int32:
+def neighbor_lists(data: TrainingData, sampler: Sampler) -> Int32:
+    """The neighbour ids (N, k) that a sampler asks for; (N, 0) if it asks for none."""
     if sampler.neighbors == 0:
         return np.empty((len(data), 0), np.int32)
     return data.distance.neighbors(data.labels, min(sampler.neighbors, len(data) - 1)).ids

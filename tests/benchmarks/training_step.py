@@ -31,7 +31,7 @@ from cml.data.synthetic import draw_people
 from cml.distances import registry as distances
 from cml.models.embedding import EmbeddingModel
 from cml.training.batches import BatchSource, TrainingData
-from cml.training.loop import model_config, sample_label_distances, train
+from cml.training.loop import model_config, neighbor_lists, sample_label_distances, train
 
 ROUNDS = 5
 
@@ -55,7 +55,7 @@ def main() -> None:
     loss = cml.losses.registry.make(config.loss)
     loss.fit(torch.from_numpy(sample_label_distances(data, 0)))
     sampler = cml.sampling.registry.make(config.sampler)
-    nearest = distance.neighbors(labels, sampler.neighbors).ids
+    nearest = neighbor_lists(data, sampler)
     jitter = Jitter(config.crop, config.scale_jitter, config.shift_jitter, config.brightness_jitter)
     source = BatchSource(data, sampler, nearest, seed=0, image_size=(64, 64), jitter=jitter, flip=config.flip)
     batches = [source[step] for step in range(steps)]
