@@ -170,17 +170,3 @@ def warn_without_gradient(counts: Tensor, lacking: str) -> None:
         warnings.warn(
             f"No anchor of the batch has {lacking}: its loss is 0 and teaches nothing.", RuntimeWarning, stacklevel=3
         )
-
-
-def squared_distances(embeddings: Tensor, anchors: int) -> Tensor:
-    """Squared Euclidean distances of the first ``anchors`` embeddings to all B: (A, B), >= 0.
-
-    By a matrix product on embeddings shifted to their mean (distances do not change, and close pairs keep more of
-    their digits), in at least float32 whatever autocast says.
-    """
-    with torch.autocast(embeddings.device.type, enabled=False):
-        full = embeddings if embeddings.dtype == torch.float64 else embeddings.float()
-        shifted = full - full.mean(dim=0).detach()
-        norms = shifted.square().sum(dim=1)  # (B,)
-        cross = shifted[:anchors] @ shifted.T  # (A, B)
-        return (norms[:anchors, None] + norms[None, :] - 2 * cross).clamp_min(0)

@@ -25,6 +25,7 @@ from cml.data.augmentation import Jitter
 from cml.distances.label_distance import Float32, Int32
 from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.sampling.sampler import Sampler
 from cml.training import run_folder
@@ -91,6 +92,8 @@ def train(
         features = model.extract(data.images) if features is None else features
         model.backbone.requires_grad_(False).eval()
     loss.fit(torch.from_numpy(sample_label_distances(data, config.seed)))
+    if out is not None:
+        run_folder.save_loss_constants(out, loss.fitted())
     optimizer = _optimizer(model, loss, config)
 
     # what the next step depends on, and nothing else, is the checkpoint
@@ -211,23 +214,6 @@ def learning_rate_factor(config: TrainConfig, step: int) -> float:
     if config.schedule == "inverse":
         return warm / (1 + config.decay * step)
     return warm
-
-
-def pick_device(name: str) -> torch.device:
-    """The device called ``name``; "auto" takes an accelerator if there is one.
-
-    Raises:
-        UserError: no such device.
-    """
-    if name == "auto":
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
-        return accelerator if accelerator is not None else torch.device("cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"The device {name!r} is not available here: {str(error).splitlines()[0]}") from None
-    return device
 
 
 def sample_label_distances(data: TrainingData, seed: int) -> Float32:

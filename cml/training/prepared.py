@@ -11,13 +11,14 @@ from cml.data.augmentation import stored_size
 from cml.data.images import Images
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
+from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import frozen_features
 from cml.registry import Choice
 from cml.training import run_folder
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
-from cml.training.loop import Trained, Validate, model_config, pick_device, train
+from cml.training.loop import Trained, Validate, model_config, train
 
 
 def train_prepared(

@@ -19,6 +19,7 @@ from torch import Tensor
 import cml
 from cml.errors import DataError, UserError
 from cml.files import atomic_file, check_vacant, read_json, write_json
+from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.training.config import TrainConfig
 
@@ -107,6 +108,12 @@ def start(run: Path, config: RunConfig, *, resume: bool) -> None:
         )
     if saved != config:
         raise UserError(f"{run} was started with another model or label distance; choose another folder.")
+
+
+def save_loss_constants(run: Path, constants: Mapping[str, float]) -> None:
+    """Add to config.json what the loss found in the training set's label distances."""
+    path = run / "config.json"
+    write_json(path, {**read_json(path, "the run's config"), "loss_constants": dict(constants)})
 
 
 def save_checkpoint(run: Path, state: Mapping[str, Any]) -> None:
@@ -215,7 +222,5 @@ def load(run: Path | str, *, device: str = "auto") -> EmbeddingModel:
     Raises:
         UserError: not a finished run folder, or no such device.
     """
-    from cml.training.loop import pick_device
-
     folder = Path(run)
     return load_model(folder, RunConfig.load(folder).model, pick_device(device))

@@ -1,0 +1,24 @@
+"""Where tensors live: the accelerator if there is one."""
+
+from __future__ import annotations
+
+import torch
+
+from cml.errors import UserError
+
+
+def pick_device(name: str) -> torch.device:
+    """The device called ``name``; "auto" takes an accelerator if there is one.
+
+    Raises:
+        UserError: no such device.
+    """
+    if name == "auto":
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return accelerator if accelerator is not None else torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"The device {name!r} is not available here: {str(error).splitlines()[0]}") from None
+    return device
