@@ -67,6 +67,14 @@ def test_combined_scales_are_the_medians_of_the_positive_finite_distances() -> N
     assert whole(again, [{"age": 0}, {"age": 6}])[0, 1] == 2
 
 
+def test_fit_reaches_the_parts() -> None:
+    ages = [[0], [2, 2], [6]]
+    nested = Combined({"people": Sets(Combined({"age": "euclidean"}))})
+    labels = [{"people": [{"age": age} for age in label]} for label in ages]
+    assert ": 4.0}" in str(nested.fit(labels).settings()["parts"])  # differences 2 2 6 4 4
+    assert ": 4.0}" not in str(nested.settings())
+
+
 def test_combined_refuses_what_has_no_common_scale() -> None:
     distance = Combined({"age": "euclidean"})
     one, other = distance.encode([{"age": 1}, {"age": 2}]), distance.encode([{"age": 1}, {"age": 4}])

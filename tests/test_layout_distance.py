@@ -84,12 +84,14 @@ def test_ignored_pixels_are_left_out_of_both_and_no_common_pixel_is_no_compariso
 
 def test_blocks_of_many_maps_equal_single_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cml.distances.layout._TILE", 7)
+    monkeypatch.setattr("cml.distances.layout._PACKED_PIXELS", 6 * 64)
     maps = np.random.default_rng(0).integers(0, 6, (20, 8, 8))
     for matching in ("fixed", "hungarian"):
         distance = Layout(resolution=None, matching=matching)
         labels = distance.encode(list(maps))
         whole = distance.pairwise(labels, labels)
-        single = [[distance.pairwise(labels[i : i + 1], labels[j : j + 1])[0, 0] for j in range(20)] for i in range(20)]
+        alone = [distance.encode([mask]) for mask in maps]
+        single = [[distance.pairwise(a, b)[0, 0] for b in alone] for a in alone]
         np.testing.assert_array_equal(whole, single)
         np.testing.assert_array_equal(whole, whole.T)
 

@@ -211,17 +211,18 @@ def test_nothing_to_compare_is_zero_with_a_warning(items: int, mask: Tensor | No
     assert torch.equal(gradient, torch.zeros_like(embeddings))
 
 
-def test_anchors_with_one_item_do_not_count() -> None:
-    embeddings, label_distances = batch(3, 6)
-    label_distances[1, 1:5] = torch.inf  # one usable item: own column aside, only the last and the first
-    label_distances[1, 0] = torch.inf
-    module = LogRatioLoss.paper()
-    value = module(embeddings, label_distances)
-    others = [log_ratio_loss(embeddings, label_distances[:1])]
-    order = [2, 0, 1, 3, 4, 5]
-    others.append(log_ratio_loss(embeddings[order], label_distances[2:, order]))
-    assert value.item() == pytest.approx(torch.stack(others).mean().item(), rel=1e-12)
-    assert module.left_out == 1
+@pytest.mark.parametrize("chosen", [{"weights": "uniform"}, {"weights": "rank", "rank_offset": 0.7}], ids=str)
+def test_anchors_with_one_item_do_not_count(chosen: dict[str, Any]) -> None:
+    embeddings, label_distances = batch(40, 42)
+    for anchor in range(1, 40):  # each of these can be compared with one item only
+        label_distances[anchor] = torch.inf
+        label_distances[anchor, 41] = 0.1 * anchor
+    module = LogRatioLoss(label_exponent=1, floor_quantile=0, normalize=False, **chosen)
+    value, gradient = value_and_gradient(module(embeddings, label_distances), embeddings)
+    true, true_gradient = value_and_gradient(log_ratio_loss(embeddings, label_distances[:1], **chosen), embeddings)
+    assert value == pytest.approx(true, rel=1e-12)
+    assert relative(gradient, true_gradient) < 1e-12
+    assert module.left_out == 39
 
 
 def test_two_items_and_one_anchor_of_three() -> None:

@@ -179,7 +179,7 @@ def test_poses_far_from_the_origin_are_equal_up_to_the_rounding_of_their_coordin
     pose = person(np.random.default_rng(0))
     far, farther = pose.copy(), pose.copy()
     far[:, :2] += 1e14  # leaves coordinates with steps of 0.016
-    farther[:, :2] -= 1e14
+    farther[:, :2] -= 1e17  # steps of 16
     distance = Keypoints("centered")
     labels = distance.encode([pose, far, farther])
     assert (distance.pairwise(labels, labels) == 0).all()

@@ -169,7 +169,9 @@ class Keypoints(LabelDistance):
     def _tile(self, a: Labels, b: Labels, left: _Factors, right: _Factors, rows: slice, columns: slice) -> Float32:
         shared = left.seen[rows] @ right.seen[columns].T  # (R, C), whole numbers
         apart = shared < self.min_shared
-        shared[apart] = 1
+        any_apart = apart.any()
+        if any_apart:
+            shared[apart] = 1  # divided by below, then overwritten
         total = left.terms[rows] @ right.mirrored[columns].T  # (R, C)
         if self._centered:
             x, y = (left.forward[axis][rows] @ right.backward[axis][columns].T for axis in (0, 1))
@@ -179,7 +181,8 @@ class Keypoints(LabelDistance):
             x /= shared
             total -= x
         total /= shared
-        total[apart] = np.inf
+        if any_apart:
+            total[apart] = np.inf
         error = left.error[rows, None] + right.error[columns]
 
         def direct(row: Rows, column: Rows) -> Float64:

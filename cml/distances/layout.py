@@ -24,6 +24,7 @@ UInt8 = NDArray[np.uint8]
 
 MOST_PIXELS = 1 << 24
 MOST_MATCHED = 10  # classes of a mask that the matching can take: its time doubles with each
+_PACKED_PIXELS = 1 << 18  # packed at a time
 _TILE = 1024  # masks a side whose classes are unpacked at a time
 
 
@@ -38,7 +39,8 @@ class Layout(LabelDistance):
     Args:
         ignore: Id of pixels that do not count; None if every id is a class.
         resolution: Masks are reduced to this many pixels a side (nearest), whatever their size and shape. None keeps
-            them as they are; all must then have the same size. 60 gives 1 - mIoU of room layouts to about 0.01.
+            them as they are; all must then have the same size. At 60, 1 - mIoU of 262 real room layouts of 320x240
+            is off by 0.002 on average and by 0.041 at most.
         matching: ``fixed``: an id means the same in both masks. ``hungarian``: ids are names only; the ids of one mask
             are matched one to one with those of the other so that most pixels agree, and among such matchings to
             the highest mIoU. A class left over counts with an IoU of 0. Up to 10 classes a mask.
@@ -85,6 +87,7 @@ class Layout(LabelDistance):
         if len(labels) == 0:
             raise UserError("There are no labels to encode.")
         size = (0, 0)
+        maps: UInt8 = np.empty((0, 0), np.uint8)
         planes: NDArray[np.uint64] = np.empty((0, 8, 0), np.uint64)
         areas = np.empty((len(labels), 256), np.int32)
         for position, label in enumerate(labels):
@@ -95,7 +98,8 @@ class Layout(LabelDistance):
                 size = mask.shape
                 if mask.size > MOST_PIXELS:
                     raise LabelError(0, f"has {mask.size:,} pixels; at most {MOST_PIXELS:,}. Set a resolution.")
-                planes = np.zeros((len(labels), 8, -(-mask.size // 64)), np.uint64)
+                maps = np.empty((max(1, _PACKED_PIXELS // mask.size), mask.size), np.uint8)
+                planes = np.empty((len(labels), 8, -(-mask.size // 64)), np.uint64)
             if mask.shape != size:
                 differs = f"is {_size(mask.shape)} pixels, the first is {_size(size)}"
                 raise LabelError(position, f"{differs}; masks of different sizes need a resolution.")
@@ -103,8 +107,11 @@ class Layout(LabelDistance):
             areas[position] = np.bincount(flat, minlength=256)
             if self.ignore is not None and areas[position, self.ignore] == mask.size:
                 raise LabelError(position, f"has nothing but ignored pixels (id {self.ignore}).")
-            for bit in range(8):
-                planes[position, bit] = _packed(flat >> bit & 1)
+            place = position % len(maps)
+            maps[place] = flat
+            if place == len(maps) - 1 or position == len(labels) - 1:  # a chunk is complete
+                for bit in range(8):
+                    planes[position - place : position + 1, bit] = _packed(maps[: place + 1] >> bit & 1)
         highest = int(np.flatnonzero(areas.any(axis=0)).max())
         sizes = np.tile(np.array(size, np.int32), (len(labels), 1))
         used = planes[:, : max(1, highest.bit_length())].copy()
@@ -152,9 +159,11 @@ class Layout(LabelDistance):
 
 
 def _packed(flat: NDArray[Any]) -> NDArray[np.uint64]:
-    """(P,) zeros and ones as (P / 64,) words, the last one filled with zeros."""
-    packed = np.packbits(flat)
-    return np.pad(packed, (0, -len(packed) % 8)).view(np.uint64)
+    """(.., P) zeros and ones as (.., P / 64) words, the last one filled with zeros."""
+    packed = np.packbits(flat, axis=-1)
+    padded = np.zeros((*packed.shape[:-1], -(-packed.shape[-1] // 8) * 8), np.uint8)
+    padded[..., : packed.shape[-1]] = packed
+    return padded.view(np.uint64)
 
 
 def _unpacked(labels: Labels, one: int) -> NDArray[np.uint64]:

@@ -117,10 +117,12 @@ def _squared_distances(embeddings: Tensor, shifted: Tensor, norms: Tensor, block
     """Squared distances of the block's anchors to all, (R, B), and the close pairs, (C, 2) row in block and column."""
     scale = norms[block, None] + norms  # (R, B)
     squared = torch.addmm(scale, shifted[block], shifted.T, alpha=-2)
-    close = squared < scale.mul_(CLOSE)
-    close.diagonal(block.start).fill_(False)
+    excess = torch.sub(squared, scale, alpha=CLOSE)
+    excess.diagonal(block.start).fill_(1)
     squared.diagonal(block.start).zero_()
-    pairs = close.nonzero()
+    if bool(excess.amin() >= 0):  # the usual case: looking for close pairs costs more than knowing of none
+        return squared, norms.new_empty((0, 2), dtype=torch.int64)
+    pairs = (excess < 0).nonzero()
     for part in _parts(pairs, embeddings):
         squared[part[:, 0], part[:, 1]] = _differences(embeddings, block, part).square().sum(dim=1)
     return squared, pairs

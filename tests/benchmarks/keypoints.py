@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from cml.distances.keypoints import Keypoints, Normalization
 
