@@ -30,12 +30,11 @@ VARIANTS = ("log-ratio", "binary triplet, threshold")
 
 def run(arguments: Sequence[str]) -> None:
     """Draw, train both, evaluate, print the table, write the gallery."""
-    from data_prep.people import People
-
     import tasks
     from cml.commands.compare import compare
     from cml.commands.gallery import write_run_gallery
     from cml.commands.trained_run import TrainedRun
+    from data_prep.people import People
 
     options = parse(Demo, arguments, prog="cml demo", description=Demo.__doc__ or "")
     began = perf_counter()
