@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        print("\nstopped; a training run goes on from its last checkpoint with --resume", file=sys.stderr)
         return 130
     return 0
 

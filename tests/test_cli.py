@@ -121,6 +121,12 @@ def test_users_mistakes_are_one_line_and_code_2(
         capsys, "train", "pose", "--data", tmp_path, "--out", tmp_path / "r"
     )
     assert "is not a folder" in failure(capsys, "evaluate", tmp_path / "nowhere")
+    assert "leave --loss out" in failure(
+        capsys, "compare", "pose", "--data", people, "--out", tmp_path / "c", "--loss", "dense-triplet"
+    )
+    assert "holds no run to resume" in failure(
+        capsys, "train", "pose", "--data", people, "--out", tmp_path / "none", "--resume"
+    )
     assert "Unknown variant 'x'" in failure(
         capsys, "compare", "pose", "--data", people, "--out", tmp_path / "c", "--variants", "x"
     )

@@ -51,6 +51,14 @@ def _cases() -> Iterator[Case]:
     yield Case("keypoints", poses.tolist(), [[np.nan, 1, 1]] * 6, "Label 3 has the visible joint 0 at", chosen)
     for matching in ("fixed", "hungarian"):
         yield Case("layout", maps, [[0, 0]], "Label 3 has nothing but ignored", {"matching": matching}, {"ignore": 4})
+    spoken = [[" ".join(rng.choice(list("abcdef"), n)) for n in rng.integers(1, 6, 1 + i % 3)] for i in range(12)]
+    spoken.append(spoken[0])
+    known = {"vectors": "words.npy", "stop_words": "none"}
+    for kind in ("captions", "captions-rwmd"):
+        yield Case(
+            kind, spoken, "a dog", "Label 3 should be a list of one or more captions", known, {"normalize": False}
+        )
+    yield Case("captions", spoken, ["a", "dog"], "Label 3 caption 1, 'dog', has no word", {**known, "backend": "pot"})
     yield Case("cosine", vectors, [0, 0, 0, 0], "Label 3 is a vector of zeros")
     yield Case("jaccard", tags, "tag 1", "Label 3 should be a set of names or a vector of 0 and 1. Got 'tag 1'")
     yield Case("jaccard", (rng.random((13, 8)) < 0.5).astype(int).tolist(), [0, 1], "Label 3 has 2 zeros and ones")
@@ -90,6 +98,8 @@ def distance(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab
     (tmp_path / "lists").mkdir()
     np.save(tmp_path / "lists" / "ids.npy", np.argsort(matrix, axis=1)[:, 1:5].astype(np.int32))
     np.save(tmp_path / "lists" / "distances.npy", np.sort(matrix, axis=1)[:, 1:5])
+    np.save(tmp_path / "words.npy", rng.normal(size=(6, 4)))
+    (tmp_path / "words.txt").write_text("\n".join("abcdef"))
     monkeypatch.chdir(tmp_path)
     return cml.distances.get(case.name, **case.settings)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ class Compare:
     """Folder for the runs, table.md, comparison.json and the figures."""
     config: TrainConfig
     variants: tuple[str, ...] = ()
-    """Names of the task's variants to train; all when none are given."""
+    """Names of the task's variants to train, each in quotes; all when none are given. A variant sets its loss."""
     seeds: int = 3
     """Runs a variant, with seeds 0, 1, ..; intervals over seeds need at least 2."""
     json: bool = False
@@ -91,8 +91,10 @@ def run(arguments: Sequence[str]) -> None:
     name, rest = pick(arguments, "task", known, "cml compare")
     task = tasks.get(name)
     defaults = Compare(tyro.MISSING, tyro.MISSING, task.recipe)
-    description = f"Compare losses on {task.summary}. Variants: {', '.join(task.variants)}."
+    description = f"Compare losses on {task.summary}. Variants: {_quoted(task.variants)}."
     options = parse(Compare, rest, prog=f"cml compare {name}", description=description, default=defaults)
+    if options.config.loss != task.recipe.loss:
+        raise UserError("In a comparison the variants set the loss: leave --loss out and choose with --variants.")
     dataset = PreparedDataset.open(options.data)
     comparison = compare(
         task, dataset, options.config, options.out, variants=options.variants or None, seeds=options.seeds
@@ -131,7 +133,7 @@ def compare(
     chosen = list(task.variants) if variants is None else list(variants)
     for name in chosen:
         if name not in task.variants:
-            raise UserError(f"Unknown variant {name!r} of task {task.name!r}. Known: {', '.join(task.variants)}.")
+            raise UserError(f"Unknown variant {name!r} of task {task.name!r}. Known: {_quoted(task.variants)}.")
     if seeds < 1:
         raise UserError(f"'seeds' must be at least 1. Got {seeds} instead.")
 
@@ -206,6 +208,10 @@ def _interval(value: Interval) -> str:
     digits = 3 if abs(mean) <= 1 else 2 if abs(mean) < 100 else 1
     spread = (high - low) / 2
     return f"{mean:.{digits}f}" if spread == 0 else f"{mean:.{digits}f} ± {spread:.{digits}f}"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _slug(name: str) -> str:

@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> None:
         return
     counts = ", ".join(f"{count} {role}" for role, count in dataset.info.counts.items())
     print(f"{dataset.folder}: {counts} items of task {dataset.info.task!r}")
-    print(f"next: cml train {dataset.info.task} --data {dataset.folder} --out runs/{dataset.info.name}")
+    print(f"next: cml train {dataset.info.task} --data {dataset.folder} --out runs/{dataset.folder.name}")
 
 
 def summary(source: Any) -> str:  # noqa: ANN401 - any registered source

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import tasks
 from cml.commands import parse, pick, print_json
+from cml.errors import UserError
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(
         Train, rest, prog=f"cml train {name}", description=f"Train on {task.summary}.", default=required(defaults)
     )
+    if options.resume and not (options.out / "config.json").exists():
+        raise UserError(f"{options.out} holds no run to resume. Give its folder, or leave --resume out to start one.")
     trained = train_task(task, PreparedDataset.open(options.data), options.config, options.out, resume=options.resume)
     last = [record["loss"] for record in trained.metrics if "loss" in record][-1]
     if options.json:

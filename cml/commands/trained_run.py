@@ -88,7 +88,7 @@ class TrainedRun:
     @property
     def unit(self) -> str:
         """Unit of the label distance; a distance of plain numbers is in the unit that the dataset gives them."""
-        return self.distance.unit.replace("label units", self.dataset.info.label_unit)
+        return self.distance.unit.replace("label units", self.dataset.info.label_unit or "label units")
 
     @functools.cached_property
     def splits(self) -> tuple[Split, Split]:

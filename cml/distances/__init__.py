@@ -17,6 +17,8 @@ registry: Registry[LabelDistance] = Registry(
         "euclidean": "cml.distances.euclidean:Euclidean",
         "keypoints": "cml.distances.keypoints:Keypoints",
         "layout": "cml.distances.layout:Layout",
+        "captions": "cml.distances.captions:Captions",
+        "captions-rwmd": "cml.distances.captions:CaptionsRwmd",
         "cosine": "cml.distances.cosine:Cosine",
         "jaccard": "cml.distances.jaccard:Jaccard",
         "hamming": "cml.distances.hamming:Hamming",

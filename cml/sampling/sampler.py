@@ -80,7 +80,7 @@ class Sampler(ABC):
         if items < self.batch_size:
             raise UserError(
                 f"A batch takes {self.batch_size} different items, but there are {items} training items. "
-                f"Set batch_size to {items} or less."
+                f"Set the sampler's batch_size, as in random(batch_size={items})."
             )
         if nearest.shape[1] < self.neighbors:
             raise UserError(f"This sampler needs {self.neighbors} neighbours an item. Got {nearest.shape[1]} instead.")

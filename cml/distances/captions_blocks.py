@@ -1,0 +1,157 @@
+"""Blocks of caption distances and nearest lists: what the kernels need, shared between threads by row blocks.
+
+Not for: text, settings (captions.py), or the arithmetic of a pair (captions_kernel.py, captions_plain.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.captions_bags import Bags, Float, Int, ranks, unpack, vocabulary
+from cml.distances.label_distance import Labels, Neighbors
+
+if TYPE_CHECKING:
+    from cml.distances.captions_desk import Sizes
+
+TABLE_BYTES = 64 << 20  # of distances between words at a time
+_DIMENSIONS = 32  # vectors are padded with zeros to a multiple of it: whole vector instructions, several at a time
+
+
+def distances(
+    a: Labels, b: Labels, vectors_of: Callable[[Int], Float], *, relaxed: bool, plain: bool, threads: int
+) -> Float:
+    """Distances (len(a), len(b)) of packed captions. Images that occur on both sides are compared once.
+
+    Args:
+        a: Images.
+        b: Images.
+        vectors_of: The vectors (V, D) of word numbers (V,).
+        relaxed: Stop at the lower bounds.
+        plain: Use POT instead of the kernels.
+        threads: Row blocks under way at a time.
+    """
+    if len(a) == 0 or len(b) == 0:
+        return np.empty((len(a), len(b)))
+    if len(a) > len(b):
+        return distances(b, a, vectors_of, relaxed=relaxed, plain=plain, threads=threads).T
+    words = vocabulary(a, b)
+    ranks_a, ranks_b = ranks(a, b)
+    bags_a, bags_b = unpack(a, words, ranks_a), unpack(b, words, ranks_b)
+    vectors = vectors_of(words)
+    source = _first_pairs(ranks_a, ranks_b)
+    wanted = np.zeros((len(a), len(b)), bool)
+    wanted[source] = True
+    out = np.zeros((len(a), len(b)))
+    if plain:
+        from cml.distances.captions_plain import plain_block
+
+        plain_block(bags_a, bags_b, vectors, wanted, relaxed, out)
+        return out[source]
+    from cml.distances.captions_kernel import block
+
+    sizes = _sizes(bags_a, bags_b, len(words))
+    vectors = _padded(vectors)
+
+    def fill(rows: slice) -> None:
+        part = unpack(a[rows], words, ranks_a[rows])
+        block(part, bags_b, *_table(vectors, part), sizes, wanted[rows], relaxed, out[rows])
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(fill, _row_blocks(bags_a, len(words), threads, TABLE_BYTES)))
+    return out[source]
+
+
+def nearest_lists(
+    labels: Labels,
+    k: int,
+    vectors_of: Callable[[Int], Float],
+    *,
+    block_bytes: int,
+    threads: int,
+    progress: Callable[[int], object] | None,
+) -> Neighbors:
+    """The exact k nearest of each of N > k packed images, as ``LabelDistance.neighbors`` says."""
+    from cml.distances.captions_kernel import nearest
+
+    words = vocabulary(labels)
+    bags = unpack(labels, words, ranks(labels)[0])
+    vectors = _padded(vectors_of(words))
+    sizes = _sizes(bags, bags, len(words))
+    ids = np.empty((len(labels), k), np.int32)
+    found = np.empty((len(labels), k), np.float32)
+
+    def fill(rows: slice) -> int:
+        part = unpack(labels[rows], words, bags.ranks[rows])
+        nearest(bags, rows.start, *_table(vectors, part), sizes, ids[rows], found[rows])
+        return int(rows.stop - rows.start)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for done in pool.map(fill, _row_blocks(bags, len(words), threads, block_bytes)):
+            if progress is not None:
+                progress(done)
+    return Neighbors(ids, found)
+
+
+def _first_pairs(a: Int, b: Int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """For each pair of images (A, B), of ranks ``a`` (A,) and ``b`` (B,), the first pair of the same two contents.
+
+    The distance from content p to content q is that from q to p, so that either order counts.
+    """
+    count = 1 + max(a.max(), b.max())
+    first_a, first_b = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    first_a[a[::-1]] = np.arange(len(a), dtype=np.int32)[::-1]
+    first_b[b[::-1]] = np.arange(len(b), dtype=np.int32)[::-1]
+    row, column = first_a[a][:, None], first_b[b][None, :]
+    other_row, other_column = first_a[b][None, :], first_b[a][:, None]
+    other = (other_row >= 0) & (other_column >= 0) & (other_row < row)
+    return np.where(other, other_row, row), np.where(other, other_column, column)
+
+
+def _sizes(a: Bags, b: Bags, words: int) -> Sizes:
+    from cml.distances.captions_desk import Sizes
+    from cml.distances.lanes import LANES
+
+    def padded(count: int) -> int:
+        return -(-count // LANES) * LANES
+
+    return Sizes(
+        words=words,
+        width=padded(int(np.diff(a.lists).max())),
+        lanes=padded(int(np.diff(a.captions).max())),
+        others=int(np.diff(b.captions).max()),
+        room=padded(int(max(np.diff(a.entries).max(), np.diff(b.entries).max()))),
+    )
+
+
+def _row_blocks(bags: Bags, words: int, threads: int, table_bytes: int) -> Iterator[slice]:
+    """Rows whose words' distances to all ``words`` take ``table_bytes``; several blocks a thread, to end together."""
+    count = len(bags.ranks)
+    most = count if threads == 1 else -(-count // (8 * threads))
+    room = max(1, table_bytes // (8 * words))  # distinct words
+    start = 0
+    while start < count:
+        stop = int(np.searchsorted(bags.lists, bags.lists[start] + room, side="right")) - 1
+        stop = min(max(stop, start + 1), start + most, count)
+        yield slice(start, stop)
+        start = stop
+
+
+def _padded(vectors: Float) -> Float:
+    return np.pad(vectors, ((0, 0), (0, -vectors.shape[1] % _DIMENSIONS)))
+
+
+def _table(vectors: Float, bags: Bags) -> tuple[Float, Int]:
+    """Distances (V, U) of all words to those of ``bags``, and the column (V,) of each of these."""
+    from cml.distances.captions_desk import word_distances
+
+    own = np.unique(bags.words)
+    columns = np.zeros(len(vectors), np.int64)
+    columns[own] = np.arange(len(own))
+    table = np.empty((len(vectors), len(own)))
+    word_distances(vectors, vectors[own], table)
+    return table, columns
