@@ -5,7 +5,8 @@
 Captions of 4,000 COCO photographs, GloVe 50-d vectors turned isometrically into 300-d ones. One thread and one BLAS
 thread each, taking turns; processor time, of which each side's best round counts. Bars: 90 times as fast with all
 words, 180 times without stop words, at most 1e-9 from POT; an anchor against a batch of 150 in 20 ms; two threads 1.9
-times as fast as one on an idle machine (on a busy one judge by processor time). Real data is found as the tests find it; needs the extra ``glove``.
+times as fast as one on an idle machine (on a busy one judge by processor time). Real data is found as the tests find
+it; needs the extra ``glove``.
 """
 
 from __future__ import annotations
