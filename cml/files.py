@@ -7,6 +7,7 @@ none) plus a temporary that no reader looks at. Not for: reading formats, which 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -59,6 +60,29 @@ def check_vacant(path: Path) -> None:
     """Raise ``UserError`` unless ``path`` is free: absent or an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path} already exists and is not an empty folder. Choose another folder or delete this one.")
+
+
+@contextlib.contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Hold the lock file ``path`` while the block runs, so that one process at a time works on something.
+
+    The lock goes with the process: one that was killed leaves a file that locks nothing.
+
+    Args:
+        path: The lock file; its folder must exist. It stays behind, empty of meaning.
+        what: What it guards, for the error: "the run runs/mine".
+
+    Raises:
+        UserError: another process holds the lock.
+    """
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"Another process is working on {what} (it holds {path}). Wait for it to end or stop it."
+            ) from None
+        yield
 
 
 def write_json(path: Path, value: object) -> None:
