@@ -20,10 +20,16 @@ COMMANDS = {
     "demo": "train and compare on drawn people, from nothing, in three minutes",
     "prepare": "turn raw files into a prepared dataset",
     "check": "find what is wrong with a prepared dataset",
+    "distances": "write all label distances or nearest lists, or say what they are like",
     "train": "train an embedding",
     "evaluate": "measure a trained embedding against oracle, random and frozen features",
     "compare": "train several losses with one budget and seeds, and tabulate them",
+    "losses": "list all losses: what labels they take, their cost, source and use",
     "gallery": "write a page of what a trained embedding retrieves",
+    "embed": "embed a folder of images with a trained run",
+    "index": "make a search index of images, or add images to one",
+    "search": "find the images of an index that are nearest to given ones",
+    "export": "carry a trained run on: ONNX, weights to share, captioning features",
 }
 
 
@@ -54,8 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FloatingPointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("\nstopped; a training run goes on from its last checkpoint with --resume", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        what_next = str(stop) or "a training run goes on from its last checkpoint with --resume"
+        print(f"\nstopped; {what_next}", file=sys.stderr)
         return 130
     return 0
 

@@ -56,6 +56,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def cache_folder() -> Path:
+    """Where things that can be computed again are kept: ``$CML_CACHE``, by default ``~/.cache/cml``."""
+    return Path(os.environ.get("CML_CACHE") or Path.home() / ".cache" / "cml")
+
+
 def check_vacant(path: Path) -> None:
     """Raise ``UserError`` unless ``path`` is free: absent or an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -63,7 +68,7 @@ def check_vacant(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, what: str) -> Iterator[None]:
+def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file ``path`` while the block runs, so that one process at a time works on something.
 
     The lock goes with the process: one that was killed leaves a file that locks nothing.
@@ -71,13 +76,14 @@ def locked(path: Path, what: str) -> Iterator[None]:
     Args:
         path: The lock file; its folder must exist. It stays behind, empty of meaning.
         what: What it guards, for the error: "the run runs/mine".
+        wait: Wait until nobody else holds the lock, however long that takes.
 
     Raises:
         UserError: another process holds the lock.
     """
     with path.open("ab") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise UserError(
                 f"Another process is working on {what} (it holds {path}). Wait for it to end or stop it."

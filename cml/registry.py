@@ -20,6 +20,8 @@ from cml.errors import UserError
 
 T = TypeVar("T")
 _CHOICE = re.compile(r"\s*(?P<name>[\w.-]+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
+_QUOTED = r"'(?:\\.|[^'\\])*'" + r'|"(?:\\.|[^"\\])*"'
+_HYPHENED = re.compile(rf"(?P<quoted>{_QUOTED})|(?<![\w.])(?P<word>[A-Za-z_][\w.]*(?:-[\w.]+)+)")
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,9 @@ class Choice:
 
     @classmethod
     def parse(cls, text: str) -> Choice:
-        """Read ``name`` or ``name(key=value, ..)``; values are Python literals or bare words.
+        """Read ``name`` or ``name(key=value, ..)``; values are Python literals, bare words, or choices in turn.
+
+        A choice in a choice stays a text for the entry to read: ``binary(loss=multi-similarity(beta=40), k=5)``.
 
         Raises:
             UserError: the text has another form, or a setting is named twice.
@@ -42,8 +46,9 @@ class Choice:
         inside = match["settings"]
         if inside is None or not inside.strip():
             return cls(match["name"])
+        quoted = _HYPHENED.sub(lambda found: found["quoted"] or repr(found["word"]), inside)
         try:
-            call = ast.parse(f"f({inside})", mode="eval").body
+            call = ast.parse(f"f({quoted})", mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             call = None
         well_formed = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
@@ -51,7 +56,7 @@ class Choice:
         named = {word.arg for word in words}
         if not well_formed or None in named or len(named) < len(words):
             raise UserError(f"{text!r} should read 'name(setting=value, ..)'; {inside!r} is not a list of settings.")
-        settings = {str(word.arg): _literal(word.value, text) for word in words}
+        settings = {str(word.arg): _value(word.value, text) for word in words}
         return cls(match["name"], settings)
 
     def __str__(self) -> str:
@@ -143,9 +148,14 @@ class Registry(Generic[T]):
         return self.get(choice.name, **choice.settings)
 
 
-def _literal(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal
+def _value(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal
     if isinstance(node, ast.Name):  # a bare word is a string: weights=rank
         return {"true": True, "false": False, "none": None}.get(node.id, node.id)
+    if isinstance(node, ast.Call) and not node.args:
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "value", None)
+        named = {word.arg for word in node.keywords}
+        if isinstance(name, str) and None not in named and len(named) == len(node.keywords):
+            return str(Choice(name, {str(word.arg): _value(word.value, text) for word in node.keywords}))
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

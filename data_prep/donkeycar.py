@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import lzma
 import math
@@ -64,7 +65,7 @@ class Donkeycar:
                 f"blocks should be at least 3 and gap at least 0. Got {self.blocks} and {self.gap} instead."
             )
 
-    def prepare(self, out: Path) -> PreparedDataset:
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
         if self.source.is_dir():
             texts = [*sorted(self.source.glob("*.catalog")), *self.source.glob("manifest.json")]
@@ -74,7 +75,7 @@ class Donkeycar:
         if (done := already_prepared(out, origin)) is not None:
             return done
         with _open_tub(self.source) as tub:
-            frames = _frames(self.source, tub)
+            frames, bad = _frames(self.source, tub)
             roles = deal_roles(len(frames), deal=self.deal, blocks=self.blocks, gap=self.gap)
             info = DatasetInfo(
                 name="donkeycar",
@@ -99,7 +100,8 @@ class Donkeycar:
                 for frame, role in zip(frames, roles, strict=True)
                 if role is not None
             )
-            return write_dataset(out, info, items, total=len(frames) - roles.count(None))
+            total = len(bad) + len(frames) - roles.count(None)
+            return write_dataset(out, info, itertools.chain(bad, items), total=total, skip_bad=skip_bad)
 
 
 def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | None]:
@@ -206,25 +208,30 @@ def _part(file: IO[bytes], start: int, size: int) -> bytes:
     return file.read(size)
 
 
-def _frames(source: Path, tub: _Tub) -> list[_Frame]:
-    """All frames that were not deleted, in the order of time."""
+def _frames(source: Path, tub: _Tub) -> tuple[list[_Frame], list[DataError]]:
+    """All frames that were not deleted, in the order of time, and what is wrong with the others."""
     catalogs = sorted((name for name in tub.texts if name.startswith("catalog_")), key=lambda name: (len(name), name))
     if not catalogs:
         raise DataError(f"{source} holds no catalog_N.catalog: it should be a Donkeycar tub.")
     deleted = _deleted(source, tub)
     frames: dict[int, _Frame] = {}
+    bad = []
     for name in catalogs:
         for number, line in enumerate(tub.texts[name].splitlines(), start=1):
             where = f"{source}:{name}:{number}"
-            frame = _frame(line, where)
-            if frame.number in frames:
-                raise DataError(f"{where}: _index {frame.number} stands already in {frames[frame.number].where}.")
-            if frame.number in deleted:
+            try:
+                frame = _frame(line, where)
+                if frame.number in frames:
+                    raise DataError(f"{where}: _index {frame.number} stands already in {frames[frame.number].where}.")
+                if frame.number in deleted:
+                    continue
+                if frame.image not in tub.images:
+                    raise DataError(f"{where}: the image {frame.image} is missing in {source}.")
+            except DataError as error:
+                bad.append(error)
                 continue
-            if frame.image not in tub.images:
-                raise DataError(f"{where}: the image {frame.image} is missing in {source}.")
             frames[frame.number] = frame
-    return [frames[number] for number in sorted(frames)]
+    return [frames[number] for number in sorted(frames)], bad
 
 
 def _frame(line: bytes, where: str) -> _Frame:

@@ -65,7 +65,7 @@ class Folder:
         if self.image_size is not None and self.image_size < 16:
             raise UserError(f"The image_size should be at least 16 pixels. Got {self.image_size} instead.")
 
-    def prepare(self, out: Path) -> PreparedDataset:
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
         origin = made_with(self, revision=1, files=[self.labels], images=self.images)
         if (done := already_prepared(out, origin)) is not None:
@@ -82,21 +82,30 @@ class Folder:
             details={"label_columns": list(self.label_columns)},
             made_with=origin,
         )
-        return write_dataset(out, info, items, total=len(items))
+        return write_dataset(out, info, items, skip_bad=skip_bad)
 
-    def _items(self) -> Iterator[Item]:
+    def _items(self) -> Iterator[Item | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""
         form = LabelForm()
         seen: dict[str, str] = {}
         for where, row in _rows(self.labels):
-            name = self._file_name(row, where)
-            if name in seen:
-                raise DataError(f"{where}: {name!r} stands already in {seen[name]}; an image has one line.")
-            seen[name] = where
-            label = self._label(row, where)
-            if (fault := form.fault(label)) is not None:
-                raise DataError(f"{where}: the label {fault}.")
-            yield Item(name, self._role(row, name, where), self._picture(name), label, where=where)
+            try:
+                yield self._item(where, row, form, seen)
+            except DataError as error:
+                yield error
+
+    def _item(self, where: str, row: Row | DataError, form: LabelForm, seen: dict[str, str]) -> Item:
+        if isinstance(row, DataError):
+            raise row
+        name = self._file_name(row, where)
+        if name in seen:
+            raise DataError(f"{where}: {name!r} stands already in {seen[name]}; an image has one line.")
+        label = self._label(row, where)
+        if (fault := form.fault(label)) is not None:
+            raise DataError(f"{where}: the label {fault}.")
+        item = Item(name, self._role(row, name, where), self._picture(name), label, where=where)
+        seen[name] = where
+        return item
 
     def _file_name(self, row: Row, where: str) -> str:
         value = _cell(row, self.file_column, where)
@@ -139,8 +148,8 @@ def _shrunk(path: Path, size: int) -> Image.Image | bytes:
     return Image.fromarray(read_image(path, (round(height * size / shorter), round(width * size / shorter))))
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """The rows of a CSV or JSONL file, each with "FILE:LINE"."""
+def _rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
+    """The rows of a CSV or JSONL file, or what is wrong with one, each with "FILE:LINE"."""
     if path.suffix.lower() not in (".csv", ".jsonl"):
         raise UserError(f"The labels should be a .csv or .jsonl file. Got {path} instead.")
     empty = True
@@ -155,28 +164,30 @@ def _rows(path: Path) -> Iterator[tuple[str, Row]]:
         raise DataError(f"{path} lists no images.")
 
 
-def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row]]:
+def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
     reader = csv.DictReader(file, strict=True)
     try:
         for row in reader:
             if None in row or None in row.values():
-                header = reader.fieldnames or ()
-                raise DataError(f"{path}:{reader.line_num}: should have {len(header)} cells, as the header has.")
-            yield reader.line_num, row
+                cells = len(reader.fieldnames or ())
+                fault = DataError(f"{path}:{reader.line_num}: should have {cells} cells, as the header has.")
+                yield reader.line_num, fault
+            else:
+                yield reader.line_num, row
     except csv.Error as error:
         raise DataError(f"{path}:{reader.reader.line_num}: is not CSV: {error}.") from None
 
 
-def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row]]:
+def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
     for number, line in enumerate(file, start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}:{number}: is not JSON: {error}.") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{path}:{number}: should be a JSON object {{..}}.")
+            row = DataError(f"{path}:{number}: is not JSON: {error}.")
+        if not isinstance(row, dict | DataError):
+            row = DataError(f"{path}:{number}: should be a JSON object {{..}}.")
         yield number, row
 
 

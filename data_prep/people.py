@@ -40,7 +40,7 @@ class People:
         if self.count < 12:
             raise UserError(f"The count should be at least 12, so that every role has items. Got {self.count} instead.")
 
-    def prepare(self, out: Path) -> PreparedDataset:
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
         from cml.data.synthetic import JOINTS, draw_people
 
@@ -70,4 +70,4 @@ class People:
             )
             for number, (image, keypoints) in enumerate(zip(people.images, people.keypoints, strict=True))
         )
-        return write_dataset(out, info, items, total=self.count)
+        return write_dataset(out, info, items, total=self.count, skip_bad=skip_bad)

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 class DataSource(Protocol):
     """Makes a prepared dataset. A frozen dataclass whose fields are its settings and its command's flags."""
 
-    def prepare(self, out: Path) -> PreparedDataset:
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset to ``out``; do nothing if it is there already, made from the same input and settings.
+
+        Args:
+            out: Where it shall lie; absent or empty. A killed process is continued.
+            skip_bad: Leave out items whose image or label is bad, and count them; otherwise the first one is the
+                error. A file that is bad as a whole is an error either way.
 
         Raises:
             UserError: ``out`` holds something else, or a setting is out of its range.
@@ -36,7 +41,7 @@ def made_with(
     *,
     revision: int,
     files: Iterable[Path] = (),
-    images: Path | None = None,
+    images: Path | Iterable[Path] = (),
     without: Collection[str] = (),
 ) -> dict[str, Any]:
     """What decides the content of a prepared dataset: the source, its settings and a fingerprint of its input.
@@ -45,7 +50,7 @@ def made_with(
         source: The data source. Its paths do not count, so that moved input is still the same input.
         revision: Of the source's own code; raised when the same input gives another dataset.
         files: Input files, taken into the fingerprint with their content.
-        images: Input folder, taken into it with the names and sizes of its files.
+        images: Input folder or folders, taken into it with the names and sizes of their files.
         without: Settings that do not change the content.
 
     Raises:
@@ -59,11 +64,11 @@ def made_with(
                 digest.update(hashlib.file_digest(content, "sha256").digest())
         except OSError as error:
             raise DataError(f"The input {file} cannot be read ({error.strerror}).") from None
-    if images is not None:
-        if not images.is_dir():
-            raise DataError(f"The input {images} should be a folder of images.")
-        for path in sorted(path for path in images.rglob("*") if path.is_file()):
-            digest.update(f"{path.relative_to(images).as_posix()}:{path.stat().st_size};".encode(errors="replace"))
+    for folder in [images] if isinstance(images, Path) else images:
+        if not folder.is_dir():
+            raise DataError(f"The input {folder} should be a folder of images.")
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            digest.update(f"{path.relative_to(folder).as_posix()}:{path.stat().st_size};".encode(errors="replace"))
     return {
         "source": type(source).__name__.lower(),
         "revision": revision,

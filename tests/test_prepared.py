@@ -157,12 +157,13 @@ def test_ids_become_safe_file_names(tmp_path: Path) -> None:
 
 
 def test_masks_and_captions(tmp_path: Path) -> None:
-    mask = np.arange(24, dtype=np.uint8).reshape(4, 6) % 6
+    mask = np.arange(24 * 24, dtype=np.uint8).reshape(24, 24) % 6
     made = write(tmp_path / "set", lambda n: Image.fromarray(mask), label_column="layout_file_name")
     label = made.split("query").labels[0]
-    assert same(Image.open(made.folder / "test" / label), Image.fromarray(mask))
+    assert label == made.folder / "test/layout/id3.png"
+    assert same(Image.open(label), Image.fromarray(mask))
     assert check_dataset(made.folder) == []
-    (made.folder / "test" / label).unlink()
+    label.unlink()
     with pytest.raises(DataError, match=r"test/metadata.jsonl:1: layout_file_name 'layout/id3.png' names a missing"):
         PreparedDataset.open(made.folder)
     captions = write(tmp_path / "captions", lambda n: ["one"] * (n + 1), label_column="captions")
@@ -234,7 +235,7 @@ def test_a_disk_full_at_the_last_file(tmp_path: Path, monkeypatch: pytest.Monkey
     def write_json(path: Path, value: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    monkeypatch.setattr("cml.data.prepared_writer.write_json", write_json)
+    monkeypatch.setattr("cml.data.dataset_files.write_json", write_json)
     with pytest.raises(UserError, match="disk is full"):
         write(tmp_path / "set")
     assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -11,11 +13,28 @@ T = TypeVar("T")
 
 
 def parse(kind: type[T], arguments: Sequence[str], *, prog: str, description: str, default: T | None = None) -> T:
-    """Read ``arguments`` into the dataclass ``kind``; wrong ones print what is wrong and exit with code 2."""
+    """Read ``arguments`` into the dataclass ``kind``; ``--help`` prints the options and exits.
+
+    Raises:
+        UserError: an argument is wrong or missing.
+    """
     import tyro
 
+    from cml.commands.wrong_options import check_flags, one_line
+    from cml.errors import UserError
+
     config = (tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
-    made = tyro.cli(kind, args=list(arguments), prog=prog, description=description, default=default, config=config)
+    check_flags(kind, arguments, prog)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            made = tyro.cli(
+                kind, args=list(arguments), prog=prog, description=description, default=default, config=config
+            )
+    except SystemExit as stopped:
+        if stopped.code:
+            raise UserError(one_line(said.getvalue(), prog)) from None
+        raise
     return cast("T", made)
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from cml.commands import parse, pick, print_json
+
+SKIP_BAD = "Leave out items whose image or label is bad and count them; otherwise the first one is the error."
 
 
 def run(arguments: Sequence[str]) -> None:
     """Prepare a dataset and print what it holds."""
+    import tyro
+
     import data_prep
 
     known = {name: summary(data_prep.registry.entry(name)) for name in data_prep.names()}
@@ -19,16 +23,29 @@ def run(arguments: Sequence[str]) -> None:
     source: Any = data_prep.registry.entry(name)
     command: Any = make_dataclass(
         "Prepare",
-        [("out", Path), ("source", source), ("json", bool, field(default=False))],
+        [
+            ("out", Annotated[Path, tyro.conf.arg(help="Folder of the dataset to make. A killed run is continued.")]),
+            ("source", source),
+            ("skip_bad", Annotated[bool, tyro.conf.arg(help=SKIP_BAD)], field(default=False)),
+            ("json", Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")], field(default=False)),
+        ],
         namespace={"__doc__": source.__doc__},
     )
     options = parse(command, rest, prog=f"cml prepare {name}", description=source.__doc__ or "")
-    dataset = options.source.prepare(options.out)
+    try:
+        dataset = options.source.prepare(options.out, skip_bad=options.skip_bad)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(str(stop) or "no item was finished yet") from None
+    skipped = dataset.info.details.get("skipped", {"count": 0, "first": []})
     if options.json:
-        print_json({"folder": str(dataset.folder), "counts": dict(dataset.info.counts)})
+        print_json({"folder": str(dataset.folder), "counts": dict(dataset.info.counts), "skipped": skipped})
         return
     counts = ", ".join(f"{count} {role}" for role, count in dataset.info.counts.items())
     print(f"{dataset.folder}: {counts} items of task {dataset.info.task!r}")
+    for reason, count in dataset.info.details.get("left_out", {}).items():
+        print(f"left out: {count} ({reason})")
+    if skipped["count"]:
+        print(f"skipped as bad: {skipped['count']} ({', '.join(skipped['first'])}{', ..' * (skipped['count'] > 10)})")
     print(f"next: cml train {dataset.info.task} --data {dataset.folder} --out runs/{dataset.folder.name}")
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from cml.data.images import as_rgb
 from cml.errors import DataError
 
 _KEPT = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}  # MPO: a JPEG with a second one behind it, as phones write
@@ -63,8 +64,8 @@ def encode(picture: Picture, quality: int | None = 92) -> Encoded:
 
 
 def _encode_pixels(image: Image.Image, quality: int | None) -> Encoded:
-    if image.mode not in ("RGB", "L"):
-        image = image.convert("RGB")
+    if image.mode not in ("RGB", "L") or image.has_transparency_data:
+        image = as_rgb(image)
     if quality is None:
         return Encoded(saved(image, "PNG"), ".png")
     return Encoded(saved(image, "JPEG", quality), ".jpg")

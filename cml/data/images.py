@@ -6,7 +6,8 @@ augmentation (augmentation.py) and the list of items (prepared.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from cml.errors import DataError, UserError
 
 UInt8 = NDArray[np.uint8]
 Size = tuple[int, int]  # (height, width) in pixels
+_ORIENTATION = 0x0112  # EXIF tag: which way up the camera was held
 MAX_PIXELS = 100_000_000  # a stranger's file may claim any size; this is a 10,000 x 10,000 photograph
 
 
@@ -35,20 +37,44 @@ def read_image(path: Path, size: Size | None = None) -> UInt8:
     Raises:
         DataError: missing, unreadable, truncated or larger than ``MAX_PIXELS``.
     """
+    with opened_image(path) as image:
+        if size is not None:
+            image.draft("RGB", (2 * size[1], 2 * size[0]))  # JPEG: decode at a smaller scale, never below twice
+        upright = upright_rgb(image)
+    return np.asarray(_resized(upright, size))
+
+
+@contextlib.contextmanager
+def opened_image(path: Path) -> Iterator[Image.Image]:
+    """Open an image file; what goes wrong there or in the ``with`` block, where it is decoded, names the file.
+
+    Raises:
+        DataError: missing, unreadable, truncated or larger than ``MAX_PIXELS``.
+    """
     try:
         with Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"{path} has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS:,}.")
-            if size is not None:
-                image.draft("RGB", (2 * size[1], 2 * size[0]))  # JPEG: decode at a smaller scale, never below twice
-            upright = _rgb(ImageOps.exif_transpose(image))
+            yield image
     except FileNotFoundError:
         raise DataError(f"The image {path} is missing.") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"The image {path} cannot be read ({error}). Replace it or take it out of the data.") from None
-    return np.asarray(_resized(upright, size))
+
+
+def is_upright(image: Image.Image) -> bool:
+    """Whether an opened image need not be turned by its EXIF orientation."""
+    return bool(image.getexif().get(_ORIENTATION, 1) == 1)
+
+
+def upright_rgb(image: Image.Image) -> Image.Image:
+    """Decode an opened image to RGB, turned upright by its EXIF orientation."""
+    if is_upright(image) and image.mode == "RGB" and not image.has_transparency_data:
+        image.load()
+        return image  # as most are: no copy
+    return as_rgb(ImageOps.exif_transpose(image))
 
 
 class Images:
@@ -110,16 +136,20 @@ def native_size(path: Path) -> Size:
     """(height, width) of an image file as it stands upright, read from its header."""
     try:
         with Image.open(path) as image:
-            turned = image.getexif().get(0x0112, 1) >= 5  # the four orientations that swap the sides
+            turned = image.getexif().get(_ORIENTATION, 1) >= 5  # the four orientations that swap the sides
             return (image.width, image.height) if turned else (image.height, image.width)
     except (OSError, SyntaxError, ValueError) as error:
         raise DataError(f"The image {path} cannot be read ({error}).") from None
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def as_rgb(image: Image.Image) -> Image.Image:
+    """The image in RGB, 8 bits a channel; what is transparent shows white, as on a page."""
     if image.mode.startswith("I"):  # 16 bits a pixel: Pillow's own conversion would clip at 255
         eight = np.asarray(image).astype(np.float64).clip(0, 65_535) / 257
         return Image.fromarray(eight.round().astype(np.uint8)).convert("RGB")
+    if image.has_transparency_data:  # dropping alpha would uncover whatever colour lies below it, mostly black
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB")
 
 

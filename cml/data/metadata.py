@@ -45,7 +45,8 @@ class DatasetInfo:
         frame: Coordinate frame of the label in words, "" if it has none.
         source: Where the items come from.
         licence: Their licence, or that none is stated.
-        details: What the task needs beside: {"joints": ["r_ankle", ..], "image_size": [288, 288]}.
+        details: What the task needs beside: {"joints": ["r_ankle", ..], "image_size": [288, 288]}. {"gallery":
+            "queries"} says that each query is searched among all other queries and that there is no gallery beside.
         made_with: Settings and source fingerprint of the preparation; {} if made by hand.
         counts: Items by role.
     """
@@ -61,6 +62,16 @@ class DatasetInfo:
     made_with: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def queries_are_gallery(self) -> bool:
+        """Whether the queries are searched among themselves, each one left out of its own ranking."""
+        return self.details.get("gallery") == "queries"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that the dataset has items of."""
+        return ROLES[:2] if self.queries_are_gallery else ROLES
+
 
 class Row(NamedTuple):
     """One line of metadata.jsonl."""
@@ -68,7 +79,7 @@ class Row(NamedTuple):
     where: str  # "FILE:LINE"
     role: str
     item_id: Any  # a text, unless report was told otherwise
-    label: Any
+    label: Any  # as the JSON holds it; of a column that names files the file
     files: list[Path]  # the image, then what other columns name; without those that were not found
 
 
@@ -103,8 +114,10 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, lis
     for role in ROLES:
         if not reader.lost and counts[role] != info.counts.get(role):
             report(f"{path}: counts {info.counts.get(role)} {role} items, but {METADATA} lists {counts[role]}.")
-        if not reader.lost and not counts[role]:
-            report(f"{folder} has no {role} items; a dataset needs items of every role: {', '.join(ROLES)}.")
+        if not reader.lost and not counts[role] and role in info.roles:
+            report(f"{folder} has no {role} items; a dataset needs items of every role: {', '.join(info.roles)}.")
+        if counts[role] and role not in info.roles:
+            report(f"{path}: details.gallery is 'queries', but {METADATA} lists {counts[role]} {role} items.")
     return info, reader.items, hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
 
 
@@ -163,7 +176,7 @@ class _Reader:
             self._once("item_id", item_id, where)
         if self._label_column not in entry:
             self._report(f"{where}: has no column {self._label_column!r}, the label; it has {', '.join(entry)}.")
-        elif (fault := self._form.fault(label)) is not None:
+        elif not self._label_column.endswith(FILE_COLUMN) and (fault := self._form.fault(label)) is not None:
             self._report(f"{where}: {self._label_column} {fault}.")
         found = []
         for column in ("file_name", *(column for column in entry if column.endswith(FILE_COLUMN))):
@@ -174,6 +187,8 @@ class _Reader:
                 continue
             if column == "file_name":  # a mask may belong to several images
                 self._once("image", str(found[-1]), where)
+            elif column == self._label_column:
+                label = found[-1]
         self.items.append(Row(where, role, item_id, label, found))
 
     def _once(self, kind: str, name: str, where: str) -> None:

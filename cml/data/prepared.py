@@ -8,12 +8,14 @@ A prepared dataset is a folder that Hugging Face ``load_dataset("imagefolder", d
     test/metadata.jsonl      the same for the roles query and gallery
     test/images/..
 
-Opening checks all metadata (metadata.py) before anything is trusted; ``check_dataset`` decodes the pixels too. Not for:
-writing (prepared_writer.py), what a label means (the label distances check that), loading images (images.py).
+A label column that ends with ``_file_name`` names a mask an item, an image of ids (masks.py). Opening checks all
+metadata (metadata.py) before anything is trusted; ``check_dataset`` decodes the pixels too. Not for: writing
+(prepared_writer.py), what a label means (the label distances check that), loading images (images.py).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ from typing import Any, NoReturn
 from PIL import Image
 
 from cml.data.images import read_image
+from cml.data.masks import mask_problem
 from cml.data.metadata import METADATA, ROLES, DatasetInfo, read_metadata
 from cml.errors import DataError, UserError
 
@@ -37,7 +40,7 @@ class Split:
         role: "train", "query" or "gallery".
         item_ids: N unique ids.
         paths: N image files.
-        labels: N labels as the JSON holds them; a mask is its path relative to train/ or test/.
+        labels: N labels as the JSON holds them; where the label column names files (masks), their paths.
     """
 
     role: str
@@ -90,10 +93,10 @@ class PreparedDataset:
         return cls(folder, info, fingerprint, splits)
 
     def split(self, role: str) -> Split:
-        """The items of one role: train, query or gallery."""
+        """The items of one role: train, query or gallery; the queries again where they are the gallery too."""
         if role not in self._splits:
             raise UserError(f"A role is one of {', '.join(ROLES)}. Got {role!r} instead.")
-        return self._splits[role]
+        return self._splits["query" if role == "gallery" and self.info.queries_are_gallery else role]
 
 
 def check_dataset(folder: Path, *, threads: int = 2, progress: Callable[[int], object] | None = None) -> list[str]:
@@ -111,16 +114,25 @@ def check_dataset(folder: Path, *, threads: int = 2, progress: Callable[[int], o
     info, items, _ = read_metadata(folder, problems.append)
     if info is None:
         return problems
-    listed = {path: item.where for item in items for path in item.files}
+    masks = {(item.label, item.files[0]): item.where for item in items if isinstance(item.label, Path)}
+    labels = {mask for mask, _ in masks}
+    listed = {path: item.where for item in items for path in item.files if path not in labels}
+
+    def problem_of_mask(pair: tuple[Path, Path]) -> str | None:
+        return mask_problem(*pair, info.details)
+
     with ThreadPoolExecutor(threads) as pool:  # Pillow decodes outside the interpreter lock
-        for where, fault in zip(listed.values(), pool.map(_image_fault, listed), strict=True):
+        for where, fault in itertools.chain(
+            zip(listed.values(), pool.map(_image_fault, listed), strict=True),
+            zip(masks.values(), pool.map(problem_of_mask, masks), strict=True),
+        ):
             if fault is not None:
                 problems.append(f"{where}: {fault}")
             if progress is not None:
                 progress(1)
     suffixes = Image.registered_extensions()
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in suffixes and path not in listed:
+        if path.suffix.lower() in suffixes and path not in listed and path not in labels:
             problems.append(f"{path}: no {METADATA} lists this image; list it or delete it.")
     return problems
 

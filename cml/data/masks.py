@@ -1,0 +1,112 @@
+"""Masks: images whose pixel values are ids, read as ids and never as colours.
+
+A mask belongs to an image of the same size; dataset.json may say under ``details`` which ids there are (``ids``: id to
+name) and which of them means "does not count" (``ignore_id``). Not for: what the ids mean (tasks/), nor the distance
+between masks (cml.distances.layout).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.data.images import MAX_PIXELS, Size, native_size
+from cml.errors import DataError
+
+UInt8 = NDArray[np.uint8]
+
+_SCALED = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of 2 and 4 bits to 0..255: ids come back by division
+
+
+class MaskFault(ValueError):
+    """What is wrong with a mask, to be read after its name: "has the mode RGB, ..", without a full stop."""
+
+
+def read_mask(path: Path) -> UInt8:
+    """Read the ids of a mask file.
+
+    Args:
+        path: An 8-bit grey or palette image without lossy compression; of a palette image the indices are the ids.
+
+    Returns:
+        (H, W) uint8.
+
+    Raises:
+        MaskFault: missing, unreadable, larger than ``MAX_PIXELS``, or no image of ids.
+    """
+    try:
+        with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise MaskFault(f"has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS:,}")
+            if image.mode not in ("L", "P") or image.format in ("JPEG", "MPO"):
+                found = "a JPEG" if image.format in ("JPEG", "MPO") else f"of mode {image.mode}"
+                raise MaskFault(f"is {found}; it should be an 8-bit grey or palette image, such as a PNG")
+            stored = image.tile[0][3] if image.tile else None
+            ids = np.asarray(image)
+    except FileNotFoundError:
+        raise MaskFault("does not exist") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        if isinstance(error, MaskFault):
+            raise
+        raise MaskFault(f"cannot be read: {error}") from None
+    return ids // np.uint8(_SCALED.get(stored, 1)) if isinstance(stored, str) else ids
+
+
+def check_ids(mask: UInt8, ids: Mapping[str, Any] | None, ignore: int | None) -> None:
+    """Check that a mask (H, W) holds known ids, and one that counts.
+
+    Args:
+        mask: The ids.
+        ids: The known ids as texts, as JSON keeps them; None if any will do.
+        ignore: The id that does not count, itself always known; None if there is none.
+
+    Raises:
+        MaskFault: another id, or nothing but ignored pixels.
+    """
+    present = np.flatnonzero(np.bincount(mask.reshape(-1), minlength=256)).tolist()
+    known = None if ids is None else {*ids, str(ignore)}
+    if known is not None and (strange := [one for one in present if str(one) not in known]):
+        raise MaskFault(f"holds the id {strange[0]}; known ids: {', '.join(sorted(known - {'None'}, key=_by_number))}")
+    if present == [ignore]:
+        raise MaskFault(f"has nothing but ignored pixels (id {ignore})")
+
+
+def check_size(size: Size, image: Path) -> None:
+    """Check that a mask of ``size`` (height, width) is as large as its image.
+
+    Raises:
+        MaskFault: another size.
+        DataError: the image cannot be read.
+    """
+    wanted = native_size(image)
+    if size != wanted:
+        raise MaskFault(f"is {size[1]}x{size[0]} pixels, but its image {image} is {wanted[1]}x{wanted[0]}")
+
+
+def mask_problem(path: Path, image: Path, details: Mapping[str, Any]) -> str | None:
+    """What is wrong with a mask and its image, as one sentence, or None.
+
+    Args:
+        path: The mask.
+        image: Its image; that it cannot be read is no problem of the mask.
+        details: ``details`` of dataset.json.
+    """
+    ids, ignore = details.get("ids"), details.get("ignore_id")
+    try:
+        mask = read_mask(path)
+        check_ids(mask, ids if isinstance(ids, dict) else None, ignore if isinstance(ignore, int) else None)
+        check_size((mask.shape[0], mask.shape[1]), image)
+    except MaskFault as fault:
+        return f"The mask {path} {fault}."
+    except DataError:
+        return None
+    return None
+
+
+def _by_number(text: str) -> tuple[int, str]:
+    return (int(text), text) if text.isdecimal() else (256, text)

@@ -1,0 +1,121 @@
+"""Square crops of one person out of a photograph, and the person's joints in the crop's frame.
+
+Coordinates are in pixels, 0 at the outer edge of the first pixel: the first pixel's middle is at 0.5. Not for: reading
+annotations, which each pose source does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.data.images import Size, is_upright, opened_image, upright_rgb
+from cml.errors import DataError
+
+Float64 = NDArray[np.float64]
+
+
+class Box(NamedTuple):
+    """A square in an image, in pixels: x of its left side, y of its top side, and its side."""
+
+    left: float
+    top: float
+    side: float
+
+
+def person_box(joints: Float64, margin: float) -> Box:
+    """The square around the visible ones of (J, 3) joints, with ``margin`` times its side added on each side."""
+    places = joints[joints[:, 2] > 0, :2]
+    low, high = places.min(axis=0), places.max(axis=0)
+    side = max(float((high - low).max()) * (1 + 2 * margin), 1.0)
+    x, y = (low + high) / 2
+    return box_around(x, y, side)
+
+
+def box_around(x: float, y: float, side: float) -> Box:
+    """The square with its middle at (x, y)."""
+    return Box(float(x - side / 2), float(y - side / 2), float(side))
+
+
+def into_crop(joints: Float64, box: Box, size: int) -> Float64:
+    """Move (J, 3) joints from the photograph into the crop of ``size`` pixels; hidden ones stay all 0."""
+    moved = joints.copy()
+    moved[:, :2] = (joints[:, :2] - (box.left, box.top)) * (size / box.side)
+    moved[joints[:, 2] == 0] = 0
+    return moved
+
+
+def outside_photo(joints: Float64, photo: Size) -> NDArray[np.bool_]:
+    """Which visible ones of (J, 3) joints lie outside a photograph of (height, width): (J,)."""
+    height, width = photo
+    slack = 0.02 * max(height, width)  # a click just beside the border means the border
+    places = joints[:, :2]
+    beyond: NDArray[np.bool_] = np.any((places < -slack) | (places > np.array([width, height]) + slack), axis=1)
+    beyond[joints[:, 2] == 0] = False
+    return beyond
+
+
+def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, where: str) -> None:
+    """Raise ``DataError`` if a visible one of (J, 3) joints lies outside a photograph of (height, width)."""
+    beyond = np.flatnonzero(outside_photo(joints, photo))
+    if len(beyond):
+        x, y, _ = joints[beyond[0]]
+        size = f"{photo[1]} x {photo[0]}"
+        raise DataError(f"{where}: {names[beyond[0]]} at ({x:.1f}, {y:.1f}) lies outside the image of {size} pixels.")
+
+
+def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
+    """Read a photograph and cut ``box`` out of it; see ``crop``.
+
+    A JPEG much larger than the crop needs is decoded at a half, a quarter or an eighth of its size, still at least
+    twice the crop's scale.
+
+    Raises:
+        DataError: the photograph cannot be read.
+    """
+    with opened_image(photo) as image:
+        width, height = image.size
+        times = next(times for times in (8, 4, 2, 1) if times == 1 or box.side >= 2 * size * times)
+        # a side that does not divide is rounded up at its end, which turning a photograph makes its beginning
+        if is_upright(image) or (width % times, height % times) == (0, 0):
+            image.draft("RGB", (max(width // times, 1), max(height // times, 1)))
+        times = round(width / image.width)  # 1 if it is no JPEG; else exact, blocks of 8 pixels became smaller blocks
+        return crop(upright_rgb(image), Box(box.left / times, box.top / times, box.side / times), size)
+
+
+def crop(image: Image.Image, box: Box, size: int) -> Image.Image:
+    """Cut ``box`` out of an image and resize it with antialiasing.
+
+    Args:
+        image: RGB. What the box covers outside of it repeats its border pixels.
+        box: Need not lie on whole pixels.
+        size: Side of the crop in pixels.
+    """
+    x, y = math.floor(box.left), math.floor(box.top)
+    right, bottom = math.ceil(box.left + box.side), math.ceil(box.top + box.side)
+    patch = _patch(image, x, y, right, bottom)
+    left, top = box.left - x, box.top - y
+    part = (left, top, min(left + box.side, patch.width), min(top + box.side, patch.height))
+    return patch.resize((size, size), Image.Resampling.BICUBIC, box=part)
+
+
+def _patch(image: Image.Image, left: int, top: int, right: int, bottom: int) -> Image.Image:
+    """Whole pixels of an image; beyond its border the border's."""
+    inner = (
+        min(max(left, 0), image.width - 1),
+        min(max(top, 0), image.height - 1),
+        max(min(right, image.width), 1),
+        max(min(bottom, image.height), 1),
+    )
+    patch = image.crop(inner)
+    if inner == (left, top, right, bottom):
+        return patch
+    columns = np.arange(left, right).clip(inner[0], inner[2] - 1) - inner[0]
+    rows = np.arange(top, bottom).clip(inner[1], inner[3] - 1) - inner[1]
+    return Image.fromarray(np.asarray(patch).take(columns, axis=1).take(rows, axis=0))

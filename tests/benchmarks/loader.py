@@ -1,0 +1,98 @@
+"""The loader of training: batches from 288 px crops on disk, decoded, jittered and cut to 224 px by two workers.
+
+Run: python tests/benchmarks/loader.py [--images 600] [--workers 2]
+
+Nothing is kept in memory. The pose recipe's jitter of scale and place is on, as is its mirroring. Rounds of batches
+are taken after the workers have started; the machine may be shared, so the best round counts. The time that one process
+needs for an image is printed by its parts. The last line is the speed as a multiple of the bar, 200 images a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from sklearn.datasets import load_sample_images
+
+import cml.sampling
+from cml.data.augmentation import Jitter, jittered_box
+from cml.data.images import Images
+from cml.distances import registry as distances
+from cml.training.batches import BatchSource, TrainingData
+from cml.training.loop import neighbor_lists
+from tasks.pose import RECIPE
+
+BAR = 200  # images a second
+ROUNDS, BATCHES, BATCH = 4, 8, 150
+STORED = (288, 288)
+
+
+def write_crops(folder: Path, count: int) -> list[Path]:
+    """Crops of scikit-learn's sample images, as a preparation would save them."""
+    rng = np.random.default_rng(0)
+    samples = load_sample_images().images
+    paths = []
+    for number in range(count):
+        sample = samples[number % 2]
+        top, left = rng.integers(sample.shape[0] - STORED[0]), rng.integers(sample.shape[1] - STORED[1])
+        paths.append(folder / f"{number:05d}.jpg")
+        Image.fromarray(sample[top : top + STORED[0], left : left + STORED[1]]).save(paths[-1], quality=92)
+    return paths
+
+
+def best(measure: Callable[[], object]) -> float:
+    """The least of several times, in seconds."""
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        measure()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=600, help="crops on disk")
+    parser.add_argument("--workers", type=int, default=2, help="processes that make batches")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    jitter = Jitter(RECIPE.crop, RECIPE.scale_jitter, RECIPE.shift_jitter)
+    distance = distances.make(RECIPE.label_distance)
+    poses = np.concatenate(
+        [np.random.default_rng(0).uniform(0, 288, (options.images, 16, 2)), np.ones((options.images, 16, 1))], axis=2
+    )
+    sampler = cml.sampling.registry.make(RECIPE.sampler)
+    with tempfile.TemporaryDirectory() as folder:
+        images = Images(write_crops(Path(folder), options.images), STORED, cache_bytes=0)
+        data = TrainingData(images, distance.encode(poses.tolist()), distance)
+        source = BatchSource(
+            data, sampler, neighbor_lists(data, sampler), seed=0, image_size=(224, 224), jitter=jitter, flip=RECIPE.flip
+        )
+        items = np.arange(BATCH)
+        pixels = images.read(items)
+        rng = np.random.default_rng(0)
+        parts = {
+            "decoding": best(lambda: images.read(items)),
+            "jitter": best(lambda: jittered_box(pixels, (224, 224), jitter, rng)),
+            "a whole batch": best(lambda: source[0]),
+        }
+        for name, seconds in parts.items():
+            print(f"{name}: {1000 * seconds / BATCH:.2f} ms an image in one process")
+        steps = source.steps(0, (ROUNDS + 1) * BATCHES, options.workers)
+        for _ in range(BATCHES):  # workers start, queues fill
+            next(steps)
+        seconds = best(lambda: [next(steps) for _ in range(BATCHES)])
+    speed = BATCHES * BATCH / seconds
+    print(f"{speed:.0f} images/s with {options.workers} workers")
+    print(f"times the bar of {BAR} images/s: {speed / BAR:.2f}")
+
+
+if __name__ == "__main__":
+    main()
