@@ -121,7 +121,7 @@ def test_bad_masks_are_named(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no image")
     good = np.ones((4, 4), np.uint8)
     for bad, message in (
-        (tmp_path / "colour.png", r"Label 1 is the mask .*colour\.png of mode RGB"),
+        (tmp_path / "colour.png", r"Label 1 is the mask .*colour\.png, which is of mode RGB"),
         (tmp_path / "broken.png", r"Label 1 is the mask .*broken\.png, which cannot be read"),
         (tmp_path / "text.png", r"Label 1 is the mask .*text\.png, which cannot be read"),
         (tmp_path / "none.png", r"Label 1 is the mask .*none\.png, which does not exist"),

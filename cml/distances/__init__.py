@@ -19,6 +19,7 @@ registry: Registry[LabelDistance] = Registry(
         "layout": "cml.distances.layout:Layout",
         "captions": "cml.distances.captions:Captions",
         "captions-rwmd": "cml.distances.captions:CaptionsRwmd",
+        "classes": "cml.distances.classes:Classes",
         "cosine": "cml.distances.cosine:Cosine",
         "jaccard": "cml.distances.jaccard:Jaccard",
         "hamming": "cml.distances.hamming:Hamming",

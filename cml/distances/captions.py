@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cml.distances.captions_bags import Float, Int, pack
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, Neighbors, short
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, Search, short
 from cml.distances.tokens import WHITESPACE, WORDS, stop_words, tokenize
 from cml.distances.word_vectors import HOW_TO_GET, WordVectors, open_word_vectors
 from cml.errors import DataError, UserError
@@ -38,8 +38,9 @@ class Captions(LabelDistance):
     the words of the other, at the Euclidean distance of their vectors. Exact to about 1e-15.
 
     Args:
-        vectors: The word vectors: ``glove-6b-50d`` (extra ``glove``), or the path of a GloVe text, a word2vec text or
-            binary, or a .npy with its words in a .txt of the same name.
+        vectors: The word vectors: ``glove-6b-50d`` (extra ``glove``), ``scene-words`` (the few words of cml's drawn
+            scenes), or the path of a GloVe text, a word2vec text or binary, or a .npy with its words in a .txt of the
+            same name.
         lower: Lower-case the captions. Right for vectors of lower-cased text, as GloVe's 6B.
         stop_words: Words to leave out: ``english`` (gensim's list of 337, as the inventors of the distance do for
             theirs), ``none``, or a list of words.
@@ -106,6 +107,11 @@ class Captions(LabelDistance):
         vector of zeros), this says what is wrong or gives the distance.
         """
         return cls(str(vectors), lower=False, stop_words="none", tokens="whitespace")
+
+    @property
+    def is_costly(self) -> bool:
+        """True but for the bounds: about 20 microseconds a pair."""
+        return not self._relaxed
 
     @functools.cached_property
     def _vectors(self) -> WordVectors:
@@ -199,25 +205,17 @@ class Captions(LabelDistance):
 
         return distances(a, b, self._unit, relaxed=self._relaxed, plain=self.backend == "pot", threads=threads)
 
-    def neighbors(
-        self,
-        labels: Labels,
-        k: int,
-        *,
-        block_bytes: int = 64 << 20,
-        threads: int = 2,
-        progress: Callable[[int], object] | None = None,
-    ) -> Neighbors:
-        """The exact k nearest labels of each label, itself left out; most pairs are ruled out by their bound.
+    def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
+        """The search for the exact k nearest labels; most pairs are ruled out by their bound.
 
-        As ``LabelDistance.neighbors`` says. ``block_bytes`` limits the table of distances between words that each
-        thread holds.
+        As ``LabelDistance.searcher`` says. ``block_bytes`` limits the table of distances between words that a call
+        holds.
         """
-        if self._relaxed or self.backend == "pot" or not 1 <= k < len(labels) or threads < 1 or block_bytes < 1:
-            return super().neighbors(labels, k, block_bytes=block_bytes, threads=threads, progress=progress)
-        from cml.distances.captions_blocks import nearest_lists
+        if self._relaxed or self.backend == "pot":
+            return super().searcher(labels, k, block_bytes=block_bytes)
+        from cml.distances.captions_blocks import nearest_search
 
-        return nearest_lists(labels, k, self._unit, block_bytes=block_bytes, threads=threads, progress=progress)
+        return nearest_search(labels, k, self._unit, block_bytes=block_bytes)
 
     def _unit(self, words: Int) -> Float:
         """Vectors (V, D) of word numbers, as ``normalize`` says."""

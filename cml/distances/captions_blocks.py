@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.captions_bags import Bags, Float, Int, ranks, unpack, vocabulary
-from cml.distances.label_distance import Labels, Neighbors
+from cml.distances.label_distance import Labels, Neighbors, Search
 
 if TYPE_CHECKING:
     from cml.distances.captions_desk import Sizes
@@ -61,40 +61,32 @@ def distances(
         part = unpack(a[rows], words, ranks_a[rows])
         block(part, bags_b, *_table(vectors, part), sizes, wanted[rows], relaxed, out[rows])
 
+    most = len(a) if threads == 1 else -(-len(a) // (8 * threads))  # several blocks a thread, to end together
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(fill, _row_blocks(bags_a, len(words), threads, TABLE_BYTES)))
+        list(pool.map(fill, _row_blocks(bags_a, len(words), most, TABLE_BYTES)))
     return out[source]
 
 
-def nearest_lists(
-    labels: Labels,
-    k: int,
-    vectors_of: Callable[[Int], Float],
-    *,
-    block_bytes: int,
-    threads: int,
-    progress: Callable[[int], object] | None,
-) -> Neighbors:
-    """The exact k nearest of each of N > k packed images, as ``LabelDistance.neighbors`` says."""
+def nearest_search(labels: Labels, k: int, vectors_of: Callable[[Int], Float], *, block_bytes: int) -> Search:
+    """The search for the exact k nearest of N > k packed images, as ``LabelDistance.searcher`` says."""
     from cml.distances.captions_kernel import nearest
 
     words = vocabulary(labels)
     bags = unpack(labels, words, ranks(labels)[0])
     vectors = _padded(vectors_of(words))
     sizes = _sizes(bags, bags, len(words))
-    ids = np.empty((len(labels), k), np.int32)
-    found = np.empty((len(labels), k), np.float32)
 
-    def fill(rows: slice) -> int:
-        part = unpack(labels[rows], words, bags.ranks[rows])
-        nearest(bags, rows.start, *_table(vectors, part), sizes, ids[rows], found[rows])
-        return int(rows.stop - rows.start)
+    def search(start: int, stop: int) -> Neighbors:
+        ids = np.empty((stop - start, k), np.int32)
+        found = np.empty((stop - start, k), np.float32)
+        part = unpack(labels[start:stop], words, bags.ranks[start:stop])
+        for rows in _row_blocks(part, len(words), stop - start, block_bytes):
+            few = slice(start + rows.start, start + rows.stop)
+            table = _table(vectors, unpack(labels[few], words, bags.ranks[few]))
+            nearest(bags, few.start, *table, sizes, ids[rows], found[rows])
+        return Neighbors(ids, found)
 
-    with ThreadPoolExecutor(threads) as pool:
-        for done in pool.map(fill, _row_blocks(bags, len(words), threads, block_bytes)):
-            if progress is not None:
-                progress(done)
-    return Neighbors(ids, found)
+    return search
 
 
 def _first_pairs(a: Int, b: Int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -128,10 +120,9 @@ def _sizes(a: Bags, b: Bags, words: int) -> Sizes:
     )
 
 
-def _row_blocks(bags: Bags, words: int, threads: int, table_bytes: int) -> Iterator[slice]:
-    """Rows whose words' distances to all ``words`` take ``table_bytes``; several blocks a thread, to end together."""
+def _row_blocks(bags: Bags, words: int, most: int, table_bytes: int) -> Iterator[slice]:
+    """Up to ``most`` rows at a time, whose words' distances to all ``words`` take up to ``table_bytes``."""
     count = len(bags.ranks)
-    most = count if threads == 1 else -(-count // (8 * threads))
     room = max(1, table_bytes // (8 * words))  # distinct words
     start = 0
     while start < count:

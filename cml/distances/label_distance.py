@@ -86,6 +86,9 @@ class Neighbors:
     distances: Float32
 
 
+Search = Callable[[int, int], Neighbors]  # the neighbours of the rows start..stop-1
+
+
 class LabelDistance(ABC):
     """How far apart two labels are.
 
@@ -105,6 +108,11 @@ class LabelDistance(ABC):
     def is_symmetric(self) -> bool:
         """True if the distance from a to b is the same number, to the last bit, as that from b to a."""
         return True
+
+    @property
+    def is_costly(self) -> bool:
+        """True if a pair takes many microseconds, so that the distances of a small training set are worth keeping."""
+        return False
 
     @property
     @abstractmethod
@@ -173,20 +181,42 @@ class LabelDistance(ABC):
             raise UserError(f"'threads' and 'block_bytes' must be at least 1. Got {threads} and {block_bytes} instead.")
         ids = np.empty((n, k), np.int32)
         distances = np.empty((n, k), np.float32)
-        rows = max(1, min(block_bytes // (4 * n), n // (4 * threads)))  # several blocks a thread, to end together
+        search = self.searcher(labels, k, block_bytes=block_bytes)
+        rows = max(1, min(block_bytes // (4 * n), n // (8 * threads)))  # several blocks a thread, to end together
 
         def fill(start: int) -> int:
-            stop = min(start + rows, n)
-            block = self.pairwise(labels[start:stop], labels)  # (rows, N)
-            block[np.arange(stop - start), np.arange(start, stop)] = np.inf
-            ids[start:stop], distances[start:stop] = nearest_columns(block, k)
-            return stop - start
+            found = search(start, min(start + rows, n))
+            ids[start : start + rows], distances[start : start + rows] = found.ids, found.distances
+            return len(found.ids)
 
         with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
             for done in pool.map(fill, range(0, n, rows)):
                 if progress is not None:
                     progress(done)
         return Neighbors(ids, distances)
+
+    def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
+        """The search behind ``neighbors`` and the jobs that write neighbour lists: what is prepared once for all rows.
+
+        A distance that can find neighbours without computing all pairs overrides this method and no other. The
+        function that it returns is called from several threads at a time, and gives the same for a row in whatever
+        range of rows.
+
+        Args:
+            labels: N encoded labels.
+            k: Neighbours a label, 1 <= k < N.
+            block_bytes: Memory that a call may take, beside a block of float32 distances of its rows to all labels.
+
+        Returns:
+            (start, stop) to the exact k nearest labels, themselves left out, of the rows start..stop-1.
+        """
+
+        def search(start: int, stop: int) -> Neighbors:
+            block = self.pairwise(labels[start:stop], labels)  # (rows, N)
+            block[np.arange(stop - start), np.arange(start, stop)] = np.inf
+            return Neighbors(*nearest_columns(block, k))
+
+        return search
 
 
 def nearest_columns(block: Float32, k: int) -> tuple[Int32, Float32]:
@@ -200,13 +230,17 @@ def nearest_columns(block: Float32, k: int) -> tuple[Int32, Float32]:
         (R, k) int32 columns, -1 where a row has fewer than k finite entries, and their (R, k) float32 distances.
 
     Raises:
-        UserError: an entry is NaN.
+        UserError: an entry is NaN or negative.
     """
+    lowest = block.min(initial=np.inf)
+    if not lowest >= 0:  # as NaN is not
+        raise UserError(
+            f"A label distance gave {'NaN' if np.isnan(lowest) else lowest}; it should give a number >= 0, or infinity "
+            "for no comparison."
+        )
     border = np.partition(block, k - 1, axis=1)[:, k - 1]  # the k-th smallest value of each row
     chosen = block <= border[:, None]
     counts = np.count_nonzero(chosen, axis=1)
-    if counts.min(initial=k) < k:  # comparisons with NaN are never true
-        raise UserError("A label distance gave NaN; it should give a number >= 0, or infinity for no comparison.")
     for row in np.flatnonzero(counts > k):  # more entries tied at the border than there is room for
         tied = np.flatnonzero(block[row] == border[row])
         chosen[row, tied[k - counts[row] :]] = False

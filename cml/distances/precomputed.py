@@ -131,8 +131,9 @@ class _Matrix:
             )
         self.rows = len(matrix)
         diagonal = np.asarray(matrix.diagonal()[:1000])
-        if np.any(diagonal != 0):
-            row = int(np.flatnonzero(diagonal != 0)[0])
+        wrong = (diagonal != 0) & ~np.isposinf(diagonal)  # infinite: an item that can be compared with none
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
             raise DataError(
                 f"{path} has {diagonal[row]:g} at row {row}, column {row}; an item's distance from itself should be 0. "
                 "Is this a matrix of similarities?"

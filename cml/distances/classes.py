@@ -1,0 +1,90 @@
+"""Class labels as a label distance: 0 within a class, 1 between classes.
+
+It lets class data run through everything that is written for continuous labels: neighbours, samplers, evaluation, and
+losses over label distances beside the losses over classes. Not for: several answers an item (hamming, jaccard).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.errors import UserError
+
+
+@dataclass(frozen=True)
+class Classes(LabelDistance):
+    """0 for two labels of one class, 1 for any others.
+
+    Labels are texts, or whole numbers (7 and 7.0 are one class); not both in one set.
+
+    Example:
+        >>> distance = Classes()
+        >>> birds = distance.encode(["wren", "gull", "wren"])
+        >>> distance.pairwise(birds[:1], birds).tolist()
+        [[0.0, 1.0, 0.0]]
+    """
+
+    name: ClassVar[str] = "classes"
+    unit: ClassVar[str] = "0 same class, 1 another"
+
+    @property
+    def is_metric(self) -> bool:
+        """Always: the discrete metric."""
+        return True
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N classes as their names, array ``names`` (N,), and a digest of each name, ``digests`` (N, 2) uint64.
+
+        The digests are what is compared: they do not depend on which other classes there are.
+
+        Raises:
+            LabelError: a label is neither a text nor a whole number, or not of the first one's kind.
+            UserError: there is no label.
+        """
+        if len(labels) == 0:
+            raise UserError("There are no labels to encode.")
+        names: list[str] = []
+        digests: dict[str, bytes] = {}
+        kind: type | None = None
+        for position, label in enumerate(labels):
+            value = _class(label, position)
+            if kind is not None and type(value) is not kind:
+                raise LabelError(position, f"is {short(label)}, the first is a {_KINDS[kind]}.")
+            kind = type(value)
+            names.append(str(value))
+            if names[-1] not in digests:
+                text = f"{_KINDS[kind]} {value}"
+                digests[names[-1]] = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        packed = np.frombuffer(b"".join(digests[name] for name in names), np.uint64).reshape(-1, 2)
+        return Labels({"names": np.array(names), "digests": packed})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """0 and 1, (len(a), len(b)) float32."""
+        left, right = a.arrays["digests"], b.arrays["digests"]
+        distances: Float32 = (left[:, :1] != right[:, 0]).astype(np.float32)  # (A, B)
+        np.maximum(distances, left[:, 1:] != right[:, 1], out=distances)
+        return distances
+
+
+_KINDS = {str: "text", int: "whole number"}
+
+
+def _class(label: Any, position: int) -> str | int:  # noqa: ANN401 - checked here
+    value = label.item() if isinstance(label, np.generic) else label
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise LabelError(
+        position,
+        f"should be a class: a text or a whole number. Got {short(label)} instead; for continuous labels take another "
+        "label distance, such as euclidean.",
+    )

@@ -1,0 +1,214 @@
+"""The work of a distance job: a big result made in strips of rows, each from the labels alone.
+
+A strip is computed by whoever has the labels and the label distance, a thread here or a worker elsewhere, and is the
+same to the last bit whoever does it and however the rows are cut. Not for: where strips are stored (job_folder.py),
+and who computes them (jobs.py, cluster.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.label_distance import LabelDistance, Labels, Search
+from cml.errors import UserError
+
+DTYPES = ("float32", "float16")
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class FolderError(UserError):
+    """The folder of a job cannot be written or has no room; the job itself is sound."""
+
+
+class Strip(NamedTuple):
+    """The rows start..stop-1 of the result."""
+
+    start: int
+    stop: int
+
+
+class Form(NamedTuple):
+    """An array of the result, with one row an item."""
+
+    columns: int
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Work(ABC):
+    """What a job computes.
+
+    Attributes:
+        distance: The label distance.
+        labels: N encoded labels.
+    """
+
+    distance: LabelDistance
+    labels: Labels
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def option(self) -> tuple[str, Any]:
+        """The option that the result depends on beside labels and distance: its name and value."""
+
+    @property
+    @abstractmethod
+    def forms(self) -> Mapping[str, Form]:
+        """File name to form of the arrays that the result consists of."""
+
+    @property
+    def mirrored(self) -> bool:
+        """True if strips hold the upper triangle alone, so that the lower one is its mirror image."""
+        return False
+
+    @abstractmethod
+    def compute(self, strip: Strip) -> Arrays:
+        """The rows of a strip: file name to array (rows, C), the last C columns of each row.
+
+        Raises:
+            UserError: a label distance is NaN, negative, or does not fit into the result's type.
+        """
+
+    def pairs(self, strip: Strip) -> int:
+        """Pairs of labels that a strip takes."""
+        rows = strip.stop - strip.start
+        if not self.mirrored:
+            return rows * len(self.labels)
+        return rows * len(self.labels) - (strip.start + strip.stop - 1) * rows // 2
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return len(self.labels) * sum(form.columns * form.dtype.itemsize for form in self.forms.values())
+
+
+@dataclass(frozen=True)
+class MatrixWork(Work):
+    """All label distances: ``matrix.npy`` (N, N).
+
+    Attributes:
+        dtype: "float32" or "float16".
+    """
+
+    dtype: str = "float32"
+    kind: ClassVar[str] = "matrix"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise UserError(f"The 'dtype' of a matrix must be {' or '.join(DTYPES)}. Got {self.dtype!r} instead.")
+
+    @property
+    def option(self) -> tuple[str, Any]:
+        """The type of the numbers."""
+        return "dtype", self.dtype
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """The matrix."""
+        return {"matrix.npy": Form(len(self.labels), np.dtype(self.dtype))}
+
+    @property
+    def mirrored(self) -> bool:
+        """True if the distance is the same both ways."""
+        return self.distance.is_symmetric
+
+    def compute(self, strip: Strip) -> Arrays:
+        """The distances of the strip's labels to all, or to those from its first on if they are the same both ways."""
+        first = strip.start if self.mirrored else 0
+        return {"matrix.npy": self.stored(slice(*strip), slice(first, None))}
+
+    def stored(self, rows: slice | NDArray[np.intp], columns: slice | NDArray[np.intp]) -> NDArray[Any]:
+        """The distances (R, C) of ``rows`` to ``columns`` as the matrix holds them.
+
+        Raises:
+            UserError: as ``compute``.
+        """
+        block = self.distance.pairwise(self.labels[rows], self.labels[columns])
+        if block.size and not block.min() >= 0:  # NaN is not
+            raise self._refusal(block, ~(block >= 0), rows, columns, "should be a number >= 0, or infinity")
+        if self.dtype == "float32":
+            return block
+        with np.errstate(over="ignore"):
+            half = block.astype(np.float16)
+        lost = (np.isinf(half) != np.isinf(block)) | ((half == 0) != (block == 0))
+        if lost.any():
+            raise self._refusal(block, lost, rows, columns, "does not fit into float16 (6e-8 to 65504); take float32")
+        return half
+
+    def _refusal(
+        self,
+        block: NDArray[np.float32],
+        bad: NDArray[np.bool_],
+        rows: slice | NDArray[np.intp],
+        columns: slice | NDArray[np.intp],
+        rule: str,
+    ) -> UserError:
+        row, column = np.argwhere(bad)[0]
+        items = np.arange(len(self.labels))
+        return UserError(
+            f"The label distance {self.distance.name!r} of the items {items[rows][row]} and {items[columns][column]} "
+            f"is {block[row, column]:g}; it {rule}."
+        )
+
+
+@dataclass(frozen=True)
+class NeighborsWork(Work):
+    """Exact nearest-neighbour lists: ``ids.npy`` (N, k) int32 and ``distances.npy`` (N, k) float32.
+
+    Attributes:
+        k: Neighbours a label.
+    """
+
+    k: int = 10
+    kind: ClassVar[str] = "neighbors"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k < len(self.labels):
+            raise UserError(
+                f"k must be at least 1 and below the number of items, {len(self.labels)}. Got k={self.k} instead."
+            )
+
+    @property
+    def option(self) -> tuple[str, Any]:
+        """The length of the lists."""
+        return "k", self.k
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """Ids and distances."""
+        return {"ids.npy": Form(self.k, np.dtype(np.int32)), "distances.npy": Form(self.k, np.dtype(np.float32))}
+
+    def compute(self, strip: Strip) -> Arrays:
+        """The lists of the strip's labels."""
+        with _preparing:
+            search = self._search
+        found = search(*strip)
+        return {"ids.npy": found.ids, "distances.npy": found.distances}
+
+    @functools.cached_property
+    def _search(self) -> Search:
+        return self.distance.searcher(self.labels, self.k)
+
+
+_preparing = threading.Lock()  # several threads begin at once; what they share is prepared by one of them
+
+
+def cut(work: Work, pairs: int) -> list[Strip]:
+    """Cut the rows into strips of about ``pairs`` pairs each, at least one row."""
+    n = len(work.labels)
+    each = np.arange(n, 0, -1) if work.mirrored else np.full(n, n)
+    until = np.cumsum(each)  # pairs up to and with each row
+    count = max(1, -(-int(until[-1]) // max(1, pairs)))
+    ends = np.searchsorted(until, until[-1] * np.arange(1, count + 1) / count - 0.5) + 1
+    bounds = [0, *np.unique(np.minimum(ends, n)).tolist()]
+    return [Strip(*ends) for ends in itertools.pairwise(bounds)]

@@ -1,0 +1,149 @@
+"""What the label distances of a dataset are like: zeros, ties, infinities, spread, quantiles, from a sample of pairs.
+
+It answers what to ask before training: are many pairs equal (a ratio to 0 says nothing), do ranks mean anything, how
+far apart near and far lie, where a threshold or a floor would cut. Not for: drawing it (cml.reporting.histogram).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.blas_threads import one_blas_thread
+from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.errors import UserError
+
+SAMPLE_ITEMS = 512  # items whose pairs are looked at: 130,816, the same that fix a loss's constants at training
+# 1, 2 and 5 % are where losses put floors, 5 to 50 % where they put thresholds
+QUANTILES = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a sample of pairs says. Shares are of pairs of two different items.
+
+    Attributes:
+        items: Items in the sample; all of their pairs are looked at.
+        of_items: Items there are.
+        pairs: Pairs.
+        unit: Unit of the label distance.
+        zeros: Share of pairs at distance 0.
+        infinities: Share of pairs that cannot be compared.
+        alone: Share of items that can be compared with no other of the sample.
+        ties: How often two other items lie at the same finite distance from an item: 0 if ranks are unique.
+        log_std: Intrinsic scale: standard deviation of the natural log of the positive finite distances. A factor
+            e^(2 log_std) lies between near and far; log-ratio takes 1 / log_std as its exponent.
+        mean: Of the finite distances.
+        quantiles: Share to distance, over the finite distances: thresholds.
+        positive_quantiles: The same over those above 0: floors.
+        distances: (P,) float32, the sample.
+    """
+
+    items: int
+    of_items: int
+    pairs: int
+    unit: str
+    zeros: float
+    infinities: float
+    alone: float
+    ties: float
+    log_std: float
+    mean: float
+    quantiles: dict[float, float]
+    positive_quantiles: dict[float, float]
+    distances: Float32
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures, without the sample."""
+        values = {name: value for name, value in vars(self).items() if name != "distances"}
+        for name in ("quantiles", "positive_quantiles"):
+            values[name] = {f"{share:g}": value for share, value in values[name].items()}
+        return values
+
+    def table(self) -> str:
+        """The figures as lines of text."""
+        rows = [
+            ("pairs", f"{self.pairs:,} of {self.items:,} of {self.of_items:,} items"),
+            ("distance 0", f"{self.zeros:.3%}"),
+            ("infinite", f"{self.infinities:.3%}" + (f", {self.alone:.1%} of items with all" if self.alone else "")),
+            ("ties", f"{self.ties:.3%} of two others are equally far from an item"),
+            ("mean", f"{self.mean:.4g} {self.unit}"),
+            ("scale", f"{self.log_std:.3f}, standard deviation of the log"),
+            *((f"quantile {share:g}", self._quantile(share)) for share in self.quantiles),
+        ]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+    def _quantile(self, share: float) -> str:
+        above = f"; {self.positive_quantiles[share]:.4g} of those above 0" if self.zeros else ""
+        return f"{self.quantiles[share]:.4g} {self.unit}{above}"
+
+
+def summarize(
+    distance: LabelDistance, labels: Labels, *, unit: str = "", seed: int = 0, items: int = SAMPLE_ITEMS
+) -> Summary:
+    """Look at all pairs among ``items`` items drawn at random.
+
+    Args:
+        distance: The label distance.
+        labels: N encoded labels.
+        unit: Unit for people, if the dataset knows a better one than the distance.
+        seed: Of the draw.
+        items: Items to draw.
+
+    Raises:
+        UserError: fewer than 3 items, or no two that can be compared and differ.
+    """
+    if min(items, len(labels)) < 3:
+        raise UserError(f"A summary needs at least 3 items. Got {min(items, len(labels))} instead.")
+    chosen = np.random.default_rng(seed).permutation(len(labels))[:items]
+    with one_blas_thread():
+        block = distance.pairwise(labels[chosen], labels[chosen])
+    apart = ~np.eye(len(chosen), dtype=np.bool_)
+    sample = block[np.triu_indices(len(chosen), 1)] if distance.is_symmetric else block[apart]
+    finite = sample[np.isfinite(sample)].astype(np.float64)
+    positive = finite[finite > 0]
+    if len(positive) == 0:
+        raise UserError(
+            f"Among {len(sample):,} pairs none has a label distance above 0 and finite: the labels are all equal, or "
+            "none can be compared."
+        )
+    unknown = np.isinf(block) & apart
+    return Summary(
+        items=len(chosen),
+        of_items=len(labels),
+        pairs=len(sample),
+        unit=unit or distance.unit,
+        zeros=float((sample == 0).mean()),
+        infinities=float(np.isinf(sample).mean()),
+        alone=float((unknown.sum(axis=1) == len(chosen) - 1).mean()),
+        ties=ties(block),
+        log_std=float(np.log(positive).std()),
+        mean=float(finite.mean()),
+        quantiles=_quantiles(finite),
+        positive_quantiles=_quantiles(positive),
+        distances=sample,
+    )
+
+
+def _quantiles(values: NDArray[np.float64]) -> dict[float, float]:
+    return dict(zip(QUANTILES, np.quantile(values, QUANTILES).tolist(), strict=True))
+
+
+def ties(block: NDArray[np.float32]) -> float:
+    """Share of pairs of other items that lie at the same finite distance from an item, over all items.
+
+    Args:
+        block: (N, N) distances.
+    """
+    equal, pairs = 0, 0
+    for row in range(len(block)):
+        others = np.delete(block[row], row)
+        others = others[np.isfinite(others)]
+        _, counts = np.unique(others, return_counts=True)
+        equal += int((counts * (counts - 1)).sum())
+        pairs += len(others) * (len(others) - 1)
+    return equal / pairs if pairs else 0.0

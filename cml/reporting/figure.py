@@ -1,0 +1,63 @@
+"""Making, dressing and saving figures: what all plots share.
+
+Figures are made without pyplot, so nothing global changes: no backend, no open figures, no settings. Not for: what is
+plotted (curves.py, metric_curves.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cml.files import atomic_file
+from cml.reporting.visible_text import visible_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DOTS = 150  # an inch
+# Okabe and Ito's colours without yellow, which paper does not show; order and marks keep them apart in grey print too
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+MARKS = ("o", "s", "^", "D", "v", "P", "X")
+QUIET = "#6b6760"
+INK = "#1d1c1a"
+
+
+def new_figure(width: float, height: float, *, dots: int = DOTS) -> Figure:
+    """An empty figure of ``width`` x ``height`` inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=dots, facecolor="white", layout="constrained")
+
+
+def dress(axis: Axes, *, ylabel: str) -> None:
+    """The look of all axes."""
+    axis.set_facecolor("white")
+    axis.set_ylabel(visible_text(ylabel), parse_math=False)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.spines[["left", "bottom"]].set_color("#b8b2a8")
+    axis.tick_params(colors=QUIET, labelcolor=INK)
+    axis.grid(True, color="#ebe7e0", linewidth=0.8)
+    axis.set_axisbelow(True)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, atomically; the same figure gives the same bytes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with atomic_file(path) as temporary, any_script():
+        options: dict[str, Any] = {"format": "png", "metadata": {"Software": None}}
+        FigureCanvasAgg(figure).figure.savefig(temporary, **options)
+
+
+@contextlib.contextmanager
+def any_script() -> Iterator[None]:
+    """A name in a script that the font lacks is drawn as boxes, without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s).*[Gg]lyph .* missing from", category=UserWarning)
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support", category=UserWarning)
+        yield

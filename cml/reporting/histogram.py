@@ -1,0 +1,110 @@
+"""A histogram of label distances as PNG, on a linear and on a logarithmic axis, with the quantiles that settings name.
+
+Not for: the figures of a summary, which cml.distances.summary makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import UserError
+from cml.reporting.figure import COLORS, INK, dress, new_figure, save_figure
+from cml.reporting.visible_text import visible_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BARS = 80
+TAIL = 0.0005  # the smallest distances, left out on the logarithmic axis: they would take half of it
+
+
+def write_histogram(
+    path: Path,
+    distances: NDArray[np.float32],
+    *,
+    unit: str,
+    quantiles: Mapping[float, float],
+    title: str = "",
+) -> None:
+    """Draw how often which label distance occurs.
+
+    On the left as it is, on the right against the logarithm, which is what ratios of label distances see. Distances of
+    0 and infinite ones are in neither panel's bars; their shares are said above.
+
+    Args:
+        path: The PNG.
+        distances: (P,) label distances >= 0.
+        unit: Their unit.
+        quantiles: Share to distance: marked and named.
+        title: Above the panels.
+
+    Raises:
+        UserError: no distance is above 0 and finite.
+    """
+    positive = distances[np.isfinite(distances) & (distances > 0)].astype(np.float64)
+    if len(positive) == 0:
+        raise UserError("There is nothing to draw: no label distance is above 0 and finite.")
+    low, high = float(np.quantile(positive, TAIL)), float(positive.max())
+    if high <= 1.001 * low:
+        low, high = low / 1.5, high * 1.5
+    figure = new_figure(10, 4.2)
+    left, right = figure.subplots(1, 2)
+    left.hist(positive, np.linspace(0, high, BARS + 1), color=COLORS[0], weights=_shares(positive, distances))
+    right.hist(positive, np.geomspace(low, high, BARS + 1), color=COLORS[0], weights=_shares(positive, distances))
+    right.set_xscale("log")
+    _place_ticks(right, low, high)
+    for axis in (left, right):
+        dress(axis, ylabel="share of pairs, %")
+        axis.set_ylim(0, 1.16 * axis.get_ylim()[1])
+        _mark(axis, {share: value for share, value in quantiles.items() if low <= value <= high})
+    left.set_xlabel(visible_text(f"label distance, {unit}"), parse_math=False)
+    right.set_xlabel(visible_text(f"label distance, {unit}, logarithmic"), parse_math=False)
+    figure.suptitle(
+        visible_text(
+            f"{title}{', ' if title else ''}{len(distances):,} pairs: {(distances == 0).mean():.2%} at 0, "
+            f"{np.isinf(distances).mean():.2%} infinite"
+        ),
+        x=0.01,
+        ha="left",
+        fontsize=11,
+        color=INK,
+        parse_math=False,
+    )
+    save_figure(figure, path)
+
+
+def _place_ticks(axis: Axes, low: float, high: float) -> None:
+    """Ticks in plain numbers: at powers of ten, or evenly where there are too few of them in the range."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+
+    spread = high / low
+    powers = LogLocator(subs=(1,) if spread > 300 else (1, 2, 5), numticks=8)
+    axis.xaxis.set_major_locator(powers if spread > 8 else MaxNLocator(7, steps=[1, 2, 5, 10]))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_xlim(low, high)
+
+
+def _shares(positive: NDArray[np.float64], distances: NDArray[np.float32]) -> NDArray[np.float64]:
+    return np.full(len(positive), 100 / len(distances))
+
+
+def _mark(axis: Axes, quantiles: Mapping[float, float]) -> None:
+    """A line at each quantile, its name at the top; names in steps, so that close ones stay apart."""
+    top = axis.get_ylim()[1]
+    for number, (share, value) in enumerate(sorted(quantiles.items())):
+        axis.axvline(value, color=COLORS[1], linewidth=1, linestyle=(0, (4, 2)))
+        axis.text(
+            value,
+            top * (0.985 - 0.05 * (number % 3)),
+            f" {share:.0%}",
+            color=COLORS[1],
+            fontsize=8,
+            va="top",
+            ha="left",
+        )

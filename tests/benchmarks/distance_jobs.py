@@ -1,0 +1,77 @@
+"""Peak memory and speed of distance jobs on MPII poses: matrix in both types, and neighbour lists. Bar: O(strip).
+
+    python tests/benchmarks/distance_jobs.py [SCRATCH FOLDER]
+
+Each job runs in a process of its own, for 5,000 to 19,919 poses, on two threads. A job holds two strips of up to 4
+million pairs (16 MB) with what it takes to make them, and what ``Keypoints`` prepares of N poses for a product, about
+2 kB a pose and thread: not N x N. "Start" is the peak of the process with its labels encoded, before the job. The
+result is written to the scratch folder (a temporary one by default) and deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cml.distances.jobs import Runner, write_matrix, write_neighbors
+from cml.distances.keypoints import Keypoints
+
+SIZES = (5_000, 10_000, 19_919)
+KINDS = ("float32", "float16", "neighbors")
+K = 100
+
+
+def peak() -> float:
+    """Peak memory of this process in MB, file pages included."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def job(kind: str, count: int, folder: Path) -> None:
+    """Do one job and print what it took as JSON."""
+    from neighbors import ROOT, mpii_poses
+
+    base = Path(os.environ.get("CML_DATA", ROOT.parent / "shared" / "data"))
+    distance = Keypoints(squared=False)
+    labels = distance.encode(list(mpii_poses(base / "mpii_poses")[:count]))
+    start = peak()
+    runner = Runner(bar_after=None)
+    if kind == "neighbors":
+        result = write_neighbors(distance, labels, folder, K, runner=runner)
+    else:
+        result = write_matrix(distance, labels, folder, dtype=kind, runner=runner)
+    size = sum(path.stat().st_size for path in folder.glob("*.npy"))
+    print(json.dumps({"start": start, "peak": peak(), "size": size, "rate": result.pairs / result.seconds}))
+
+
+def main() -> None:
+    """Measure and print."""
+    base = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
+    base.mkdir(parents=True, exist_ok=True)
+    worst = 0.0
+    for kind in KINDS:
+        peaks = []
+        for count in SIZES:
+            folder = base / f"{kind}-{count}"
+            command = [sys.executable, __file__, "--job", kind, str(count), str(folder)]
+            done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            shutil.rmtree(folder)
+            peaks.append(done["peak"] - done["start"])
+            print(
+                f"{kind:9} of {count:,} poses: {done['size'] / 1e6:,.0f} MB on disk, peak memory {done['peak']:.0f} MB "
+                f"(start {done['start']:.0f} MB), {done['rate'] / 1e6:.1f} M pairs/s"
+            )
+        worst = max(worst, peaks[-1] / peaks[0])
+    print(f"memory of a job, 19,919 poses / 5,000 poses: ratio {worst:.1f} at most (16 for all pairs)")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--job"]:
+        job(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
+    else:
+        main()

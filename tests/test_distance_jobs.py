@@ -1,0 +1,806 @@
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import cml.distances
+from cml.cli import main
+from cml.distances import job_folder, row_file
+from cml.distances.euclidean import Euclidean
+from cml.distances.job_check import verify
+from cml.distances.job_forecast import forecast, pairs_a_second, pairs_a_strip, size_text, time_text
+from cml.distances.jobs import Result, Runner, write_matrix, write_neighbors
+from cml.distances.label_distance import Float32, LabelDistance, Labels, Neighbors, Search
+from cml.distances.stored_lists import folder_of, note, stored_neighbors
+from cml.distances.strips import FolderError, MatrixWork, NeighborsWork, Strip, cut
+from cml.distances.summary import QUANTILES, summarize
+from cml.errors import DataError, UserError
+from cml.files import locked
+
+QUIET = Runner(bar_after=None)
+COUNT = 97
+
+
+@dataclass(frozen=True)
+class OneWay(Euclidean):
+    """Not the same both ways: what b exceeds a by counts twice."""
+
+    name = "test one-way"
+
+    @property
+    def is_symmetric(self) -> bool:
+        return False
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        left, right = (side.arrays["vectors"].sum(axis=1) for side in (a, b))
+        gap = np.subtract.outer(left, right).astype(np.float32)
+        block: Float32 = np.where(gap > 0, gap, -2 * gap)
+        return block
+
+
+@dataclass(frozen=True)
+class Broken(Euclidean):
+    """Gives ``value`` for the items 40 and 41."""
+
+    value: float = math.nan
+    name = "test broken"
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        left, right = (side.arrays["vectors"][:, 0] for side in (a, b))
+        block = super().pairwise(a, b)
+        wrong = np.isin(left, (40, 41))[:, None] & np.isin(right, (40, 41)) & (left[:, None] != right)
+        block[wrong] = self.value
+        return block
+
+
+def words(folder: Path) -> str:
+    np.save(folder / "words.npy", np.random.default_rng(0).normal(size=(8, 4)))
+    (folder / "words.txt").write_text("\n".join("abcdefgh"))
+    return str(folder / "words.npy")
+
+
+def sample(kind: str, folder: Path) -> tuple[LabelDistance, Labels]:
+    """A label distance and labels with ties, zeros and pairs that cannot be compared."""
+    rng = np.random.default_rng(5)
+    distance: LabelDistance
+    if kind == "captions":
+        distance = cml.distances.get("captions", vectors=words(folder), stop_words="none")
+        texts = [
+            [" ".join(rng.choice(list("abcdefgh"), n)) for n in rng.integers(1, 5, 1 + i % 3)] for i in range(COUNT)
+        ]
+        return distance, distance.encode([*texts[:-1], texts[0]])
+    if kind == "keypoints":
+        distance = cml.distances.get("keypoints", min_shared=2)
+        poses = np.dstack([rng.integers(0, 6, (COUNT, 4, 2)), rng.random((COUNT, 4)) < 0.6])
+        poses[3, :, 2] = 0
+        with pytest.warns(UserWarning, match="cannot be compared with any other"):
+            return distance, distance.encode(poses.tolist())
+    distance = OneWay() if kind == "one-way" else Euclidean()
+    return distance, distance.encode(rng.integers(0, 40, COUNT).tolist())
+
+
+KINDS = ("euclidean", "one-way", "keypoints", "captions")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_matrix_is_that_of_pairwise_whatever_the_strips(kind: str, tmp_path: Path) -> None:
+    distance, labels = sample(kind, tmp_path)
+    whole = distance.pairwise(labels, labels)
+    for number, (pairs, threads) in enumerate([(None, 2), (1, 3), (1000, 1), (10**9, 2)]):
+        runner = Runner(threads=threads, strip_pairs=pairs, bar_after=None)
+        result = write_matrix(distance, labels, tmp_path / str(number), runner=runner)
+        stored = np.load(result.path)
+        np.testing.assert_array_equal(stored, whole)
+        assert stored.dtype == np.float32
+        assert result.pairs == (COUNT * (COUNT + 1) // 2 if distance.is_symmetric else COUNT**2)
+        strips = json.loads((result.folder / "job.json").read_text())["strips"]
+        assert pairs is None or len(strips) == {1: COUNT, 1000: math.ceil(result.pairs / 1000), 10**9: 1}[pairs]
+        again = cml.distances.get("precomputed", path=str(result.path), symmetric=distance.is_symmetric)
+        rows = again.encode(list(range(COUNT)))
+        np.testing.assert_array_equal(again.pairwise(rows, rows), whole)
+    half = np.load(write_matrix(distance, labels, tmp_path / "half", dtype="float16", runner=QUIET).path)
+    assert half.dtype == np.float16
+    np.testing.assert_array_equal(half, whole.astype(np.float16))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lists_are_those_of_neighbors_whatever_the_strips(kind: str, tmp_path: Path) -> None:
+    distance, labels = sample(kind, tmp_path)
+    expected = distance.neighbors(labels, 9)
+    for number, (pairs, threads) in enumerate([(None, 2), (1, 3), (1000, 1)]):
+        runner = Runner(threads=threads, strip_pairs=pairs, bar_after=None)
+        result = write_neighbors(distance, labels, tmp_path / str(number), 9, runner=runner, item_ids=["a"] * COUNT)
+        ids, distances = (np.load(result.path / f"{name}.npy") for name in ("ids", "distances"))
+        np.testing.assert_array_equal(ids, expected.ids)
+        np.testing.assert_array_equal(distances, expected.distances)
+        assert (ids.dtype, distances.dtype) == (np.int32, np.float32)
+        assert json.loads((result.folder / "items.json").read_text()) == ["a"] * COUNT
+        cml.distances.get("precomputed", path=str(result.path)).encode(list(range(COUNT)))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(2, 60), st.integers(1, 4000), st.booleans())
+def test_strips_cover_all_rows_once_and_are_balanced(n: int, pairs: int, both_ways: bool) -> None:
+    distance = Euclidean() if both_ways else OneWay()
+    work = MatrixWork(distance, distance.encode(list(range(n))))
+    strips = cut(work, pairs)
+    assert [row for strip in strips for row in range(*strip)] == list(range(n))
+    expected = [sum(n - row if both_ways else n for row in range(*strip)) for strip in strips]
+    assert [work.pairs(strip) for strip in strips] == expected
+    assert all(count <= pairs + 2 * n for count in expected)
+
+
+def test_a_finished_job_is_left_alone(tmp_path: Path) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    first = write_matrix(distance, labels, tmp_path / "m", runner=QUIET)
+    before = first.path.stat().st_mtime_ns
+    again = write_matrix(distance, labels, tmp_path / "m", runner=replace(QUIET, strip_pairs=10, threads=1))
+    assert again.pairs == 0
+    assert first.path.stat().st_mtime_ns == before
+    assert {path.name for path in (tmp_path / "m").iterdir()} == {"job.json", "lock", "matrix.npy"}
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from cml.distances import label_distance
+from cml.distances.euclidean import Euclidean
+from cml.distances.jobs import Runner, write_matrix, write_neighbors
+out, log, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+class Slow(Euclidean):
+    def pairwise(self, a, b):
+        block = super().pairwise(a, b)
+        if len(a) > 1:  # not the sample that is measured
+            with log.open("a") as file:
+                file.write("x")
+            time.sleep(seconds)
+        return block
+distance = Slow()
+labels = distance.encode(np.random.default_rng(1).integers(0, 999, 150).tolist())
+runner = Runner(strip_pairs=900, bar_after=None)
+if sys.argv[4] == "matrix":
+    write_matrix(distance, labels, out, runner=runner)
+else:
+    write_neighbors(distance, labels, out, 5, runner=runner)
+"""
+
+
+@contextlib.contextmanager
+def slow_job(out: Path, log: Path, kind: str, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+    script = out.parent / "job.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(out), str(log), str(seconds), kind]
+    process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def slow_labels() -> tuple[Euclidean, Labels]:
+    distance = Euclidean()
+    return distance, distance.encode(np.random.default_rng(1).integers(0, 999, 150).tolist())
+
+
+def wait_for_strips(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while not (out / "done.txt").exists() or len((out / "done.txt").read_text().splitlines()) < count:
+        assert process.poll() is None, "the job ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("kind", ["matrix", "neighbors"])
+def test_killed_and_resumed_is_the_uninterrupted_job(kind: str, tmp_path: Path) -> None:
+    out, log = tmp_path / "killed", tmp_path / "log"
+    rng = np.random.default_rng()
+    done = 0
+    for _ in range(3):
+        with slow_job(out, log, kind, 0.05) as process:
+            wait_for_strips(process, out, done + 1)
+            time.sleep(rng.uniform(0, 0.06))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        done = len((out / "done.txt").read_text().splitlines())
+        assert not list(out.glob("matrix.npy")) + list(out.glob("ids.npy"))
+    with slow_job(out, log, kind, 0) as process:
+        assert process.wait(60) == 0
+    distance, labels = slow_labels()
+    strips = len(json.loads((out / "job.json").read_text())["strips"])
+    assert done < strips
+    assert len(log.read_text()) <= strips + 3 * 2 + 10  # at most the two under way at each kill; the rest is the sample
+    if kind == "matrix":
+        whole = write_matrix(distance, labels, tmp_path / "whole", runner=QUIET)
+        np.testing.assert_array_equal(np.load(whole.path), distance.pairwise(labels, labels))
+    else:
+        whole = write_neighbors(distance, labels, tmp_path / "whole", 5, runner=QUIET)
+    for path in whole.folder.glob("*.npy"):
+        assert (out / path.name).read_bytes() == path.read_bytes()
+    assert verify(distance, labels, out) > 0
+
+
+def test_a_second_process_is_refused_and_a_dead_one_holds_no_lock(tmp_path: Path) -> None:
+    distance, labels = slow_labels()
+    out = tmp_path / "job"
+    with slow_job(out, tmp_path / "log", "matrix", 0.3) as process:
+        wait_for_strips(process, out, 1)
+        with pytest.raises(UserError, match="Another process is working on the job"):
+            write_matrix(distance, labels, out, runner=QUIET)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert write_matrix(distance, labels, out, runner=QUIET).pairs > 0
+
+
+def test_waiting_for_another_process_takes_its_result(tmp_path: Path) -> None:
+    distance, labels = slow_labels()
+    out = tmp_path / "job"
+    with slow_job(out, tmp_path / "log", "neighbors", 0.05) as process:
+        wait_for_strips(process, out, 1)
+        assert write_neighbors(distance, labels, out, 5, runner=replace(QUIET, wait=True)).pairs == 0
+        assert process.wait(60) == 0
+
+
+class Cut(Exception):
+    """Stands for whatever stops a process."""
+
+
+@dataclass(frozen=True)
+class Stopping(Euclidean):
+    """Euclidean that stops at rows from ``last`` on."""
+
+    last: int = 10**9
+    name = "euclidean"
+
+    def settings(self) -> dict[str, Any]:
+        return Euclidean().settings()
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        if len(a) > 1 and len(b) < COUNT - self.last:
+            raise Cut
+        return super().pairwise(a, b)
+
+
+def begun(tmp_path: Path) -> tuple[Path, Euclidean, Labels]:
+    """A matrix job that stopped at row 40 or so."""
+    distance, labels = Euclidean(), Euclidean().encode(list(range(COUNT)))
+    with pytest.raises(Cut):
+        write_matrix(
+            Stopping(last=40), labels, tmp_path / "job", runner=Runner(threads=1, strip_pairs=500, bar_after=None)
+        )
+    return tmp_path / "job", distance, labels
+
+
+def test_only_recorded_strips_count(tmp_path: Path) -> None:
+    out, distance, labels = begun(tmp_path)
+    done = (out / "done.txt").read_text().splitlines()
+    starts = json.loads((out / "job.json").read_text())["strips"]
+    assert done == [f"strip {start}" for start in starts[: len(done)]]
+    assert 0 < len(done) < len(starts)
+    partial = out / "matrix.npy.partial"
+    stored = np.load(partial, mmap_mode="r+")
+    stored[starts[len(done)] :] = -7  # what a killed process had half-written
+    stored.flush()
+    with (out / "done.txt").open("a") as file:
+        file.write(f"strip {starts[len(done)]}")  # a line without its end was cut off in mid-word
+    result = write_matrix(distance, labels, out, runner=QUIET)
+    np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
+    assert result.pairs < COUNT * (COUNT + 1) // 2
+
+
+@pytest.mark.parametrize("damage", ["gone", "short", "other"])
+def test_a_lost_or_damaged_partial_file_is_made_again(damage: str, tmp_path: Path) -> None:
+    out, distance, labels = begun(tmp_path)
+    partial = out / "matrix.npy.partial"
+    if damage == "gone":
+        partial.unlink()
+    elif damage == "short":
+        partial.write_bytes(partial.read_bytes()[:-1])
+    else:
+        partial.write_bytes(b"no array")
+    result = write_matrix(distance, labels, out, runner=QUIET)
+    assert result.pairs == COUNT * (COUNT + 1) // 2
+    np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
+
+
+def test_mirroring_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_file, "TILE", 16)
+    monkeypatch.setattr(job_folder, "TILE", 16)
+    distance, labels = Euclidean(), Euclidean().encode(list(range(COUNT)))
+    mirrored: list[int] = []
+    whole = row_file.RowFile.mirror
+
+    def stops(self: row_file.RowFile, start: int) -> None:
+        if len(mirrored) == 3:
+            raise Cut
+        mirrored.append(start)
+        whole(self, start)
+
+    monkeypatch.setattr(row_file.RowFile, "mirror", stops)
+    with pytest.raises(Cut):
+        write_matrix(distance, labels, tmp_path / "job", runner=Runner(threads=1, bar_after=None))
+    assert not (tmp_path / "job" / "matrix.npy").exists()
+
+    def goes_on(self: row_file.RowFile, start: int) -> None:
+        mirrored.append(start)
+        whole(self, start)
+
+    monkeypatch.setattr(row_file.RowFile, "mirror", goes_on)
+    result = write_matrix(distance, labels, tmp_path / "job", runner=QUIET)
+    assert sorted(mirrored) == list(range(0, COUNT, 16))
+    np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
+
+
+def test_a_process_killed_among_the_last_renames(tmp_path: Path) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    result = write_neighbors(distance, labels, tmp_path / "job", 3, runner=QUIET)
+    expected = (result.folder / "distances.npy").read_bytes()
+    (result.folder / "distances.npy").rename(result.folder / "distances.npy.partial")
+    (result.folder / "done.txt").write_text("strip 0\n")
+    assert write_neighbors(distance, labels, tmp_path / "job", 3, runner=QUIET).pairs == 0
+    assert (result.folder / "distances.npy").read_bytes() == expected
+
+
+def test_what_is_not_finished_is_not_read(tmp_path: Path) -> None:
+    out, distance, labels = begun(tmp_path)
+    with pytest.raises(UserError, match="not finished; run it again"):
+        verify(distance, labels, out)
+    with pytest.raises(DataError, match=r"matrix\.npy is missing"):
+        cml.distances.get("precomputed", path=str(out / "matrix.npy"))
+
+
+def test_another_job_in_the_folder_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    out = tmp_path / "job"
+    write_matrix(distance, labels, out, runner=QUIET)
+    before = (out / "matrix.npy").read_bytes()
+    changed = distance.encode([*range(COUNT - 1), 1000])
+    mend = r"Choose another folder, or delete this one to start over\."
+    with pytest.raises(UserError, match=f"job of other labels.*{mend}"):
+        write_matrix(distance, changed, out, runner=QUIET)
+    with pytest.raises(UserError, match=r"the job of another label distance, euclidean\(squared=False\)"):
+        write_matrix(Euclidean(squared=True), labels, out, runner=QUIET)
+    with pytest.raises(UserError, match="dtype=float32, now dtype=float16"):
+        write_matrix(distance, labels, out, dtype="float16", runner=QUIET)
+    with pytest.raises(UserError, match="another kind, matrix, not neighbors"):
+        write_neighbors(distance, labels, out, 4, runner=QUIET)
+    write_neighbors(distance, labels, tmp_path / "lists", 4, runner=QUIET)
+    with pytest.raises(UserError, match="k=4, now k=5"):
+        write_neighbors(distance, labels, tmp_path / "lists", 5, runner=QUIET)
+    with pytest.raises(UserError, match=f"job of {COUNT} items, but there are 5"):
+        verify(distance, labels[:5], out)
+    with pytest.raises(UserError, match="job of other labels"):
+        verify(distance, changed, out)
+    monkeypatch.setattr(job_folder, "FORMAT", 2)
+    with pytest.raises(UserError, match=r"another version of cml began \(0"):
+        write_matrix(distance, labels, out, runner=QUIET)
+    assert (out / "matrix.npy").read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"strips": [1, 0], "items": 3}', '{"strips": "0", "items": 3}'])
+def test_a_damaged_record_is_named(text: str, tmp_path: Path) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    write_matrix(distance, labels, tmp_path / "job", runner=QUIET)
+    (tmp_path / "job" / "job.json").write_text(text)
+    with pytest.raises(DataError, match=r"job\.json"):
+        write_matrix(distance, labels, tmp_path / "job", runner=QUIET)
+
+
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary.txt").write_text("dear")
+    with pytest.raises(UserError, match="mine already exists and is not an empty folder"):
+        write_matrix(distance, labels, tmp_path / "mine", runner=QUIET)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["diary.txt"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file already exists and is not an empty folder"):
+        write_matrix(distance, labels, tmp_path / "file", runner=QUIET)
+    for unwritable in (tmp_path / "file" / "below", Path("/proc/job")):
+        with pytest.raises(FolderError, match=f"The folder {unwritable} cannot be written"):
+            write_matrix(distance, labels, unwritable, runner=QUIET)
+
+
+def test_too_little_room_is_said_before_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda _: os.terminal_size((1, 2)) and _Usage(1000, 0, 1000))
+        with pytest.raises(FolderError, match=r"takes 37\.6 kB on the disk.*only 1 kB free.*--dtype float16"):
+            write_matrix(distance, labels, tmp_path / "m", runner=QUIET)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.posix_fallocate", full)
+        with pytest.raises(FolderError, match=r"no room for .*matrix\.npy\.partial: it takes .* bytes"):
+            write_matrix(distance, labels, tmp_path / "m", runner=QUIET)
+        assert not list((tmp_path / "m").glob("*.npy*"))
+    np.testing.assert_array_equal(
+        np.load(write_matrix(distance, labels, tmp_path / "m", runner=QUIET).path), distance.pairwise(labels, labels)
+    )
+
+
+@dataclass(frozen=True)
+class _Usage:
+    total: int
+    used: int
+    free: int
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "error"),
+    [
+        (math.nan, "float32", "of the items 40 and 41 is nan; it should be a number >= 0, or infinity"),
+        (-1.0, "float32", "of the items 40 and 41 is -1; it should be a number >= 0, or infinity"),
+        (70000.0, "float16", "of the items 40 and 41 is 70000; it does not fit into float16"),
+        (1e-9, "float16", "of the items 40 and 41 is 1e-09; it does not fit into float16"),
+    ],
+)
+def test_numbers_that_cannot_be_stored_are_named(value: float, dtype: str, error: str, tmp_path: Path) -> None:
+    distance = Broken(value=value)
+    labels = distance.encode(list(range(COUNT)))
+    with pytest.raises(UserError, match=error):
+        write_matrix(distance, labels, tmp_path / "m", dtype=dtype, runner=replace(QUIET, strip_pairs=500))
+    assert not (tmp_path / "m" / "matrix.npy").exists()
+    if math.isnan(value):
+        with pytest.raises(UserError, match="NaN"):
+            write_neighbors(distance, labels, tmp_path / "n", 3, runner=QUIET)
+    infinite = Broken(value=math.inf)
+    assert np.isinf(np.load(write_matrix(infinite, labels, tmp_path / "i", dtype="float16", runner=QUIET).path)[40, 41])
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    for k in (0, COUNT, COUNT + 5):
+        with pytest.raises(UserError, match=f"below the number of items, {COUNT}. Got k={k}"):
+            write_neighbors(distance, labels, tmp_path / "n", k, runner=QUIET)
+    with pytest.raises(UserError, match=r"must be float32 or float16\. Got 'float64'"):
+        write_matrix(distance, labels, tmp_path / "m", dtype="float64", runner=QUIET)
+    with pytest.raises(UserError, match="'threads' and 'strip_pairs' must be at least 1"):
+        Runner(threads=0)
+    assert not (tmp_path / "n").exists()
+
+
+def test_verify_compares_and_finds_a_changed_number(tmp_path: Path) -> None:
+    distance, labels = sample("keypoints", tmp_path)
+    matrix = write_matrix(distance, labels, tmp_path / "m", runner=QUIET)
+    lists = write_neighbors(distance, labels, tmp_path / "n", 4, runner=QUIET)
+    assert verify(distance, labels, matrix.folder) == 64 * 64
+    assert verify(distance, labels, lists.folder, seed=1) == 16 * 4
+    for path in (matrix.path, lists.path / "ids.npy", lists.path / "distances.npy"):
+        whole = path.read_bytes()
+        stored = np.load(path, mmap_mode="r+")
+        stored[:] = np.where(np.isfinite(stored), stored + 1, stored)
+        stored.flush()
+        with pytest.raises(DataError, match=rf"{path.name} has .* at row \d+, column \d+, where .* was computed now"):
+            verify(distance, labels, path.parent)
+        path.write_bytes(whole)
+        assert verify(distance, labels, path.parent)
+    with pytest.raises(DataError, match=r"job\.json is missing"):
+        verify(distance, labels, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "neighbors"])
+def test_memory_is_that_of_strips(kind: str, tmp_path: Path) -> None:
+    distance = Euclidean()
+    labels = distance.encode(np.random.default_rng(0).normal(size=(6000, 2)).tolist())
+    tracemalloc.start()
+    if kind == "neighbors":
+        write_neighbors(distance, labels, tmp_path / "n", 10, runner=QUIET)
+    else:
+        write_matrix(distance, labels, tmp_path / "m", dtype=kind, runner=QUIET)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 80e6  # two strips of up to 16 MB and what it takes to make them; all distances would take 144 MB
+
+
+def test_forecast_says_room_pairs_and_time(tmp_path: Path) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    said: list[str] = []
+    write_matrix(distance, labels, tmp_path / "m", runner=replace(QUIET, say=said.append))
+    assert len(said) == 1
+    for part in ("matrix of 97 items, dtype float32: 37.6 kB in", "free)", "4,753 pairs in 1 strip on 2 threads: "):
+        assert part in said[0]
+    work = MatrixWork(distance, labels)
+    assert pairs_a_second(work) > 0
+    assert "about 7 s" in forecast(work, [Strip(0, COUNT)], tmp_path, 4753 / 7, 1, "1 threads")
+    assert "about 2 min" in forecast(work, [Strip(0, COUNT)], tmp_path, 4753 / 480, 4, "4 workers")
+    assert pairs_a_strip(10**12, 20_000, 2) == 600_000  # half a minute of captions
+    assert pairs_a_strip(10**12, 10**9, 2) == 1 << 22
+    assert pairs_a_strip(10, 10, 2) == 5
+    assert pairs_a_strip(8_000_000, 60_000, 2) == 125_000
+    assert [size_text(size) for size in (5, 1600, 2.5e9, 3e15)] == ["5 bytes", "1.6 kB", "2.5 GB", "3,000 TB"]
+    assert [time_text(s) for s in (0.2, 40, 600, 7200)] == [
+        "under a second",
+        "about 40 s",
+        "about 10 min",
+        "about 2.0 h",
+    ]
+
+
+def test_the_progress_bar_shows_pairs_and_time_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    write_matrix(distance, labels, tmp_path / "m", runner=Runner(bar_after=0.0, strip_pairs=500))
+    shown = capsys.readouterr().err
+    assert "pair/s" in shown
+    assert "4.75k/4.75k" in shown
+
+
+@dataclass(frozen=True)
+class Unsearchable(Euclidean):
+    """Euclidean whose neighbours can only be read."""
+
+    name = "euclidean"
+
+    def searcher(self, labels: Labels, k: int, *, block_bytes: int = 1) -> Search:
+        raise AssertionError("lists were computed again")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def same(a: Neighbors, b: Neighbors) -> bool:
+    return np.array_equal(a.ids, b.ids) and np.array_equal(a.distances, b.distances)
+
+
+def test_lists_are_stored_and_found_again_and_cut(cache: Path, tmp_path: Path) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    assert Unsearchable().fingerprint() == distance.fingerprint()
+    assert same(stored_neighbors(distance, labels, 7), distance.neighbors(labels, 7))
+    for k in (7, 3, 1):
+        assert same(stored_neighbors(Unsearchable(), labels, k), distance.neighbors(labels, k))
+    with pytest.raises(AssertionError, match="computed again"):
+        stored_neighbors(Unsearchable(), labels, 8)
+    with pytest.raises(AssertionError, match="computed again"):
+        stored_neighbors(Unsearchable(), distance.encode(list(range(COUNT))), 3)
+    with pytest.raises(AssertionError, match="computed again"):
+        stored_neighbors(Unsearchable(squared=True), labels, 3)
+    with pytest.raises(UserError, match=f"Got k={COUNT}"):
+        stored_neighbors(distance, labels, COUNT)
+
+
+def test_lists_written_elsewhere_are_found_until_they_are_gone(cache: Path, tmp_path: Path) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    work = NeighborsWork(distance, labels, 9)
+    write_neighbors(distance, labels, tmp_path / "mine", 9, runner=QUIET)
+    note(tmp_path / "mine", work)
+    assert same(stored_neighbors(Unsearchable(), labels, 5), distance.neighbors(labels, 5))
+    (tmp_path / "mine").rename(tmp_path / "moved")
+    assert same(stored_neighbors(distance, labels, 5), distance.neighbors(labels, 5))
+    assert folder_of(NeighborsWork(distance, labels, 5)).is_dir()
+
+
+@pytest.mark.parametrize("damage", ["record", "array", "cut short"])
+def test_damaged_stored_lists_are_not_used(damage: str, cache: Path, tmp_path: Path) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    expected = stored_neighbors(distance, labels, 5)
+    folder = folder_of(NeighborsWork(distance, labels, 5))
+    if damage == "record":
+        (folder / "job.json").write_text("{")
+    elif damage == "array":
+        (folder / "ids.npy").write_text("no array")
+    else:
+        (folder / "ids.npy").write_bytes((folder / "ids.npy").read_bytes()[:-8])
+    assert same(stored_neighbors(distance, labels, 5), expected)
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CML_CACHE", str(tmp_path / "file"))
+    distance, labels = sample("euclidean", tmp_path)
+    assert same(stored_neighbors(distance, labels, 5), distance.neighbors(labels, 5))
+    note(tmp_path / "somewhere", NeighborsWork(distance, labels, 5))
+
+
+def test_training_uses_and_stores_lists(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cml import sampling
+    from cml.data.images import Images
+    from cml.training.batches import TrainingData
+    from cml.training.loop import neighbor_lists
+
+    distance, labels = sample("euclidean", tmp_path)
+    images = Images(np.zeros((COUNT, 4, 4, 3), np.uint8), (4, 4))
+    sampler = sampling.registry.make("dense(batch_size=20, nearest=5)")
+    expected = neighbor_lists(TrainingData(images, labels, distance), sampler)
+    np.testing.assert_array_equal(expected, distance.neighbors(labels, 5).ids)
+    np.testing.assert_array_equal(neighbor_lists(TrainingData(images, labels, Unsearchable()), sampler), expected)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0, math.inf]), min_size=15, max_size=15), st.integers(3, 6))
+def test_summary_equals_plain_loops(values: list[float], n: int) -> None:
+    matrix = np.zeros((n, n), np.float32)
+    matrix[np.triu_indices(n, 1)] = values[: n * (n - 1) // 2]
+    matrix += matrix.T
+    pairs = [float(matrix[i, j]) for i in range(n) for j in range(i)]
+    finite = [d for d in pairs if d < math.inf]
+    positive = [d for d in finite if d > 0]
+    distance = Table(tuple(map(tuple, matrix.tolist())))
+    labels = distance.encode(list(range(n)))
+    if not positive:
+        with pytest.raises(UserError, match="none has a label distance above 0 and finite"):
+            summarize(distance, labels)
+        return
+    found = summarize(distance, labels)
+    equal = triples = alone = 0
+    for i in range(n):
+        others = [matrix[i, j] for j in range(n) if j != i and matrix[i, j] < math.inf]
+        alone += not others
+        for a in range(len(others)):
+            for b in range(len(others)):
+                equal += a != b and others[a] == others[b]
+                triples += a != b
+    assert found.pairs == len(pairs)
+    assert found.zeros == pytest.approx(pairs.count(0.0) / len(pairs))
+    assert found.infinities == pytest.approx(pairs.count(math.inf) / len(pairs))
+    assert found.alone == pytest.approx(alone / n)
+    assert found.ties == pytest.approx(equal / triples if triples else 0)
+    assert found.mean == pytest.approx(sum(finite) / len(finite))
+    logs = [math.log(d) for d in positive]
+    middle = sum(logs) / len(logs)
+    assert found.log_std == pytest.approx(math.sqrt(sum((v - middle) ** 2 for v in logs) / len(logs)), abs=1e-7)
+    for share in QUANTILES:
+        place = share * (len(finite) - 1)
+        low, high = (sorted(finite)[round(end)] for end in (math.floor(place), math.ceil(place)))
+        assert found.quantiles[share] == pytest.approx(low + (place - math.floor(place)) * (high - low))
+    assert found.positive_quantiles[0.0] == min(positive)
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["quantiles"]["0.5"] == found.quantiles[0.5]
+    assert "quantile 0.5" in found.table()
+
+
+@dataclass(frozen=True)
+class Table(LabelDistance):
+    """Distances read off a table; labels are row numbers."""
+
+    table: tuple[tuple[float, ...], ...]
+    name = "test table"
+    unit = "none"
+
+    def encode(self, labels: Any) -> Labels:  # noqa: ANN401
+        return Labels({"rows": np.asarray(labels)})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        block: Float32 = np.array(self.table, np.float32)[a.arrays["rows"][:, None], b.arrays["rows"]]
+        return block
+
+
+def test_summary_sees_the_pairs_that_fix_a_losss_constants(tmp_path: Path) -> None:
+    from cml.data.images import Images
+    from cml.training.batches import TrainingData
+    from cml.training.loop import sample_label_distances
+
+    distance = Euclidean()
+    labels = distance.encode(np.random.default_rng(2).normal(size=700).tolist())
+    data = TrainingData(Images(np.zeros((700, 2, 2, 3), np.uint8), (2, 2)), labels, distance)
+    for seed in (0, 3):
+        np.testing.assert_array_equal(
+            summarize(distance, labels, seed=seed).distances, sample_label_distances(data, seed)
+        )
+    with pytest.raises(UserError, match="at least 3 items"):
+        summarize(distance, labels[:2])
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "people"
+    assert main(["prepare", "people", "--out", str(folder), "--count", "60", "--size", "32"]) == 0
+    return folder
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    """What a command prints on stdout, or its one line of error."""
+    capsys.readouterr()
+    assert main(["distances", *map(str, arguments)]) == code
+    out, err = capsys.readouterr()
+    if code:
+        lines = [line for line in err.splitlines() if line.startswith("error: ")]
+        assert len(lines) == 1
+        return lines[0]
+    return out
+
+
+def test_command_writes_finds_and_verifies(
+    people: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "m"
+    assert "matrix of " in printed(capsys, people, "--matrix", "--out", out)
+    record, items = (json.loads((out / name).read_text()) for name in ("job.json", "items.json"))
+    assert record["label_distance"].startswith("keypoints(")
+    assert record["items"] == len(items) == len(np.load(out / "matrix.npy"))
+    assert "was there already" in printed(capsys, people, "--matrix", "--out", out)
+    assert "stored distances computed again, all equal" in printed(capsys, people, "--matrix", "--out", out, "--verify")
+    found = json.loads(printed(capsys, "--data", people, "--neighbors", 5, "--json"))
+    assert str(cache) in found["folder"]
+    assert found["unit"] == "px"
+    assert json.loads(printed(capsys, people, "--neighbors", 5, "--verify", "--json"))["compared"] == 16 * 5
+    both = json.loads(printed(capsys, people, "--matrix", "--role", "query-gallery", "--json", "--out", tmp_path / "q"))
+    every = json.loads(printed(capsys, people, "--matrix", "--role", "all", "--json", "--out", tmp_path / "a"))
+    assert (every["items"], record["items"] + both["items"]) == (60, 60)
+    torsos = ("--label-distance", "keypoints(min_shared=2)")
+    assert "another label distance" in printed(capsys, people, "--matrix", "--out", out, *torsos, code=2)
+
+
+def test_command_summarizes(people: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, people, "--summary", "--out", tmp_path / "s")
+    for part in ("distance 0", "infinite", "ties", "scale", "quantile 0.05", " px"):
+        assert part in text
+    with Image.open(tmp_path / "s" / "histogram.png") as image:
+        assert image.width > 1000
+    found = json.loads(printed(capsys, people, "--summary", "--json"))
+    assert Path(found["histogram"]).is_file()
+    assert 0 < found["quantiles"]["0.05"] < found["quantiles"]["0.5"]
+
+
+def test_users_mistakes_are_one_line(
+    people: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "Choose one of --neighbors K, --matrix and --summary" in printed(capsys, people, code=2)
+    assert "Choose one of" in printed(capsys, people, "--matrix", "--summary", code=2)
+    assert "--verify goes with" in printed(capsys, people, "--summary", "--verify", code=2)
+    assert "Got k=500" in printed(capsys, people, "--neighbors", 500, code=2)
+    assert "job.json is missing" in printed(capsys, people, "--neighbors", 3, "--verify", code=2)
+    assert "Unknown label distance" in printed(capsys, people, "--matrix", "--label-distance", "far", code=2)
+    assert "its keypoints should be a number" in printed(
+        capsys, people, "--matrix", "--label-distance", "euclidean", code=2
+    )
+    (tmp_path / "file").write_text("")
+    for options in (("--matrix",), ("--summary",), ("--neighbors", 3)):
+        assert "cannot be written" in printed(capsys, people, *options, "--out", tmp_path / "file" / "x", code=2)
+    assert "dataset.json cannot be read" in printed(capsys, tmp_path, "--summary", code=2)
+
+
+def test_interrupted_command_says_how_to_go_on(
+    people: Path, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> Result:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cml.distances.jobs.run", interrupted)
+    assert main(["distances", str(people), "--matrix"]) == 130
+    assert "the same command goes on from here" in capsys.readouterr().err
+
+
+def test_lock_of_files_waits(tmp_path: Path) -> None:
+    import threading
+
+    order: list[str] = []
+    held = threading.Event()
+
+    def holder() -> None:
+        with locked(tmp_path / "lock", "it"):
+            held.set()
+            time.sleep(0.2)
+            order.append("first")
+
+    thread = threading.Thread(target=holder)
+    thread.start()
+    held.wait()
+    with pytest.raises(UserError, match="Another process"), locked(tmp_path / "lock", "it"):
+        pass
+    with locked(tmp_path / "lock", "it", wait=True):
+        order.append("second")
+    thread.join()
+    assert order == ["first", "second"]
