@@ -118,3 +118,143 @@ def binary_triplet(
         if a not in (p, n) and positives[a, p] and negatives[a, n]
     ]
     return torch.stack(terms).mean()
+
+
+def distance(a: Tensor, b: Tensor) -> Tensor:
+    return squared_distance(a, b).sqrt()
+
+
+def rank_n_contrast(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None = None,
+    temperature: float = 2.0,
+    normalize: bool = False,
+) -> Tensor:
+    f = unit(embeddings) if normalize else embeddings
+    terms = []
+    for a in range(len(label_distances)):
+        items = usable(label_distances, a, mask)
+        if len(items) < 2:
+            continue
+        score = {k: -distance(f[a], f[k]) / temperature for k in items}
+        for j in items:
+            farther = [score[k] for k in items if label_distances[a, k] >= label_distances[a, j]]
+            terms.append(torch.stack(farther).logsumexp(0) - score[j])
+    return torch.stack(terms).mean()
+
+
+def rkd_distance(
+    embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None, normalize: bool = False
+) -> Tensor:
+    f = unit(embeddings) if normalize else embeddings
+    pairs = [(a, j) for a in range(len(label_distances)) for j in usable(label_distances, a, mask)]
+    of_embeddings = torch.stack([distance(f[a], f[j]) for a, j in pairs])
+    of_labels = torch.stack([label_distances[a, j].to(f.dtype) for a, j in pairs])
+    total = torch.zeros((), dtype=f.dtype)
+    for x in of_embeddings / of_embeddings.mean() - of_labels / of_labels.mean():
+        total = total + (x**2 / 2 if abs(x.item()) <= 1 else abs(x) - 0.5)
+    return total / len(pairs)
+
+
+def relaxed_contrastive(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None = None,
+    label_scale: float = 1.0,
+    sigma: float = 1.0,
+    delta: float = 1.0,
+    normalize: bool = False,
+) -> Tensor:
+    f = unit(embeddings) if normalize else embeddings
+    of_anchors = []
+    for a in range(len(label_distances)):
+        items = usable(label_distances, a, mask)
+        if len(items) < 2:
+            continue
+        mean = sum((distance(f[a], f[k]) for k in items), torch.zeros((), dtype=f.dtype)) / len(items)
+        total = torch.zeros((), dtype=f.dtype)
+        for j in items:
+            relative = distance(f[a], f[j]) / mean
+            w = math.exp(-((float(label_distances[a, j]) / label_scale) ** 2) / sigma)
+            total = total + w * relative**2 + (1 - w) * (delta - relative).clamp(min=0) ** 2
+        of_anchors.append(total)
+    return torch.stack(of_anchors).mean()
+
+
+def graded_contrastive(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None = None,
+    label_scale: float = 1.0,
+    margin: float = 0.5,
+    normalize: bool = True,
+) -> Tensor:
+    f = unit(embeddings) if normalize else embeddings
+    terms = []
+    for a in range(len(label_distances)):
+        for j in usable(label_distances, a, mask):
+            psi = max(0.0, 1 - float(label_distances[a, j]) / label_scale)
+            apart = distance(f[a], f[j])
+            terms.append(psi * apart**2 / 2 + (1 - psi) * (margin - apart).clamp(min=0) ** 2 / 2)
+    return torch.stack(terms).mean()
+
+
+def cross_entropy(wanted: list[float], scores: list[Tensor]) -> Tensor:
+    total = sum(wanted)
+    log_sum = torch.stack(scores).logsumexp(0)
+    return torch.stack([-w / total * (s - log_sum) for w, s in zip(wanted, scores, strict=True)]).sum()
+
+
+def soft_target(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None = None,
+    label_temperature: float = 0.1,
+    temperature: float = 0.2,
+    normalize: bool = True,
+) -> Tensor:
+    f = unit(embeddings) if normalize else embeddings
+    of_anchors = []
+    for a in range(len(label_distances)):
+        items = usable(label_distances, a, mask)
+        if len(items) >= 2:
+            wanted = [math.exp(-float(label_distances[a, j]) / label_temperature) for j in items]
+            of_anchors.append(cross_entropy(wanted, [-squared_distance(f[a], f[j]) / temperature for j in items]))
+    return torch.stack(of_anchors).mean()
+
+
+def kernel_supcon(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None = None,
+    bandwidth: float = 1.0,
+    temperature: float = 0.1,
+) -> Tensor:
+    f = unit(embeddings)
+    of_anchors = []
+    for a in range(len(label_distances)):
+        items = usable(label_distances, a, mask)
+        if len(items) >= 2:
+            wanted = [math.exp(-(float(label_distances[a, j]) ** 2) / (2 * bandwidth**2)) for j in items]
+            of_anchors.append(cross_entropy(wanted, [(f[a] * f[j]).sum() / temperature for j in items]))
+    return torch.stack(of_anchors).mean()
+
+
+def cosent(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None, scale: float = 20.0) -> Tensor:
+    f = unit(embeddings)
+    pairs = [(a, j) for a in range(len(label_distances)) for j in usable(label_distances, a, mask) if j > a]
+    cosine = {(a, j): (f[a] * f[j]).sum() for a, j in pairs}
+    terms = [torch.zeros((), dtype=f.dtype)]  # the 1 in log(1 + ..)
+    for p, q in itertools.permutations(pairs, 2):
+        if label_distances[p] > label_distances[q]:
+            terms.append(scale * (cosine[p] - cosine[q]))
+    return torch.stack(terms).logsumexp(0)
+
+
+def regression(predictions: Tensor, targets: Tensor, penalty: str = "squared") -> Tensor:
+    terms = []
+    for prediction, target in zip(predictions.flatten(), targets.flatten(), strict=True):
+        x = (prediction - target).abs()
+        terms.append({"squared": x**2, "absolute": x, "huber": x**2 / 2 if x.item() <= 1 else x - 0.5}[penalty])
+    return torch.stack(terms).mean()

@@ -264,7 +264,7 @@ def test_not_a_number_is_not_hidden() -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"rule": "closest"}, "'rule' must be one of threshold, nearest. Got 'closest'"),
+        ({"rule": "closest"}, "'rule' must be one of threshold, nearest, graph. Got 'closest'"),
         ({"rule": "nearest", "k": 0}, "whole number of at least 1. Got 0"),
         ({"rule": "nearest", "k": 2.5}, "whole number of at least 1. Got 2.5"),
         ({"rule": "nearest", "distance": 1.0}, "'nearest' has no distance"),

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import (
-    LabelDistanceLoss,
-    check_batch,
-    check_mask,
-    check_number,
-    finite_sample,
-    warn_without_gradient,
-)
+from cml.losses.label_distance_loss import About, check_batch, check_mask, check_number, warn_without_gradient
 from cml.losses.ordered_hinge import ordered_hinge
-from cml.losses.positives import BinaryPairs, check_k, nearest, threshold
+from cml.losses.positives import BinaryPairs
 from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows
+from cml.losses.rule_loss import RuleLoss, RuleName
 
 
 def binary_triplet_loss(
@@ -68,7 +61,7 @@ def binary_triplet_loss(
     return mean.loss
 
 
-class BinaryTripletLoss(LabelDistanceLoss):
+class BinaryTripletLoss(RuleLoss):
     """``binary_triplet_loss`` with a rule that finds positives and negatives in a batch's label distances.
 
     The authors' baseline takes an anchor's 30 nearest training images for positives and draws 5 of them and 144 others
@@ -76,8 +69,9 @@ class BinaryTripletLoss(LabelDistanceLoss):
     144), which makes the published 720 triplets.
 
     Args:
-        rule: "nearest" (the k nearest items of the batch are positives) or "threshold" (those within a label distance).
-        k: Of "nearest". ``None``: 5.
+        rule: "nearest" (the k nearest items of the batch are positives), "graph" (so are items whose k nearest the
+            anchor is one of) or "threshold" (those within a label distance).
+        k: Of "nearest" and "graph". ``None``: 5.
         distance: Of "threshold", in the label's unit.
         quantile: Of "threshold", instead of a distance: the threshold is this quantile of the label distances of a
             sample of training pairs, in [0, 1), found by ``fit``.
@@ -95,55 +89,24 @@ class BinaryTripletLoss(LabelDistanceLoss):
         torch.Size([])
     """
 
-    constants: ClassVar[tuple[str, ...]] = ("distance",)
+    about: ClassVar[About] = About(
+        cost="O(A B log B), no tensor of triplets",
+        source="Schroff et al., CVPR 2015; rule: Kim et al., CVPR 2019",
+        when="The baseline of continuous labels: near enough is positive, the rest negative.",
+    )
 
     def __init__(
         self,
-        rule: Literal["threshold", "nearest"] = "nearest",
+        rule: RuleName = "nearest",
         k: int | None = None,
         distance: float | None = None,
         quantile: float | None = None,
         margin: float = 0.2,
         normalize: bool = True,
     ) -> None:
-        super().__init__()
-        if rule == "nearest":
-            if distance is not None or quantile is not None:
-                raise UserError("The rule 'nearest' has no distance and no quantile; give k, or rule='threshold'.")
-            k = check_k(5 if k is None else k)
-        elif rule == "threshold":
-            if k is not None or (distance is None) == (quantile is None):
-                raise UserError("The rule 'threshold' needs either a distance or a quantile, and no k.")
-            if distance is not None:
-                distance = check_number("distance", distance, least=0)
-            elif quantile is not None:
-                quantile = check_number("quantile", quantile, least=0, below=1)
-        else:
-            raise UserError(f"The 'rule' must be one of threshold, nearest. Got {rule!r} instead.")
-        self.rule = rule
-        self.k = k
-        self.distance = distance
-        self.quantile = quantile
+        super().__init__(rule, k, distance, quantile)
         self.margin = check_number("margin", margin, least=0)
         self.normalize = normalize
-
-    def fit(self, label_distances: Tensor) -> None:
-        """Find the threshold from a sample of training pairs, if it is a quantile.
-
-        Args:
-            label_distances: (P,) label distances, an item never with itself; infinite ones are left out.
-
-        Raises:
-            UserError: the sample has no finite label distance.
-        """
-        if self.quantile is not None:
-            self._fitted = {"distance": float(np.quantile(finite_sample(label_distances).numpy(), self.quantile))}
-
-    def pairs(self, label_distances: Tensor) -> BinaryPairs:
-        """The positives and negatives of a batch's label distances (A, B)."""
-        if self.k is not None:
-            return nearest(label_distances, self.k)
-        return threshold(label_distances, self.constant("distance") if self.distance is None else self.distance)
 
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
         """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
@@ -155,9 +118,7 @@ class BinaryTripletLoss(LabelDistanceLoss):
 
     def extra_repr(self) -> str:
         """The settings, as they are written."""
-        rule = {"k": self.k, "distance": self.distance, "quantile": self.quantile}
-        given = "".join(f"{name}={value}, " for name, value in rule.items() if value is not None)
-        return f"rule={self.rule!r}, {given}margin={self.margin}, normalize={self.normalize}"
+        return f"{self.rule_repr()}, margin={self.margin}, normalize={self.normalize}"
 
 
 def _binary_triplet(embeddings: Tensor, pairs: BinaryPairs, margin: float, normalize: bool) -> RowMean:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from cml.losses.label_distance_loss import (
+    About,
     LabelDistanceLoss,
     check_batch,
     check_number,
@@ -88,6 +91,12 @@ class DenseTripletLoss(LabelDistanceLoss):
         >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
         torch.Size([])
     """
+
+    about: ClassVar[About] = About(
+        cost="O(A B log B), no tensor of triplets",
+        source="the baseline of Kim et al., CVPR 2019",
+        when="The order of label distances alone should hold, by a margin.",
+    )
 
     def __init__(self, margin: float = 0.03, normalize: bool = True) -> None:
         super().__init__()

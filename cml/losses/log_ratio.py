@@ -11,6 +11,7 @@ from torch.linalg import vecdot
 
 from cml.errors import UserError
 from cml.losses.label_distance_loss import (
+    About,
     LabelDistanceLoss,
     check_batch,
     check_number,
@@ -145,6 +146,11 @@ class LogRatioLoss(LabelDistanceLoss):
         torch.Size([])
     """
 
+    about: ClassVar[About] = About(
+        cost="O(A B), with rank weights O(A B log B)",
+        source="Kim et al., CVPR 2019",
+        when="The default: how much label distances differ should show in the embedding.",
+    )
     constants: ClassVar[tuple[str, ...]] = ("label_exponent", "floor")
 
     def __init__(

@@ -74,6 +74,37 @@ def nearest(label_distances: Tensor, k: int) -> BinaryPairs:
     return BinaryPairs(used & near, used & ~near)
 
 
+def graph(label_distances: Tensor, k: int) -> BinaryPairs:
+    """Positives are the anchor's neighbours in a graph: the k nearest of either are joined; negatives are all others.
+
+    An item is a positive if it is among the anchor's k nearest in the batch or the anchor is among its k nearest. The
+    latter is known of anchors alone, so items after the first A join only by the anchor's own row. Ties as in
+    ``nearest``.
+
+    Args:
+        label_distances: (A, B), in the label's unit; row a belongs to item a. The anchor's own column and infinite
+            entries are neither.
+        k: At least 1, at most B.
+
+    Raises:
+        UserError: k is out of range.
+
+    Example:
+        >>> import torch
+        >>> line = torch.tensor([0.0, 1.0, 3.0])
+        >>> graph((line[:, None] - line).abs(), 1).positives.int().tolist()  # 1 is the nearest of 2, though not 2 of 1
+        [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+
+    Reference:
+        Hadsell, Chopra, LeCun: Dimensionality Reduction by Learning an Invariant Mapping, CVPR 2006.
+    """
+    near, used = nearest(label_distances, k).positives, comparable(label_distances)
+    anchors = len(label_distances)
+    joined = near.clone()
+    joined[:, :anchors] |= near[:, :anchors].T
+    return BinaryPairs(used & joined, used & ~joined)
+
+
 def check_k(k: int) -> int:
     """Check that ``k`` is a whole number of at least 1, and return it.
 

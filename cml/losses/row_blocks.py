@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from cml.losses.label_distance_loss import comparable
+
 # A squared distance below this part of the two squared norms is taken from the difference of the two embeddings: in
 # the form |a|^2 + |b|^2 - 2ab it would have lost most of its digits, and a gradient of 1 / distance would be noise.
 CLOSE = 1e-4
@@ -44,6 +46,20 @@ class RowMean(NamedTuple):
 
     loss: Tensor
     counts: Tensor
+
+
+def used_labels(label_distances: Tensor, mask: Tensor | None, rows: slice, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """A block of rows of the label distances, 0 where a pair is not used, and which pairs are: (R, B) each."""
+    labels = label_distances[rows].to(dtype)
+    used = comparable(labels, rows.start)
+    if mask is not None:
+        used &= mask[rows]
+    return labels.where(used, 0), used
+
+
+def slopes_of_distances(slopes: Tensor, distances: Tensor) -> Tensor:
+    """From slopes in Euclidean distances (R, B) to slopes in squared ones; 0 at distance 0, as torch's norm has it."""
+    return torch.where(distances > 0, slopes / distances.mul(2), 0)
 
 
 def mean_over_rows(

@@ -51,6 +51,37 @@ def sorted_rows(values: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDA
     return in_order, keys
 
 
+def ascending_rows(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row of (R, B) values >= 0 (or infinite) in ascending order, and the columns: both (R, B)."""
+    if values.device.type != "cpu" or values.dtype != torch.float32:
+        ascending, columns = values.sort(dim=1)
+        return ascending, columns
+    given = values.abs().numpy()  # abs: -0 is 0
+    in_order, order = np.empty_like(given), np.empty(given.shape, np.int64)
+
+    def fill(chunk: slice) -> None:
+        in_order[chunk], order[chunk] = sorted_rows(given[chunk])
+
+    over_row_chunks(fill, *given.shape)
+    return torch.from_numpy(in_order), torch.from_numpy(order)
+
+
+def tie_runs(ascending: Tensor) -> tuple[Tensor, Tensor] | None:
+    """First and last position of the run of equal entries that each entry of sorted rows (R, B) lies in.
+
+    Returns:
+        Two (R, B) int64, or ``None`` if no finite entry has an equal: every run is one entry then.
+    """
+    step = ascending[:, 1:] != ascending[:, :-1]
+    if bool((step | ascending[:, 1:].isinf()).all()):
+        return None
+    position = torch.arange(ascending.shape[1], device=ascending.device)
+    differs = torch.ones_like(ascending[:, :1], dtype=torch.bool)
+    first = torch.where(torch.cat([differs, step], 1), position, 0).cummax(1).values
+    ends = torch.where(torch.cat([step, differs], 1), position, len(position))
+    return first, ends.flip(1).cummin(1).values.flip(1)
+
+
 def over_row_chunks(work: Callable[[slice], None], rows: int, columns: int) -> None:
     """Call ``work`` with slices that cover ``rows`` rows of ``columns`` entries, on as many threads as torch uses."""
     step = max(1, _CHUNK // columns)
@@ -91,12 +122,8 @@ def _rank_weights_by_keys(ranked: Tensor, offset: float) -> Tensor:
 
 def _rank_weights_by_sort(ranked: Tensor, offset: float) -> Tensor:
     values, order = ranked.sort(dim=1)
+    runs = tie_runs(values)
     position = torch.arange(ranked.shape[1], device=ranked.device)
-    differs = torch.ones_like(values[:, :1], dtype=torch.bool)
-    step = values[:, 1:] != values[:, :-1]
-    first = torch.where(torch.cat([differs, step], 1), position, 0).cummax(1).values  # of the run of equal entries
-    ends = torch.where(torch.cat([step, differs], 1), position, len(position))
-    last = ends.flip(1).cummin(1).values.flip(1)
-    mean_rank = (first + last).to(ranked.dtype) / 2
+    mean_rank = (position.expand_as(order) if runs is None else (runs[0] + runs[1]) / 2).to(ranked.dtype)
     in_order = (1 / (mean_rank + offset)).masked_fill_(values == torch.inf, 0)
     return torch.empty_like(values).scatter_(1, order, in_order)

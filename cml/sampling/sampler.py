@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +39,11 @@ class Sampler(ABC):
     """How batches are composed.
 
     Attributes:
+        takes: What ``batch`` is given a row an item of: "neighbours", ids (N, k), or "classes", numbers (N, 1).
         batch_size: B, items a batch.
     """
 
+    takes: ClassVar[Literal["neighbours", "classes"]] = "neighbours"
     batch_size: int = 150
 
     def __post_init__(self) -> None:
@@ -65,13 +68,8 @@ class Sampler(ABC):
         """Batches in which every one of ``items`` training items is a counted anchor once."""
         return -(-items // self.counted_anchors)
 
-    def batch(self, nearest: Int32, *, seed: int, step: int) -> Batch:
-        """The batch of global step ``step`` (0-based, counted through all epochs).
-
-        Args:
-            nearest: (N, k) int32 neighbour ids, k >= ``neighbors``; (N, 0) where none are needed.
-            seed: Of the run.
-            step: Global step.
+    def check_items(self, nearest: Int32) -> None:
+        """Check that the rows of ``nearest`` make a batch.
 
         Raises:
             UserError: fewer items than the batch, or too few neighbours.
@@ -84,6 +82,20 @@ class Sampler(ABC):
             )
         if nearest.shape[1] < self.neighbors:
             raise UserError(f"This sampler needs {self.neighbors} neighbours an item. Got {nearest.shape[1]} instead.")
+
+    def batch(self, nearest: Int32, *, seed: int, step: int) -> Batch:
+        """The batch of global step ``step`` (0-based, counted through all epochs).
+
+        Args:
+            nearest: (N, k) int32 neighbour ids, k >= ``neighbors``; (N, 0) where none are needed.
+            seed: Of the run.
+            step: Global step.
+
+        Raises:
+            UserError: fewer items than the batch, or too few neighbours.
+        """
+        items = len(nearest)
+        self.check_items(nearest)
         epoch, within = divmod(step, self.steps_per_epoch(items))
         order = _epoch_order(items, seed, epoch)
         anchors = order[within * self.counted_anchors : (within + 1) * self.counted_anchors]

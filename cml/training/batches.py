@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from cml.data.augmentation import Jitter, jittered_box, mirrored
 from cml.data.images import Images, Size
 from cml.distances.label_distance import Float32, Int32, LabelDistance, Labels
-from cml.sampling.sampler import Sampler
+from cml.errors import UserError
+from cml.losses.label_distance_loss import Takes
+from cml.losses.memory import leave_out_copies
+from cml.sampling.sampler import Int64, Sampler
+from cml.training.targets import Targets
 
-Step = tuple[Tensor, Tensor]  # inputs (B, ..) and label distances (A, B)
+Step = tuple[Tensor, Tensor]  # inputs (B, ..) and what the loss takes: label distances (A, B), classes or vectors
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,13 @@ class TrainingData:
         return TrainingData(self.images.subset(items), self.labels[items], self.distance, twins)
 
 
+class _Plan(NamedTuple):
+    items: Int64  # (B,)
+    flips: NDArray[np.bool_]  # (B,) which of them are mirrored
+    anchors: int
+    rng: np.random.Generator  # for the jitter, once
+
+
 class BatchSource(Dataset[Step]):
     """Batches by global step.
 
@@ -60,6 +72,13 @@ class BatchSource(Dataset[Step]):
         jitter: How much an image may move.
         flip: Whether whole lists ("list") or single images ("image") are mirrored.
         features: (N, F) features to train on instead of the images.
+        takes: What the loss takes beside the embeddings.
+        memory: M; label distances get a column more for each of the last M items of the steps before, newest batch
+            first, as ``CrossBatchMemory`` stores them.
+
+    Raises:
+        UserError: the label distance cannot give what the loss takes, or the loss takes no label distances and there
+            is a memory.
     """
 
     def __init__(
@@ -73,12 +92,38 @@ class BatchSource(Dataset[Step]):
         jitter: Jitter,
         flip: str = "none",
         features: Float32 | None = None,
+        takes: Takes = "label distances",
+        memory: int = 0,
     ) -> None:
+        if memory and takes != "label distances":
+            raise UserError(f"A memory adds columns of label distances, but the loss takes {takes}: set memory to 0.")
+        self._targets = Targets(takes, data.distance, data.labels)
         self._data, self._sampler, self._nearest, self._seed = data, sampler, nearest, seed
         self._image_size, self._jitter, self._flip, self._features = image_size, jitter, flip, features
+        self._memory = memory
+        self._plans: dict[int, _Plan] = {}  # of the steps that the memory reaches back to
+
+    def items(self, step: int) -> Int64:
+        """The item numbers (B,) of a step."""
+        return self._plan(step).items
+
+    def remembered(self, step: int) -> Int64:
+        """The item numbers (S,) that the memory holds at a step, S <= M."""
+        return self._remembered(step)[0]
 
     def __getitem__(self, step: int) -> Step:
-        """Inputs (B, 3, h, w) uint8, or features (B, F), and label distances (A, B) float32 of a step."""
+        """Inputs (B, 3, h, w) uint8, or features (B, F), and what the loss takes, of a step."""
+        items, flips, anchors, rng = self._plan(step)
+        stored, stored_flips = self._remembered(step)
+        labels = self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips]))
+        targets = self._targets.of(items, labels, anchors)
+        leave_out_copies(targets, torch.from_numpy(items[:anchors]), torch.from_numpy(stored))
+        if self._features is not None:
+            return torch.from_numpy(self._features[items]), targets
+        boxes = jittered_box(self._data.images.read(items), self._image_size, self._jitter, rng)
+        return mirrored(boxes, flips), targets
+
+    def _plan(self, step: int) -> _Plan:
         batch = self._sampler.batch(self._nearest, seed=self._seed, step=step)
         rng = np.random.default_rng((self._seed, step, 7))  # 7: a stream of its own beside the sampler's
         flips = np.zeros(len(batch.items), bool)
@@ -86,21 +131,33 @@ class BatchSource(Dataset[Step]):
             flips[:] = rng.random() < 0.5
         elif self._flip == "image":
             flips = rng.random(len(batch.items)) < 0.5
-        labels = self._data.labels[batch.items]
-        if self._flip == "image":
-            assert self._data.mirrored_labels is not None
-            twins = self._data.mirrored_labels[batch.items]
-            labels = Labels(
-                {
-                    name: np.where(flips.reshape(-1, *[1] * (array.ndim - 1)), twins.arrays[name], array)
-                    for name, array in labels.arrays.items()
-                }
-            )
-        distances = torch.from_numpy(self._data.distance.pairwise(labels[: batch.anchors], labels))
-        if self._features is not None:
-            return torch.from_numpy(self._features[batch.items]), distances
-        boxes = jittered_box(self._data.images.read(batch.items), self._image_size, self._jitter, rng)
-        return mirrored(boxes, flips), distances
+        return _Plan(batch.items, flips, batch.anchors, rng)
+
+    def _remembered(self, step: int) -> tuple[Int64, NDArray[np.bool_]]:
+        """Items of the steps before and which of them were mirrored, newest step first, (S,) each."""
+        plans: dict[int, _Plan] = {}
+        items, flips, count = [np.empty(0, np.int64)], [np.empty(0, bool)], 0
+        while count < self._memory and step - len(plans) > 0:
+            earlier = step - len(plans) - 1
+            plans[earlier] = self._plans.get(earlier) or self._plan(earlier)
+            items.append(plans[earlier].items)
+            flips.append(plans[earlier].flips)
+            count += len(plans[earlier].items)
+        self._plans = plans
+        return np.concatenate(items)[: self._memory], np.concatenate(flips)[: self._memory]
+
+    def _labels(self, items: Int64, flips: NDArray[np.bool_]) -> Labels:
+        labels = self._data.labels[items]
+        if self._flip != "image":
+            return labels
+        assert self._data.mirrored_labels is not None
+        twins = self._data.mirrored_labels[items]
+        return Labels(
+            {
+                name: np.where(flips.reshape(-1, *[1] * (array.ndim - 1)), twins.arrays[name], array)
+                for name, array in labels.arrays.items()
+            }
+        )
 
     def steps(self, first: int, last: int, workers: int) -> Iterator[Step]:
         """The batches of global steps ``first`` to ``last`` - 1, made ahead by ``workers`` processes."""

@@ -24,7 +24,7 @@ class TrainConfig:
     loss: str = "log-ratio"
     """The loss: a name, or name(setting=value, ..)."""
     sampler: str = "random"
-    """What makes a batch: random | grouped | dense (the paper's lists) | binary."""
+    """What makes a batch: random | grouped | dense (the paper's lists) | binary | per-class."""
 
     backbone: str = "efficientnet-lite0"
     """small-cnn | efficientnet-lite0 | any torchvision classifier, such as resnet34."""
@@ -56,6 +56,8 @@ class TrainConfig:
     """Of the head; the backbone's is this times backbone_rate."""
     backbone_rate: float = 1.0
     """Learning rate of the backbone as a share of the head's; below 1 where it starts from published weights."""
+    proxy_rate: float = 100.0
+    """Learning rate of a loss's proxies as a multiple of the head's; 100 as published for Proxy-Anchor."""
     weight_decay: float = 5e-4
     """Of all weights."""
     schedule: Literal["cosine", "inverse", "constant"] = "cosine"
@@ -66,6 +68,10 @@ class TrainConfig:
     """Steps over which the learning rate rises from zero."""
     clip_gradient: float | None = None
     """Largest norm of the gradient; none for no limit."""
+    memory: int = 0
+    """Embeddings of earlier batches that anchors are compared with beside the batch's own; 0 for none."""
+    micro_batch: int | None = None
+    """Images that go through the network at once; larger batches take two passes each, in the memory of one part."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 runs the network under autocast; the loss is float32 either way."""
 
@@ -87,9 +93,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for rule, names, low, high in (
             ("1 or more", ("dimension", "steps", "checkpoint_every"), 1, math.inf),
-            ("above 0", ("learning_rate", "backbone_rate", "crop", "validation_share"), TINY, math.inf),
+            ("above 0", ("learning_rate", "backbone_rate", "proxy_rate", "crop", "validation_share"), TINY, math.inf),
             ("0 or more", ("warmup", "decay", "weight_decay", "evaluate_every", "seed"), 0, math.inf),
-            ("0 or more", ("workers", "cache_bytes"), 0, math.inf),
+            ("0 or more", ("workers", "cache_bytes", "memory"), 0, math.inf),
             ("in 0..0.5", ("scale_jitter", "shift_jitter", "brightness_jitter"), 0, 0.5),
             ("at most 1", ("crop",), 0, 1),
             ("below 1", ("validation_share",), 0, 1 - TINY),
@@ -99,6 +105,8 @@ class TrainConfig:
                     raise UserError(f"'{name}' must be {rule}. Got {getattr(self, name)} instead.")
         if min(self.image_size) < 1:
             raise UserError(f"'image_size' must be two positive numbers. Got {self.image_size} instead.")
+        if self.micro_batch is not None and self.micro_batch < 1:
+            raise UserError(f"'micro_batch' must be 1 or more, or none. Got {self.micro_batch} instead.")
         if self.clip_gradient is not None and self.clip_gradient <= 0:
             raise UserError(f"'clip_gradient' must be above 0 or none. Got {self.clip_gradient} instead.")
         if self.freeze_backbone and self.flip != "none":

@@ -8,6 +8,7 @@ CPU, bit for bit the run that was never cut off. Not for: evaluation and picture
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -23,14 +24,18 @@ from tqdm import tqdm
 from cml import losses, sampling
 from cml.data.augmentation import Jitter
 from cml.distances.label_distance import Float32, Int32
+from cml.distances.stored_lists import stored_neighbors
 from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.memory import CrossBatchMemory
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.sampling.sampler import Sampler
-from cml.training import run_folder
+from cml.training import gradient_cache, run_folder
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
+from cml.training.optimizer import check_held, make_optimizer
+from cml.training.targets import class_numbers, prepare_loss
 
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
 LOG_EVERY = 10  # steps whose losses are fetched from the device together
@@ -81,8 +86,10 @@ def train(
     device = pick_device(config.device)
     torch.manual_seed(config.seed)
     sampler = sampling.registry.make(config.sampler)
-    loss = losses.registry.make(config.loss).to(device)
+    loss = losses.registry.make(config.loss)
     model = EmbeddingModel(model_config(config, loss)).to(device)
+    if loss.takes == "vectors":  # the embedding is a predicted label: it starts at the mean label, not at random ones
+        torch.nn.init.zeros_(model.head.weight)
 
     held_out = None
     if config.evaluate_every and validate is not None:
@@ -91,10 +98,14 @@ def train(
     if config.freeze_backbone:
         features = model.extract(data.images) if features is None else features
         model.backbone.requires_grad_(False).eval()
-    loss.fit(torch.from_numpy(sample_label_distances(data, config.seed)))
+    if loss.takes == "label distances":
+        loss.fit(torch.from_numpy(sample_label_distances(data, config.seed)))
+    prepare_loss(loss, data.distance, data.labels, dimension=config.dimension, seed=config.seed)
+    loss.to(device)
     if out is not None:
         run_folder.save_loss_constants(out, loss.fitted())
-    optimizer = _optimizer(model, loss, config)
+    optimizer = make_optimizer(model, loss, config)
+    memory = CrossBatchMemory(config.memory)
 
     # what the next step depends on, and nothing else, is the checkpoint
     first, best, best_weights = 0, math.inf, None
@@ -104,6 +115,8 @@ def train(
         model.load_state_dict(state["model"])
         loss.load_state_dict(state["loss"])
         optimizer.load_state_dict(state["optimizer"])
+        if config.memory:
+            memory.load_state_dict(state["memory"])
         torch.set_rng_state(state["rng"])
         if state["device_rng"] is not None and device.type == "cuda":
             torch.cuda.set_rng_state(state["device_rng"], device)
@@ -115,6 +128,7 @@ def train(
                 "model": model.state_dict(),
                 "loss": loss.state_dict(),
                 "optimizer": optimizer.state_dict(),
+                "memory": memory.state_dict(),
                 "best": best,
                 "best_weights": best_weights,
                 "rng": torch.get_rng_state(),
@@ -132,16 +146,26 @@ def train(
         jitter=Jitter(config.crop, config.scale_jitter, config.shift_jitter, config.brightness_jitter),
         flip=config.flip,
         features=features if config.freeze_backbone else None,
+        takes=loss.takes,
+        memory=config.memory,
     )
     source[first] if first < config.steps else None  # a batch that cannot be made fails here, not in a data worker
     log = run_folder.MetricsLog(None if out is None else out / "metrics.jsonl", first)
     embed = model.embed_features if config.freeze_backbone else model.forward
-    cast = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16")
+
+    def cast() -> torch.autocast:
+        return torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16")
+
+    def loss_of(embeddings: Tensor, targets: Tensor, step: int) -> Tensor:
+        value: Tensor = loss(memory.extended(embeddings), targets)
+        if step == first:
+            check_held(optimizer, value, loss, embeddings)
+        return value
 
     model.train()
     if config.freeze_backbone:
         model.backbone.eval()
-    waiting: list[tuple[int, Tensor]] = []
+    waiting: list[tuple[int, Tensor]] = []  # of each step (loss, whether the embeddings are numbers)
     bar = tqdm(
         total=config.steps,
         initial=first,
@@ -151,24 +175,31 @@ def train(
         mininterval=0.5,
     )
     began, seen = time.perf_counter(), 0
-    for step, (inputs, label_distances) in enumerate(source.steps(first, config.steps, config.workers), first):
+    for step, (inputs, targets) in enumerate(source.steps(first, config.steps, config.workers), first):
         for group in optimizer.param_groups:
             group["lr"] = group["base_lr"] * learning_rate_factor(config, step)
-        with cast:
-            embeddings = embed(inputs.to(device, non_blocking=True))
-        value = loss(embeddings.float(), label_distances.to(device, non_blocking=True))
         optimizer.zero_grad(set_to_none=True)
-        value.backward()
+        value, embeddings = gradient_cache.backward(
+            model,
+            embed,
+            functools.partial(loss_of, targets=targets.to(device, non_blocking=True), step=step),
+            inputs.to(device, non_blocking=True),
+            micro_batch=config.micro_batch,
+            cast=cast,
+        )
         if config.clip_gradient is not None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_gradient)
         optimizer.step()
+        if config.memory:
+            memory.store(embeddings, torch.from_numpy(source.items(step)))
 
         done = step + 1
         seen += len(inputs)
-        waiting.append((done, value.detach()))
+        waiting.append((done, torch.stack([value, embeddings.isfinite().all().float()])))
         if done % LOG_EVERY == 0 or done == config.steps or done % config.checkpoint_every == 0:
-            values = torch.stack([one for _, one in waiting]).tolist()
-            _check_finite(waiting[0][0], values)
+            pairs = torch.stack([pair for _, pair in waiting]).tolist()
+            _check_finite(waiting[0][0], pairs)
+            values = [value for value, _ in pairs]
             log.add([{"step": number, "loss": one} for (number, _), one in zip(waiting, values, strict=True)])
             waiting.clear()
             rate = seen / (time.perf_counter() - began)
@@ -190,6 +221,7 @@ def train(
         model.load_state_dict(best_weights)
     model.eval()
     if out is not None:
+        run_folder.save_loss(out, loss)
         run_folder.save_model(out / run_folder.MODEL, model)
     return Trained(model, loss, log.records)
 
@@ -224,10 +256,12 @@ def sample_label_distances(data: TrainingData, seed: int) -> Float32:
 
 
 def neighbor_lists(data: TrainingData, sampler: Sampler) -> Int32:
-    """The neighbour ids (N, k) that a sampler asks for; (N, 0) if it asks for none."""
+    """What a sampler works from: neighbour ids (N, k), (N, 0) if it asks for none, or class numbers (N, 1)."""
+    if sampler.takes == "classes":
+        return class_numbers(data.distance, data.labels).numbers[:, None].astype(np.int32)
     if sampler.neighbors == 0:
         return np.empty((len(data), 0), np.int32)
-    return data.distance.neighbors(data.labels, min(sampler.neighbors, len(data) - 1)).ids
+    return stored_neighbors(data.distance, data.labels, min(sampler.neighbors, len(data) - 1)).ids
 
 
 def _hold_out(
@@ -244,21 +278,11 @@ def _hold_out(
     )
 
 
-def _optimizer(model: EmbeddingModel, loss: LabelDistanceLoss, config: TrainConfig) -> torch.optim.Optimizer:
-    groups: list[dict[str, Any]] = [
-        {"params": [*model.head.parameters(), *loss.parameters()], "base_lr": config.learning_rate}
-    ]
-    if not config.freeze_backbone:
-        rate = config.learning_rate * config.backbone_rate
-        groups.append({"params": list(model.backbone.parameters()), "base_lr": rate})
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
-    return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay)
-
-
-def _check_finite(first: int, values: list[float]) -> None:
-    for step, value in enumerate(values, first):
-        if not math.isfinite(value):
+def _check_finite(first: int, pairs: list[list[float]]) -> None:
+    """Stop the run at a loss or an embedding that is no number; some losses would not show the latter."""
+    for step, (value, finite) in enumerate(pairs, first):
+        if not finite or not math.isfinite(value):
+            what = f"The loss is {value}" if finite else "The embeddings hold NaN or infinity"
             raise FloatingPointError(
-                f"The loss is {value} at step {step}: lower the learning_rate or set clip_gradient, then start anew."
+                f"{what} at step {step}: lower the learning_rate or set clip_gradient, then start anew."
             )

@@ -1,5 +1,7 @@
 """A run folder: config.json, metrics.jsonl, checkpoints/, model.safetensors. Everything needed to repeat or continue.
 
+A loss that has learnt something (proxies) leaves it in loss.safetensors.
+
 ``model.safetensors`` is written last: a run that has it is finished. Nothing is ever read half-written, and nothing
 here is a pickle: checkpoints are read with ``weights_only=True``.
 """
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import cml
 from cml.errors import DataError, UserError
@@ -25,6 +27,7 @@ from cml.training.config import TrainConfig
 
 CHECKPOINT = "checkpoints/last.pt"
 MODEL = "model.safetensors"
+LOSS = "loss.safetensors"
 
 
 @dataclass(frozen=True)
@@ -99,15 +102,24 @@ def start(run: Path, config: RunConfig, *, resume: bool) -> None:
         (run / "checkpoints").mkdir(parents=True, exist_ok=True)
         config.save(run)
         return
+    check_same(run, config.train, config.dataset_fingerprint)
+    if RunConfig.load(run) != config:
+        raise UserError(f"{run} was started with another model or label distance; choose another folder.")
+
+
+def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str) -> None:
+    """Check that the run in ``run`` was started with these options on this dataset.
+
+    Raises:
+        UserError: it is another run: names the first option that differs.
+    """
     saved = RunConfig.load(run)
-    if saved.dataset_fingerprint != config.dataset_fingerprint:
+    if saved.dataset_fingerprint != dataset_fingerprint:
         raise UserError(f"{run} is a run on another dataset ({saved.dataset or 'arrays'}); choose another folder.")
-    for name, (now, then) in config.train.difference(saved.train).items():
+    for name, (now, then) in options.difference(saved.train).items():
         raise UserError(
             f"{run} was started with {name}={then}, now {name}={now}. Resume with the options it began with."
         )
-    if saved != config:
-        raise UserError(f"{run} was started with another model or label distance; choose another folder.")
 
 
 def save_loss_constants(run: Path, constants: Mapping[str, float]) -> None:
@@ -138,6 +150,16 @@ def load_checkpoint(run: Path) -> dict[str, Any] | None:
             f"The checkpoint {path} is damaged ({type(error).__name__}); delete it to start over."
         ) from None
     return state
+
+
+def save_loss(run: Path, loss: nn.Module) -> None:
+    """Write the loss's parameters and buffers as safetensors, atomically; nothing if it has none."""
+    from safetensors.torch import save_file
+
+    state = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
+    if state:
+        with atomic_file(run / LOSS) as temporary:
+            save_file({name: value.detach().cpu().contiguous() for name, value in state.items()}, temporary)
 
 
 def save_model(path: Path, model: EmbeddingModel) -> None:

@@ -1,0 +1,41 @@
+"""``cml losses``: all losses with the labels that they take, their cost, source and use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from cml.commands import parse, print_json
+from cml.errors import UserError
+
+
+@dataclass(frozen=True)
+class Losses:
+    """List all losses."""
+
+    markdown: bool = False
+    """Print a Markdown table: the README's."""
+    json: bool = False
+    """Print the list as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Print the list.
+
+    Raises:
+        UserError: two forms are asked for.
+    """
+    options = parse(Losses, arguments, prog="cml losses", description=Losses.__doc__ or "")
+    if options.markdown and options.json:
+        raise UserError("Choose one of --markdown and --json.")
+    from cml.losses.table import loss_rows, markdown_table, text_table
+
+    rows = loss_rows()
+    if options.json:
+        print_json([asdict(row) for row in rows])
+    elif options.markdown:
+        print(markdown_table(rows))
+    else:
+        print(text_table(rows))
+        print("\nA, B, C: anchors, items and classes of a batch; the products of its vectors come on top of the cost.")
+        print("settings: help(cml.losses.registry.entry(NAME)), written --loss 'NAME(setting=value, ..)'")

@@ -1,0 +1,184 @@
+"""Any pair or triplet loss of pytorch-metric-learning on continuous labels: a rule makes the pairs that it is given.
+
+Past the rule the label distances are gone, which is what such losses lose by; this file is here to measure by how much.
+Not for: training at its best on continuous labels (log_ratio.py), nor triplets of large batches (binary_triplet.py,
+which has no tensor of triplets).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from cml.errors import UserError
+from cml.losses.label_distance_loss import About, check_batch, warn_without_gradient
+from cml.losses.pml import PmlPairLoss, made
+from cml.losses.positives import BinaryPairs
+from cml.losses.rule_loss import RuleLoss, RuleName
+from cml.registry import Choice
+
+Indices = tuple[Tensor, ...]  # (anchors, positives, anchors, negatives), or (anchors, positives, negatives)
+
+
+class BinaryLoss(RuleLoss):
+    """A rule, then a loss of pytorch-metric-learning over the pairs or triplets that the rule makes.
+
+    Written ``binary(loss=multi-similarity, rule=nearest, k=5)``, ``binary(loss=triplet(mining=batch-hard),
+    rule=threshold, quantile=0.2)``, or with the library's own names: ``binary(loss=TripletMarginLoss(margin=0.1),
+    miner=MultiSimilarityMiner(epsilon=0.2), rule=graph, k=5)``.
+
+    The loss is given the library's ``indices_tuple`` and no labels, so every loss works that can be computed from
+    pairs or triplets alone. A miner is shown one anchor at a time, with its positives and negatives as two classes:
+    what it picks for an anchor it would pick for two real classes; only a miner that compares anchors with each other
+    (HDCMiner) picks otherwise.
+
+    Args:
+        loss: A pair or triplet loss of cml (contrastive, triplet, lifted-structure, multi-similarity), which brings its
+            miner, or one of the library by its class name.
+        rule: "nearest", "graph" or "threshold".
+        k: Of "nearest" and "graph". ``None``: 5.
+        distance: Of "threshold", in the label's unit.
+        quantile: Of "threshold", instead of a distance: this quantile of training pairs, in [0, 1), found by ``fit``.
+        miner: A miner of the library by its class name. ``None``: the loss's own, or none.
+
+    Raises:
+        UserError: a setting is out of range, unknown, or names a loss that cannot do with pairs; or, at the first
+            batch, the quantile was not fitted.
+
+    Example:
+        >>> import torch
+        >>> loss = BinaryLoss("multi-similarity", rule="nearest", k=2)
+        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
+        torch.Size([])
+    """
+
+    about: ClassVar[About] = About(
+        cost="that of the loss that it makes pairs for",
+        source="rules: Hadsell et al., CVPR 2006; Kim et al., CVPR 2019",
+        when="To see what a pair or triplet loss makes of continuous labels: a baseline.",
+    )
+
+    def __init__(
+        self,
+        loss: str,
+        rule: RuleName = "nearest",
+        k: int | None = None,
+        distance: float | None = None,
+        quantile: float | None = None,
+        miner: str | None = None,
+    ) -> None:
+        super().__init__(rule, k, distance, quantile)
+        self.loss = loss
+        pair_loss = _pair_loss(loss)
+        if miner is not None:
+            pair_loss.miner = made(miner, "miners")
+        self.inner = pair_loss
+        self.normalize = pair_loss.normalize
+        _probe(pair_loss, loss)
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+        check_batch(embeddings, label_distances)
+        pairs = self.pairs(label_distances)
+        counts = pairs.positives.sum(dim=1) * pairs.negatives.sum(dim=1)  # (A,) triplets
+        self.count_left_out(counts)
+        warn_without_gradient(counts, "both a positive and a negative")
+        if bool(counts.any()) and not bool(counts.all()):
+            warnings.warn(
+                "Some anchors have no positive or no negative in the batch (the module counts them in left_out).",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        with torch.autocast(embeddings.device.type, enabled=False):
+            full = embeddings if embeddings.dtype == torch.float64 else embeddings.float()
+            return _value(self.inner, full, pairs)
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        return f"loss={self.loss!r}, {self.rule_repr()}"
+
+
+def pair_indices(pairs: BinaryPairs) -> Indices:
+    """The pairs as the library takes them: anchors and their positives, anchors and their negatives."""
+    return (*pairs.positives.nonzero(as_tuple=True), *pairs.negatives.nonzero(as_tuple=True))
+
+
+def triplet_indices(pairs: BinaryPairs) -> Indices:
+    """Every (anchor, positive, negative), sorted, as the library takes triplets; no (B, B, B) tensor on the way."""
+    anchor, positive = pairs.positives.nonzero(as_tuple=True)  # (P,)
+    pair, negative = pairs.negatives[anchor].nonzero(as_tuple=True)  # (T,)
+    return anchor[pair], positive[pair], negative
+
+
+def mined(miner: nn.Module, embeddings: Tensor, pairs: BinaryPairs) -> Indices:
+    """What a miner of the library picks among the pairs, shown one anchor at a time.
+
+    Args:
+        miner: The miner.
+        embeddings: (B, D).
+        pairs: Masks (A, B).
+    """
+    found: list[Indices] = []
+    for anchor in range(len(pairs.positives)):
+        near, far = pairs.positives[anchor], pairs.negatives[anchor]
+        if not bool(near.any()) or not bool(far.any()):
+            continue
+        others = (near | far).nonzero().squeeze(1)  # (O,)
+        one = torch.ones(1, dtype=torch.int64, device=embeddings.device)
+        picked: Indices = miner(embeddings[anchor : anchor + 1], one, embeddings[others], near[others].long())
+        # the 1st of each kind of numbers is the anchor's, in a batch of one; the others count among those shown
+        own = (0,) if len(picked) == 3 else (0, 2)
+        found.append(
+            tuple(ids + anchor if place in own else others[ids.to(others.device)] for place, ids in enumerate(picked))
+        )
+    if not found:
+        empty = torch.empty(0, dtype=torch.int64, device=embeddings.device)
+        return empty, empty, empty, empty
+    return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
+
+
+def _value(inner: PmlPairLoss, embeddings: Tensor, pairs: BinaryPairs) -> Tensor:
+    from pytorch_metric_learning.losses import TripletMarginLoss
+
+    if inner.miner is not None:
+        with torch.no_grad():
+            indices = mined(inner.miner, embeddings.detach(), pairs)
+    elif isinstance(inner.inner, TripletMarginLoss):
+        indices = triplet_indices(pairs)  # the library would compare all positive with all negative pairs
+    else:
+        indices = pair_indices(pairs)
+    value: Tensor = inner.inner(embeddings, indices_tuple=indices)
+    return value
+
+
+def _pair_loss(text: str) -> PmlPairLoss:
+    from cml.losses import registry
+
+    name = Choice.parse(text).name
+    if name not in registry.names():
+        return PmlPairLoss(made(text, "losses"))
+    loss = registry.make(text)
+    if not isinstance(loss, PmlPairLoss) or loss.needs_classes:
+        raise UserError(
+            f"The loss {name!r} cannot be computed from pairs. With a rule go contrastive, triplet, lifted-structure, "
+            "multi-similarity, or a pair or triplet loss of pytorch-metric-learning by its class name."
+        )
+    return loss
+
+
+def _probe(inner: PmlPairLoss, text: str) -> None:
+    """Try the loss on four points: what it cannot do shows now, not in the middle of a run."""
+    points = torch.tensor([[1.0, 0.1], [0.9, 0.2], [0.1, 1.0], [0.2, 0.8]])
+    same = torch.tensor([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=torch.bool)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            _value(inner, points, BinaryPairs(same, ~same & ~torch.eye(4, dtype=torch.bool)))
+    except (ValueError, TypeError, AssertionError, NotImplementedError, AttributeError, RuntimeError) as error:
+        reason = str(error) or type(error).__name__
+        raise UserError(
+            f"The loss {text!r} cannot be computed from pairs alone (pytorch-metric-learning: {reason}); take a pair "
+            "or triplet loss, such as ContrastiveLoss or TripletMarginLoss."
+        ) from None

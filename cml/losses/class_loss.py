@@ -1,0 +1,193 @@
+"""What the losses over classes share: the check of class numbers, the count of items without a pair, proxies.
+
+Their contract is ``loss(embeddings (B, D), classes (B,) int64) -> scalar``. Not for: continuous labels, which such a
+loss would take for classes of one item each and silently learn nothing; a rule must come first (binary.py).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cml.errors import UserError
+from cml.losses.label_distance_loss import LabelDistanceLoss, Takes
+
+
+class ClassLoss(LabelDistanceLoss):
+    """Base of the losses over classes.
+
+    Attributes:
+        left_out: Items seen so far whose batch held no positive or no negative of them.
+    """
+
+    takes: ClassVar[Takes] = "classes"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._warned: set[str] = set()
+
+    def count_pairs(self, positives: Tensor, negatives: Tensor) -> None:
+        """Count the anchors that lack a positive or a negative, and say so once.
+
+        Args:
+            positives: (A,) positives of each anchor.
+            negatives: (A,) negatives of each anchor.
+        """
+        usable = (positives > 0) & (negatives > 0)
+        self.count_left_out(usable)
+        if not bool(usable.any()):
+            self._warn_once(
+                "No item of a batch has both a positive and a negative: that batch teaches little or nothing. Take a "
+                "sampler that brings both, such as per-class."
+            )
+        elif not bool(usable.all()):
+            self._warn_once(
+                "Some items of a batch have no positive or no negative there (the module counts them in left_out)."
+            )
+
+    def count_classes(self, classes: Tensor) -> None:
+        """``count_pairs`` for a batch of class numbers (B,) in which every item is an anchor."""
+        same = (classes[:, None] == classes).sum(dim=1)  # (B,)
+        self.count_pairs(same - 1, len(classes) - same)
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+class ProxyLoss(ClassLoss):
+    """Base of the losses with proxies of our own: ``proxy`` (C M, D), M of each class in a row, made by ``prepare``.
+
+    Attributes:
+        per_class: M.
+    """
+
+    per_class = 1
+    proxy: nn.Parameter | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_parameter("proxy", None)
+
+    def prepare(
+        self,
+        labels: Tensor,
+        *,
+        dimension: int,
+        names: Sequence[str] = (),
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Make the proxies: normal, with the spread of ``start``."""
+        count = class_count(labels, names)
+        with seeded(generator):
+            self.proxy = nn.Parameter(self.start(count, dimension))
+
+    def start(self, classes: int, dimension: int) -> Tensor:
+        """The proxies to start from, (C M, D): kaiming-normal by fan-out, as Proxy-Anchor does."""
+        return nn.init.kaiming_normal_(torch.empty(classes * self.per_class, dimension), mode="fan_out")
+
+    def proxies(self) -> list[nn.Parameter]:
+        """The proxies, once they are made."""
+        return [] if self.proxy is None else [self.proxy]
+
+    def made(self) -> Tensor:
+        """The proxies (C M, D).
+
+        Raises:
+            UserError: ``prepare`` has not been called.
+        """
+        if self.proxy is None:
+            raise UserError(not_prepared(self))
+        return self.proxy
+
+
+def not_prepared(loss: LabelDistanceLoss) -> str:
+    """The error of a loss that is used before its proxies are made."""
+    return (
+        f"{type(loss).__name__} has no proxies yet: call prepare(classes, dimension=D) with the class numbers of the "
+        "training items, before the optimiser is made."
+    )
+
+
+def class_count(labels: Tensor, names: Sequence[str] = ()) -> int:
+    """C, from the names or else from the numbers (N,) of the training items."""
+    return len(names) if names else int(labels.max()) + 1
+
+
+def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None) -> None:
+    """Check what a loss over classes is given.
+
+    Args:
+        embeddings: Should be (B, D) floating point, B >= 2.
+        classes: Should be (B,) int64.
+        count: C; every number should be below it.
+
+    Raises:
+        UserError: a tensor has another shape or type, the labels are continuous, or a number is not in 0..C-1.
+    """
+    if embeddings.ndim != 2 or not embeddings.is_floating_point():
+        raise UserError(
+            "The 'embeddings' must be a floating-point tensor (B, D). "
+            f"Got shape {tuple(embeddings.shape)}, {embeddings.dtype} instead."
+        )
+    if classes.is_floating_point() or classes.is_complex():
+        raise UserError(
+            "The 'classes' must be whole numbers (B,), torch.int64. Got continuous labels, "
+            f"{classes.dtype}, instead: a loss over classes takes them through a rule, as in "
+            "binary(loss=triplet, rule=nearest, k=5)."
+        )
+    if classes.dtype != torch.int64 or classes.shape != embeddings.shape[:1]:
+        raise UserError(
+            f"The 'classes' must be one torch.int64 number an embedding, ({len(embeddings)},). "
+            f"Got shape {tuple(classes.shape)}, {classes.dtype} instead."
+        )
+    if len(embeddings) < 2:
+        raise UserError(f"A batch needs at least 2 items. Got {len(embeddings)} instead.")
+    if count is not None and not (int(classes.min()) >= 0 and int(classes.max()) < count):
+        raise UserError(
+            f"Every class number must be in 0..{count - 1}, one a proxy's class. "
+            f"Got {int(classes.min())}..{int(classes.max())} instead."
+        )
+
+
+def check_proxies(embeddings: Tensor, proxies: Tensor) -> None:
+    """Check that ``proxies`` are (P, D) floating point, at least 2 of them, with the D of the embeddings.
+
+    Raises:
+        UserError: they are not.
+    """
+    if proxies.ndim != 2 or not proxies.is_floating_point() or len(proxies) < 2:
+        raise UserError(
+            "The 'proxies' must be a floating-point tensor of at least 2 rows (P, D). "
+            f"Got shape {tuple(proxies.shape)}, {proxies.dtype} instead."
+        )
+    if proxies.shape[1] != embeddings.shape[1]:
+        raise UserError(
+            f"Embeddings and proxies must have one dimension D. Got {embeddings.shape[1]} and {proxies.shape[1]} "
+            "instead."
+        )
+
+
+def in_full(tensor: Tensor) -> Tensor:
+    """``tensor`` in at least float32."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def unit(tensor: Tensor) -> Tensor:
+    """Rows of length 1, in at least float32."""
+    return functional.normalize(in_full(tensor), dim=1)
+
+
+@contextmanager
+def seeded(generator: torch.Generator | None) -> Iterator[None]:
+    """Let torch's initialisers draw from ``generator`` (or from seed 0), leaving the global random numbers alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0 if generator is None else int(torch.randint(2**62, (), generator=generator)))
+        yield

@@ -1,0 +1,235 @@
+"""The pair and triplet losses over classes that pytorch-metric-learning has, with their published settings.
+
+Each computes exactly what the library computes; the docstring says what that is and where it differs from the paper.
+f are embeddings, L2-normalised where ``normalize``; D is the Euclidean distance, S the cosine; p has the anchor's
+class, n another. All of them run on continuous labels too, behind a rule: ``binary(loss=.., rule=..)``. Not for: proxy
+losses (class_proxies.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from cml.errors import UserError
+from cml.losses.label_distance_loss import About, check_number
+from cml.losses.pml import PmlPairLoss
+
+Mining = Literal["all", "semi-hard", "batch-hard"]
+
+
+class ContrastiveLoss(PmlPairLoss):
+    """Positive pairs are drawn together, negative pairs pushed ``margin`` apart.
+
+    The sum of two means, each over the pairs whose term is above 0:
+
+        mean over positive pairs of D^2  +  mean over negative pairs of [ margin - D ]_+^2
+
+    ``squared=False`` leaves both squares out, which is the library's ``ContrastiveLoss`` as it comes; with them it is
+    the same loss with a reducer that squares. The paper takes half the sum over all pairs, not normalised.
+
+    Args:
+        margin: Above 0; distance from which a negative pair is left in peace.
+        squared: The squares of the formula.
+        normalize: L2-normalise the embeddings.
+
+    Raises:
+        UserError: a setting is out of range.
+
+    Example:
+        >>> import torch
+        >>> points, classes = torch.tensor([[0.0], [1.0], [3.0], [4.0]]), torch.tensor([0, 0, 1, 1])
+        >>> ContrastiveLoss(margin=3.0, normalize=False)(points, classes).item()  # positives 1, one negative (3 - 2)^2
+        2.0
+
+    Reference:
+        Hadsell, Chopra, LeCun: Dimensionality Reduction by Learning an Invariant Mapping, CVPR 2006.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(B^2)",
+        source="Hadsell et al., CVPR 2006",
+        when="The oldest pair loss: a baseline, or where distances should have a fixed scale.",
+    )
+
+    def __init__(self, margin: float = 1.0, squared: bool = True, normalize: bool = True) -> None:
+        from pytorch_metric_learning import distances, losses
+
+        check_number("margin", margin, least=0, open_=True)
+        reducer = _squaring_reducer() if squared else None
+        distance = distances.LpDistance(normalize_embeddings=normalize)
+        super().__init__(losses.ContrastiveLoss(neg_margin=margin, distance=distance, reducer=reducer))
+
+
+class TripletLoss(PmlPairLoss):
+    """A positive should be nearer to its anchor than a negative, by ``margin``.
+
+    The mean over the mined triplets whose term is above 0 of
+
+        [ D_ap^2 - D_an^2 + margin ]_+        (D instead of D^2 without ``squared``)
+
+    Relations: ``binary-triplet`` is the mean over all triplets, those at 0 too, of squared distances, without a tensor
+    of triplets.
+
+    Args:
+        margin: At least 0.
+        mining: "semi-hard": triplets with D_ap < D_an < D_ap + margin (FaceNet). "batch-hard": each anchor's farthest
+            positive with its nearest negative (Hermans et al., who do not square). "all": every triplet.
+        squared: Squared distances, as FaceNet.
+        normalize: L2-normalise the embeddings, as FaceNet.
+
+    Raises:
+        UserError: a setting is out of range.
+
+    Example:
+        >>> import torch
+        >>> points, classes = torch.tensor([[0.0], [1.0], [3.0], [4.0]]), torch.tensor([0, 0, 1, 1])
+        >>> TripletLoss(margin=2.5, mining="batch-hard", squared=False, normalize=False)(points, classes).item()
+        1.0
+
+    Reference:
+        Schroff, Kalenichenko, Philbin: FaceNet, CVPR 2015. Hermans, Beyer, Leibe: In Defense of the Triplet Loss, 2017.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(triplets), at most O(B^3)",
+        source="Schroff et al., CVPR 2015; Hermans et al., 2017",
+        when="The usual baseline: semi-hard mining, or batch-hard with a few items a class.",
+    )
+
+    def __init__(
+        self, margin: float = 0.2, mining: Mining = "semi-hard", squared: bool = True, normalize: bool = True
+    ) -> None:
+        from pytorch_metric_learning import distances, losses, miners
+
+        check_number("margin", margin, least=0)
+        distance = distances.LpDistance(normalize_embeddings=normalize, power=2 if squared else 1)
+        miner: Any = None
+        if mining == "semi-hard":
+            miner = miners.TripletMarginMiner(margin=margin, type_of_triplets="semihard", distance=distance)
+        elif mining == "batch-hard":
+            miner = miners.BatchHardMiner(distance=distance)
+        elif mining != "all":
+            raise UserError(f"The 'mining' must be one of all, semi-hard, batch-hard. Got {mining!r} instead.")
+        super().__init__(losses.TripletMarginLoss(margin=margin, distance=distance), miner)
+
+
+class NPairLoss(PmlPairLoss):
+    """A softmax over the positives of other classes: each anchor should pick out its own.
+
+    With one pair (a_i, p_i) of each class in the batch that has two items or more, the mean over pairs of
+
+        log( 1 + sum_{j != i} exp( f_{a_i} . f_{p_j} - f_{a_i} . f_{p_i} ) )
+
+    The library takes the first pair of each class, so a batch should hold two items of many classes
+    (``per-class(per_class=2)``). Nothing bounds the embeddings' length: the paper adds their squared length, here
+    ``regularization`` times its mean.
+
+    Args:
+        regularization: At least 0; weight of the embeddings' mean length.
+        normalize: L2-normalise the embeddings; the paper does not.
+
+    Raises:
+        UserError: a setting is out of range.
+
+    Reference:
+        Sohn: Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS 2016.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(C^2)",
+        source="Sohn, NeurIPS 2016",
+        when="Many classes with few items each, in batches of two items a class.",
+    )
+    needs_classes = True
+
+    def __init__(self, regularization: float = 0.0, normalize: bool = False) -> None:
+        from pytorch_metric_learning import distances, losses, regularizers
+
+        check_number("regularization", regularization, least=0)
+        distance = distances.DotProductSimilarity(normalize_embeddings=normalize)
+        penalty = regularizers.LpRegularizer() if regularization else None
+        super().__init__(
+            losses.NPairsLoss(
+                distance=distance, embedding_regularizer=penalty, embedding_reg_weight=regularization or 1.0
+            )
+        )
+
+
+class LiftedStructureLoss(PmlPairLoss):
+    """Each positive pair against all negatives of both its ends.
+
+    The mean over positive pairs (i, j) of
+
+        1/2 [ D_ij + log( sum_{n of i} exp(margin - D_in) + sum_{n of j} exp(margin - D_jn) ) ]_+^2
+
+    Args:
+        margin: Above 0.
+        normalize: L2-normalise the embeddings; the paper does not.
+
+    Raises:
+        UserError: a setting is out of range.
+
+    Reference:
+        Oh Song, Xiang, Jegelka, Savarese: Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(positive pairs x negative pairs)",
+        source="Oh Song et al., CVPR 2016",
+        when="Batches with several items of each of a few classes.",
+    )
+
+    def __init__(self, margin: float = 1.0, normalize: bool = True) -> None:
+        from pytorch_metric_learning import distances, losses
+
+        check_number("margin", margin, least=0, open_=True)
+        distance = distances.LpDistance(normalize_embeddings=normalize)
+        super().__init__(losses.LiftedStructureLoss(neg_margin=margin, distance=distance))
+
+
+class MultiSimilarityLoss(PmlPairLoss):
+    """Soft weights for hard pairs, after mining those that are hard relative to the anchor's others.
+
+    Kept are negatives with S_in > min_p S_ip - epsilon and positives with S_ip < max_n S_in + epsilon. The mean over
+    all items of
+
+        1/alpha log( 1 + sum_p exp(-alpha (S_ip - base)) ) + 1/beta log( 1 + sum_n exp(beta (S_in - base)) )
+
+    Args:
+        alpha: Above 0; sharpness for positives.
+        beta: Above 0; sharpness for negatives.
+        base: The cosine that both are measured from.
+        epsilon: The mining's slack, a cosine; ``None`` keeps all pairs.
+
+    Raises:
+        UserError: a setting is out of range.
+
+    Reference:
+        Wang, Han, Huang, Dong, Scott: Multi-Similarity Loss with General Pair Weighting, CVPR 2019.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(B^2 log B)",
+        source="Wang et al., CVPR 2019",
+        when="Pairs weighted by how hard they are, with a few items of each class in a batch.",
+    )
+
+    def __init__(self, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5, epsilon: float | None = 0.1) -> None:
+        from pytorch_metric_learning import losses, miners
+
+        check_number("alpha", alpha, least=0, open_=True)
+        check_number("beta", beta, least=0, open_=True)
+        check_number("base", base, least=-1)
+        miner = None if epsilon is None else miners.MultiSimilarityMiner(check_number("epsilon", epsilon, least=0))
+        super().__init__(losses.MultiSimilarityLoss(alpha=alpha, beta=beta, base=base), miner)
+
+
+def _squaring_reducer() -> Any:  # noqa: ANN401 - of an untyped library
+    """The library's mean over the terms above 0, of squared terms."""
+    from pytorch_metric_learning.reducers import AvgNonZeroReducer
+
+    class AvgNonZeroSquareReducer(AvgNonZeroReducer):  # type: ignore[misc]
+        def element_reduction_helper(self, losses: Any, embeddings: Any) -> Any:  # noqa: ANN401
+            return super().element_reduction_helper(losses.square(), embeddings)
+
+    return AvgNonZeroSquareReducer()

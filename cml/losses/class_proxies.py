@@ -1,0 +1,204 @@
+"""The proxy losses over classes that pytorch-metric-learning has, with their published settings.
+
+A proxy is a learnt point that stands for a class, or for a part of one. Each loss computes exactly what the library
+computes; the docstring says what that is and where it differs from the paper. f and p are L2-normalised embeddings and
+proxies, S their cosine, y the item's class. The proxies are made by ``prepare``, learn at ``proxy_rate`` times the
+learning rate and are saved with the run. Not for: proxy losses that the library lacks (proxy_nca_pp.py, proxy_gml.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from cml.errors import UserError
+from cml.losses.class_loss import ClassLoss, check_classes, class_count, in_full, not_prepared, seeded
+from cml.losses.label_distance_loss import About, check_number
+
+
+class PmlProxyLoss(ClassLoss):
+    """A proxy loss of pytorch-metric-learning.
+
+    Attributes:
+        inner: The library's loss with its proxies; None before ``prepare``.
+    """
+
+    normalize = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner: nn.Module | None = None
+        self._count = 0
+
+    def make(self, classes: int, dimension: int) -> nn.Module:
+        """The library's loss for so many classes and dimensions."""
+        raise NotImplementedError
+
+    def prepare(
+        self,
+        labels: Tensor,
+        *,
+        dimension: int,
+        names: Sequence[str] = (),
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Make the library's loss and its proxies for the classes of ``labels``."""
+        self._count = class_count(labels, names)
+        with seeded(generator):
+            self.inner = self.make(self._count, dimension)
+
+    def proxies(self) -> list[nn.Parameter]:
+        """The proxies, once they are made: all that the library's loss learns."""
+        return [] if self.inner is None else list(self.inner.parameters())
+
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar.
+
+        Raises:
+            UserError: the classes are no class numbers, or ``prepare`` has not been called.
+        """
+        if self.inner is None:
+            raise UserError(not_prepared(self))
+        check_classes(embeddings, classes, self._count)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            value: Tensor = self.inner(in_full(embeddings), classes)
+        return value
+
+
+class ProxyNCALoss(PmlProxyLoss):
+    """A softmax over squared distances to one proxy a class.
+
+    The mean over items of
+
+        -log( exp(-s |f - p_y|^2) / sum over all classes k of exp(-s |f - p_k|^2) )
+
+    The paper leaves the item's own class out of the sum, which lets the loss fall below 0; the library keeps it in.
+    With s = 1 / T it is ``proxy-nca-pp``.
+
+    Args:
+        scale: s, above 0.
+
+    Raises:
+        UserError: a setting is out of range.
+
+    Reference:
+        Movshovitz-Attias, Toshev, Leung, Ioffe, Singh: No Fuss Distance Metric Learning using Proxies, ICCV 2017.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(B C)",
+        source="Movshovitz-Attias et al., ICCV 2017",
+        when="The first proxy loss; a baseline for the later ones.",
+    )
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        self.scale = check_number("scale", scale, least=0, open_=True)
+
+    def make(self, classes: int, dimension: int) -> nn.Module:
+        """The library's loss."""
+        from pytorch_metric_learning.losses import ProxyNCALoss as Inner
+
+        inner: nn.Module = Inner(classes, dimension, softmax_scale=self.scale)
+        return inner
+
+
+class SoftTripleLoss(PmlProxyLoss):
+    """A softmax over classes of several centres each, for classes that fall into kinds.
+
+    With S_k = sum over the centres m of class k of softmax_m(S_km / gamma) S_km, the mean over items of
+
+        -log( exp(scale (S_y - margin)) / ( exp(scale (S_y - margin)) + sum_{k != y} exp(scale S_k) ) )
+
+    The paper adds a term that merges centres of one class; the library leaves it out.
+
+    Args:
+        centers: Centres a class, at least 1.
+        scale: Above 0.
+        gamma: Above 0; how soft the choice among a class's centres is.
+        margin: At least 0, a cosine.
+
+    Raises:
+        UserError: a setting is out of range.
+
+    Reference:
+        Qian, Shang, Sun, Hu, Li, Jin: SoftTriple Loss, ICCV 2019.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(B C M), M centres a class",
+        source="Qian et al., ICCV 2019",
+        when="Classes that fall into several kinds, such as views of a product.",
+    )
+
+    def __init__(self, centers: int = 10, scale: float = 20.0, gamma: float = 0.1, margin: float = 0.01) -> None:
+        super().__init__()
+        if not isinstance(centers, int) or isinstance(centers, bool) or centers < 1:
+            raise UserError(f"The 'centers' must be a whole number of at least 1. Got {centers!r} instead.")
+        self.centers = centers
+        self.scale = check_number("scale", scale, least=0, open_=True)
+        self.gamma = check_number("gamma", gamma, least=0, open_=True)
+        self.margin = check_number("margin", margin, least=0)
+
+    def make(self, classes: int, dimension: int) -> nn.Module:
+        """The library's loss."""
+        from pytorch_metric_learning.losses import SoftTripleLoss as Inner
+
+        inner: nn.Module = Inner(
+            classes,
+            dimension,
+            centers_per_class=self.centers,
+            la=self.scale,
+            gamma=self.gamma,
+            margin=self.margin,
+        )
+        return inner
+
+
+class ProxyAnchorLoss(PmlProxyLoss):
+    """Each proxy as an anchor: it pulls the items of its class and pushes all others, the hard ones most.
+
+    With P all C proxies, P+ those whose class is in the batch, X_p+ and X_p- the batch's items of the proxy's class
+    and of others:
+
+        1/|P+| sum_{p in P+} log( 1 + sum_{x in X_p+} exp(-alpha (S - delta)) )
+      + 1/|P|  sum_{p in P}  log( 1 + sum_{x in X_p-} exp( alpha (S + delta)) )
+
+    Args:
+        alpha: Above 0.
+        delta: At least 0, a cosine.
+
+    Raises:
+        UserError: a setting is out of range.
+
+    Example:
+        >>> import torch
+        >>> loss = ProxyAnchorLoss()
+        >>> loss.prepare(torch.tensor([0, 1, 2, 0]), dimension=4)
+        >>> loss(torch.randn(6, 4), torch.tensor([0, 0, 1, 1, 2, 2])).shape
+        torch.Size([])
+
+    Reference:
+        Kim, Kim, Cho, Kwak: Proxy Anchor Loss for Deep Metric Learning, CVPR 2020.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(B C)",
+        source="Kim et al., CVPR 2020",
+        when="Classes with several items each: converges fast, and random batches will do.",
+    )
+
+    def __init__(self, alpha: float = 32.0, delta: float = 0.1) -> None:
+        super().__init__()
+        self.alpha = check_number("alpha", alpha, least=0, open_=True)
+        self.delta = check_number("delta", delta, least=0)
+
+    def make(self, classes: int, dimension: int) -> nn.Module:
+        """The library's loss."""
+        from pytorch_metric_learning.losses import ProxyAnchorLoss as Inner
+
+        inner: nn.Module = Inner(classes, dimension, margin=self.delta, alpha=self.alpha)
+        return inner

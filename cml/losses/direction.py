@@ -1,0 +1,60 @@
+"""Direction regularisation: a negative should be pushed away from its anchor, but not through the anchor's positive.
+
+In three losses of the field the push on a negative is lessened by gamma cos(n - a, p - a): where the negative lies in
+the direction of the positive, pushing it away from the anchor would push it into the class. The printed shortcut for
+the cosine equals it only where both are orthogonal; here it is the true cosine everywhere. The default of gamma is
+ours: the sources at hand state none. This file is what the losses share; each has a file of its own, direction_*.py.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+SOURCE = "Mohan et al., CVPR 2020"
+# Product of two squared distances, relative to the largest there is, below which a point counts as having no direction
+# from its anchor: the cosine fades to 0, where its gradient would grow without bound.
+LEAST = 1e-8
+TINY = 1e-30  # where all points are one
+
+
+def class_masks(classes: Tensor) -> tuple[Tensor, Tensor]:
+    """Positives and negatives of every item, (B, B) bool each; nobody is its own positive."""
+    same = classes[:, None] == classes
+    negatives = ~same
+    same.fill_diagonal_(False)
+    return same, negatives
+
+
+def exact(points: Tensor) -> Tensor:
+    """In float64 where the device has it: differences of nearly equal products would be noise in float32."""
+    return points if points.device.type == "mps" else points.double()
+
+
+def triplet_geometry(
+    points: Tensor, anchors: Tensor, positives: Tensor, negatives: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Squared distances and angles of triplets, without a tensor of triplets times dimensions.
+
+    All come from the products of the points, see ``exact``.
+
+    Args:
+        points: (B, D).
+        anchors: (T,) item numbers.
+        positives: (T,) item numbers.
+        negatives: (T,) item numbers.
+
+    Returns:
+        |p - a|^2, |n - a|^2 and cos(n - a, p - a), (T,) each, of the type of ``points``.
+    """
+    full = exact(points)
+    products = full @ full.T  # (B, B)
+    norms = products.diagonal()
+    squared = (norms[:, None] + norms - 2 * products).clamp(min=0)
+    to_positive, to_negative = squared[anchors, positives], squared[anchors, negatives]
+    inner = (
+        products[negatives, positives] - products[negatives, anchors] - products[anchors, positives] + norms[anchors]
+    )
+    lengths = torch.maximum(to_positive * to_negative, LEAST * squared.detach().max().square().clamp(min=TINY)).sqrt()
+    kind = points.dtype
+    return to_positive.to(kind), to_negative.to(kind), (inner / lengths).to(kind)

@@ -1,0 +1,145 @@
+"""The multi-similarity loss with direction regularisation of its negatives."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from cml.losses.class_loss import ClassLoss, check_classes, unit
+from cml.losses.direction import SOURCE, class_masks, triplet_geometry
+from cml.losses.label_distance_loss import About, check_number
+
+
+def direction_multi_similarity_loss(
+    embeddings: Tensor,
+    classes: Tensor,
+    *,
+    alpha: float = 2.0,
+    beta: float = 50.0,
+    base: float = 0.5,
+    epsilon: float | None = 0.1,
+    gamma: float = 0.3,
+) -> Tensor:
+    """Multi-similarity loss with direction regularisation.
+
+    With the mining of multi-similarity, and p* the item's positive of the least cosine, the mean over items i of
+
+        1/alpha log( 1 + sum_p exp(-alpha (S_ip - base)) )
+      + 1/beta  log( 1 + sum_n exp( beta (S_in - base) - gamma cos(f_n - f_i, f_p* - f_i)) )
+
+    An item without a positive has no direction: its negatives stay as they are where they are not mined away.
+
+    Relations: ``multi-similarity`` for gamma = 0.
+
+    Args:
+        embeddings: (B, D) floating point, L2-normalised here. In float32 (float64 stays), also under autocast.
+        classes: (B,) int64.
+        alpha: Above 0.
+        beta: Above 0.
+        base: A cosine.
+        epsilon: The mining's slack, a cosine; ``None`` keeps all pairs.
+        gamma: At least 0.
+
+    Returns:
+        Scalar.
+
+    Raises:
+        UserError: an argument has another shape, type or range.
+
+    Example:
+        >>> import torch
+        >>> points = torch.eye(4)
+        >>> value = direction_multi_similarity_loss(points, torch.tensor([0, 0, 1, 1]), gamma=0.0)
+        >>> round(value.item(), 4)  # all cosines are 0: log(1 + e) / 2, and nearly nothing from the negatives
+        0.6566
+
+    Reference:
+        Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
+    """
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        check_number(name, value, least=0, open_=True)
+    check_number("base", base, least=-1)
+    check_number("gamma", gamma, least=0)
+    check_classes(embeddings, classes)
+    with torch.autocast(embeddings.device.type, enabled=False):
+        points = unit(embeddings)
+        positives, negatives = class_masks(classes)
+        cosines = points @ points.T  # (B, B)
+        fixed = cosines.detach()
+        hardest, farthest = fixed.masked_fill(~positives, torch.inf).min(dim=1)  # (B,), infinite without a positive
+        if epsilon is not None:
+            check_number("epsilon", epsilon, least=0)
+            nearest = fixed.masked_fill(~negatives, -torch.inf).amax(dim=1)
+            kept_positives = positives & (fixed - epsilon < nearest[:, None])
+            kept_negatives = negatives & (fixed + epsilon > hardest[:, None])
+        else:
+            kept_positives, kept_negatives = positives, negatives
+        item, negative = (negatives & hardest.isfinite()[:, None]).nonzero(as_tuple=True)  # those with a direction
+        turned = torch.zeros_like(cosines).index_put(
+            (item, negative), triplet_geometry(points, item, farthest[item], negative)[2]
+        )
+        pull = _log_one_plus_sum(-alpha * (cosines - base), kept_positives) / alpha
+        push = _log_one_plus_sum(beta * (cosines - base) - gamma * turned, kept_negatives) / beta
+        return (pull + push).mean()
+
+
+class DirectionMultiSimilarityLoss(ClassLoss):
+    """``direction_multi_similarity_loss`` with settings.
+
+    Args:
+        alpha: Above 0.
+        beta: Above 0.
+        base: A cosine.
+        epsilon: The mining's slack, a cosine; ``None`` keeps all pairs.
+        gamma: At least 0.
+
+    Raises:
+        UserError: a setting is out of range.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(B^2)", source=SOURCE, when="Multi-similarity on classes that lie close together."
+    )
+    normalize = True
+
+    def __init__(
+        self,
+        alpha: float = 2.0,
+        beta: float = 50.0,
+        base: float = 0.5,
+        epsilon: float | None = 0.1,
+        gamma: float = 0.3,
+    ) -> None:
+        super().__init__()
+        self.alpha = check_number("alpha", alpha, least=0, open_=True)
+        self.beta = check_number("beta", beta, least=0, open_=True)
+        self.base = check_number("base", base, least=-1)
+        self.epsilon = None if epsilon is None else check_number("epsilon", epsilon, least=0)
+        self.gamma = check_number("gamma", gamma, least=0)
+
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
+        value = direction_multi_similarity_loss(
+            embeddings,
+            classes,
+            alpha=self.alpha,
+            beta=self.beta,
+            base=self.base,
+            epsilon=self.epsilon,
+            gamma=self.gamma,
+        )
+        self.count_classes(classes)
+        return value
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        names = ("alpha", "beta", "base", "epsilon", "gamma")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
+
+
+def _log_one_plus_sum(exponents: Tensor, kept: Tensor) -> Tensor:
+    """log(1 + sum of the kept exponentials) of each row of (B, B), without overflow: (B,)."""
+    kept_or_one = torch.cat([exponents.new_zeros(len(exponents), 1), exponents.masked_fill(~kept, -torch.inf)], dim=1)
+    return kept_or_one.logsumexp(dim=1)

@@ -1,0 +1,99 @@
+"""The triplet hinge with direction regularisation: negatives are not pushed through the anchor's positive."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from cml.losses.class_loss import ClassLoss, check_classes, in_full, unit
+from cml.losses.direction import SOURCE, class_masks, triplet_geometry
+from cml.losses.label_distance_loss import About, check_number
+
+
+def direction_triplet_loss(
+    embeddings: Tensor, classes: Tensor, *, margin: float = 0.2, gamma: float = 0.3, normalize: bool = True
+) -> Tensor:
+    """Triplet hinge with direction regularisation, over all triplets.
+
+    The mean over every (a, p, n) whose term is above 0 (0 if none is) of
+
+        [ D_ap - D_an + margin - gamma cos(f_n - f_a, f_p - f_a) ]_+
+
+    with D the squared Euclidean distance.
+
+    Relations: ``triplet(mining=all)`` for gamma = 0.
+
+    Args:
+        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
+        classes: (B,) int64; p has the class of a, n another.
+        margin: At least 0, of squared distances.
+        gamma: At least 0.
+        normalize: L2-normalise the embeddings first.
+
+    Returns:
+        Scalar. Time and memory are those of the triplets: B times the positives times the negatives of an item.
+
+    Raises:
+        UserError: an argument has another shape, type or range.
+
+    Example:
+        >>> import torch
+        >>> points, classes = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0, 1])
+        >>> direction_triplet_loss(points, classes, margin=3.5, gamma=0.3, normalize=False).item()  # cosine 0 at item 0
+        0.5
+
+    Reference:
+        Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
+    """
+    check_number("margin", margin, least=0)
+    check_number("gamma", gamma, least=0)
+    check_classes(embeddings, classes)
+    with torch.autocast(embeddings.device.type, enabled=False):
+        points = unit(embeddings) if normalize else in_full(embeddings)
+        positives, negatives = class_masks(classes)
+        anchor, positive = positives.nonzero(as_tuple=True)  # (P,) pairs
+        pair, negative = negatives[anchor].nonzero(as_tuple=True)  # (T,) triplets
+        triplet = anchor[pair], positive[pair], negative
+        near, far, cosines = triplet_geometry(points, *triplet)  # (T,) each
+        hinges = (near - far + margin - gamma * cosines).clamp(min=0)
+        active = int((hinges > 0).sum())
+        return hinges.sum() / max(active, 1)
+
+
+class DirectionTripletLoss(ClassLoss):
+    """``direction_triplet_loss`` with settings.
+
+    Args:
+        margin: At least 0, of squared distances.
+        gamma: At least 0.
+        normalize: L2-normalise the embeddings.
+
+    Raises:
+        UserError: a setting is out of range.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(triplets), at most O(B^3)",
+        source=SOURCE,
+        when="Triplets on classes that lie close together: negatives are not pushed through the class.",
+    )
+
+    def __init__(self, margin: float = 0.2, gamma: float = 0.3, normalize: bool = True) -> None:
+        super().__init__()
+        self.margin = check_number("margin", margin, least=0)
+        self.gamma = check_number("gamma", gamma, least=0)
+        self.normalize = normalize
+
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
+        value = direction_triplet_loss(
+            embeddings, classes, margin=self.margin, gamma=self.gamma, normalize=self.normalize
+        )
+        self.count_classes(classes)
+        return value
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        return f"margin={self.margin}, gamma={self.gamma}, normalize={self.normalize}"

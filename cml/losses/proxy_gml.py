@@ -1,0 +1,172 @@
+"""ProxyGML: several proxies a class, of which each item looks only at its own and the nearest others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cml.errors import UserError
+from cml.losses.class_loss import ProxyLoss, check_classes, check_proxies, unit
+from cml.losses.label_distance_loss import About, check_number
+
+
+def proxy_gml_loss(
+    embeddings: Tensor,
+    proxies: Tensor,
+    classes: Tensor,
+    *,
+    per_class: int,
+    kept: int,
+    regularization: float = 0.3,
+) -> Tensor:
+    """Cross-entropy over the classes of the proxies that an item keeps, and of the proxies among themselves.
+
+    With S_ij the cosine of item i and proxy j: item i keeps the M proxies of its own class and the ``kept`` - M
+    nearest of all others. Z_ik is the sum of S_ij over the kept proxies j of class k, and
+
+        L = -1/B sum_i log( exp(Z_iy) / sum over the classes k with a kept proxy of exp(Z_ik) )
+            + regularization * the same of the C M proxies as items that keep all proxies, themselves too
+
+    Relations: with M = 1 and all proxies kept, the first part is a softmax over cosines.
+
+    Args:
+        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
+        proxies: (C M, D) floating point, the M of one class in a row.
+        classes: (B,) int64, 0..C-1.
+        per_class: M.
+        kept: K, proxies that an item keeps; above M, at most C M.
+        regularization: At least 0; weight of the second part. 0.3 as published.
+
+    Returns:
+        Scalar.
+
+    Raises:
+        UserError: an argument has another shape, type or range.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> value = proxy_gml_loss(points, points, torch.tensor([0, 1]), per_class=1, kept=2, regularization=0.0)
+        >>> round(value.item(), 4)  # log(1 + 1/e)
+        0.3133
+
+    Reference:
+        Zhu, Yang, Deng, Liu: Fewer is More: A Deep Graph Metric Learning Perspective Using Fewer Proxies, NeurIPS 2020,
+        with the minus that equation 7's cross-entropy lacks in print.
+    """
+    check_classes(embeddings, classes)
+    check_proxies(embeddings, proxies)
+    if per_class < 1 or len(proxies) % per_class:
+        raise UserError(
+            f"The proxies must be 'per_class' of every class. Got {len(proxies)} with per_class={per_class} instead."
+        )
+    count = len(proxies) // per_class
+    check_classes(embeddings, classes, count)
+    check_number("regularization", regularization, least=0)
+    if not per_class < kept <= len(proxies):
+        raise UserError(
+            f"The 'kept' proxies must be more than the {per_class} of the item's class and at most all "
+            f"{len(proxies)}. Got {kept} instead."
+        )
+    with torch.autocast(embeddings.device.type, enabled=False):
+        points = unit(proxies)  # (C M, D)
+        cosines = unit(embeddings) @ points.T  # (B, C M)
+        own = torch.arange(len(proxies), device=classes.device) // per_class  # (C M,)
+        ranked = cosines.detach().masked_fill(own == classes[:, None], torch.inf)
+        keep = torch.zeros_like(ranked, dtype=torch.bool).scatter_(1, ranked.topk(kept, dim=1).indices, True)
+        sums = cosines.masked_fill(~keep, 0).reshape(-1, count, per_class).sum(dim=2)  # (B, C)
+        present = keep.reshape(-1, count, per_class).any(dim=2)
+        loss = functional.cross_entropy(sums.masked_fill(~present, -torch.inf), classes)
+        if regularization:
+            among = (points @ points.T).reshape(-1, count, per_class).sum(dim=2)  # (C M, C)
+            loss = loss + regularization * functional.cross_entropy(among, own)
+        return loss
+
+
+class ProxyGMLLoss(ProxyLoss):
+    """``proxy_gml_loss`` with learnt proxies.
+
+    Args:
+        per_class: M, proxies a class, at least 1; 12 as published for CUB and Cars, 1 for SOP.
+        share: r, above 0 and at most 1; an item keeps K = ceil(r C M) of all C M proxies. 0.05 as published. It must be
+            above 1 / C, or no proxy of another class would be kept.
+        regularization: At least 0; weight of the proxies' own term.
+
+    Raises:
+        UserError: a setting is out of range; in ``prepare``, the share keeps no proxy of another class.
+
+    Example:
+        >>> import torch
+        >>> loss = ProxyGMLLoss(per_class=2, share=0.8)
+        >>> loss.prepare(torch.tensor([0, 1, 2]), dimension=4)
+        >>> loss(torch.randn(8, 4), torch.randint(0, 3, (8,))).shape
+        torch.Size([])
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(B C M log(C M)), M proxies a class",
+        source="Zhu et al., NeurIPS 2020",
+        when="Classes that fall into kinds, where each item should learn from a few near proxies alone.",
+    )
+    normalize = True
+
+    def __init__(self, per_class: int = 12, share: float = 0.05, regularization: float = 0.3) -> None:
+        super().__init__()
+        if not isinstance(per_class, int) or isinstance(per_class, bool) or per_class < 1:
+            raise UserError(f"The 'per_class' must be a whole number of at least 1. Got {per_class!r} instead.")
+        if not 0 < share <= 1:
+            raise UserError(f"The 'share' must be above 0 and at most 1. Got {share!r} instead.")
+        self.per_class = per_class
+        self.share = float(share)
+        self.regularization = check_number("regularization", regularization, least=0)
+
+    def prepare(
+        self,
+        labels: Tensor,
+        *,
+        dimension: int,
+        names: Sequence[str] = (),
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Make the proxies.
+
+        Raises:
+            UserError: ``share`` keeps no proxy of another class.
+        """
+        super().prepare(labels, dimension=dimension, names=names, generator=generator)
+        self._kept(len(self.made()))
+
+    def start(self, classes: int, dimension: int) -> Tensor:
+        """The proxies to start from, (C M, D): kaiming-uniform over their number, as in the authors' code."""
+        bound = 1 / math.sqrt(classes * self.per_class)
+        return torch.empty(classes * self.per_class, dimension).uniform_(-bound, bound)
+
+    def _kept(self, proxies: int) -> int:
+        kept = math.ceil(self.share * proxies)
+        if kept <= self.per_class:
+            raise UserError(
+                f"With share={self.share} an item keeps {kept} of {proxies} proxies, {self.per_class} of them its own "
+                f"class's: none would be left to learn from. Set share above {self.per_class / proxies:.3g}."
+            )
+        return kept
+
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
+        proxies = self.made()
+        return proxy_gml_loss(
+            embeddings,
+            proxies,
+            classes,
+            per_class=self.per_class,
+            kept=self._kept(len(proxies)),
+            regularization=self.regularization,
+        )
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        return f"per_class={self.per_class}, share={self.share}, regularization={self.regularization}"

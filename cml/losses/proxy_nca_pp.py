@@ -1,0 +1,93 @@
+"""ProxyNCA++: the probability that an item picks its own class's proxy among all, at a low temperature."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cml.losses.class_loss import ProxyLoss, check_classes, check_proxies, unit
+from cml.losses.label_distance_loss import About, check_number
+
+
+def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, temperature: float = 1 / 9) -> Tensor:
+    """Cross-entropy of a softmax over squared distances to all proxies.
+
+    The mean over items i of
+
+        -log( exp(-D(f_i, p_y) / T) / sum over all classes k of exp(-D(f_i, p_k) / T) )
+
+    with D the squared Euclidean distance of L2-normalised embeddings and proxies. 1 / T stands inside the exponent;
+    some texts print it outside, where it would only scale the loss.
+
+    Relations: ``proxy-nca`` with scale = 1 / T.
+
+    Args:
+        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
+        proxies: (C, D) floating point, one a class.
+        classes: (B,) int64, 0..C-1.
+        temperature: T, above 0; 1/9 as published.
+
+    Returns:
+        Scalar.
+
+    Raises:
+        UserError: an argument has another shape, type or range.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> round(proxy_nca_pp_loss(points, points, torch.tensor([0, 1]), temperature=1.0).item(), 4)  # log(1 + e^-2)
+        0.1269
+
+    Reference:
+        Teh, DeVries, Taylor: ProxyNCA++: Revisiting and Revitalizing Proxy Neighborhood Component Analysis, ECCV 2020.
+    """
+    check_number("temperature", temperature, least=0, open_=True)
+    check_classes(embeddings, classes)
+    check_proxies(embeddings, proxies)
+    check_classes(embeddings, classes, len(proxies))
+    with torch.autocast(embeddings.device.type, enabled=False):
+        cosines = (
+            unit(embeddings) @ unit(proxies).T
+        )  # (B, C); D = 2 - 2 cosine, and a constant leaves a softmax as it is
+        return functional.cross_entropy(2 * cosines / temperature, classes)
+
+
+class ProxyNCAPlusPlusLoss(ProxyLoss):
+    """``proxy_nca_pp_loss`` with one learnt proxy a class.
+
+    Args:
+        temperature: T, above 0.
+
+    Raises:
+        UserError: a setting is out of range.
+
+    Example:
+        >>> import torch
+        >>> loss = ProxyNCAPlusPlusLoss()
+        >>> loss.prepare(torch.tensor([0, 1, 2]), dimension=4)
+        >>> loss(torch.randn(8, 4), torch.randint(0, 3, (8,))).shape
+        torch.Size([])
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(B C)",
+        source="Teh et al., ECCV 2020",
+        when="A plain softmax over one proxy a class, at a low temperature.",
+    )
+    normalize = True
+
+    def __init__(self, temperature: float = 1 / 9) -> None:
+        super().__init__()
+        self.temperature = check_number("temperature", temperature, least=0, open_=True)
+
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
+        return proxy_nca_pp_loss(embeddings, self.made(), classes, temperature=self.temperature)
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        return f"temperature={self.temperature}"

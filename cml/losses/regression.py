@@ -1,0 +1,150 @@
+"""Label regression: the embedding is a prediction of the label vector, and retrieval searches the predicted labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cml.errors import UserError
+from cml.losses.label_distance_loss import About, LabelDistanceLoss, Takes
+
+Penalty = Literal["squared", "absolute", "huber"]
+_PENALTIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "squared": functional.mse_loss,
+    "absolute": functional.l1_loss,
+    "huber": functional.smooth_l1_loss,
+}
+
+
+def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = "squared") -> Tensor:
+    r"""How far predicted label vectors are from the true ones.
+
+    The mean over items and coordinates of h(prediction - target), with h(x) = x^2 ("squared"), \|x\| ("absolute"), or
+    x^2 / 2 up to \|x\| = 1 and \|x\| - 1/2 beyond ("huber").
+
+    Relations: no anchors and no pairs; retrieval with it is retrieval by the label that the network would guess.
+
+    Args:
+        predictions: (B, V) floating point. Computed with in at least float32, also under autocast.
+        targets: (B, V) floating point, in the same unit.
+        penalty: "squared", "absolute" or "huber".
+
+    Returns:
+        Scalar.
+
+    Raises:
+        UserError: an argument has another shape, type or value.
+
+    Example:
+        >>> import torch
+        >>> regression_loss(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]])).item()
+        2.0
+
+    Reference:
+        The usual baseline, such as the L1 row of Zha and others: Rank-N-Contrast, NeurIPS 2023.
+    """
+    if predictions.ndim != 2 or predictions.shape != targets.shape:
+        raise UserError(
+            "The 'predictions' and 'targets' must both be (B, V). "
+            f"Got {tuple(predictions.shape)} and {tuple(targets.shape)} instead."
+        )
+    if not (predictions.is_floating_point() and targets.is_floating_point()):
+        raise UserError(
+            "The 'predictions' and 'targets' must be floating-point tensors. "
+            f"Got {predictions.dtype} and {targets.dtype} instead."
+        )
+    _check_penalty(penalty)
+    dtype = torch.float64 if predictions.dtype == torch.float64 else torch.float32
+    with torch.autocast(predictions.device.type, enabled=False):
+        return _PENALTIES[penalty](predictions.to(dtype), targets.to(dtype))
+
+
+class RegressionLoss(LabelDistanceLoss):
+    """``regression_loss`` on standardised label vectors.
+
+    The embedding must have as many dimensions as the label. It is the predicted label less the mean label, divided by
+    one scale for all coordinates: Euclidean distances of embeddings are Euclidean distances of predicted labels over
+    that scale, so both rank alike. ``predicted`` turns embeddings into labels of the true unit.
+
+    Args:
+        penalty: "squared", "absolute" or "huber", of standardised labels.
+
+    Attributes:
+        center: (V,) mean of the training labels, found by ``prepare``.
+        scale: () root of their mean variance over coordinates, found by ``prepare``.
+
+    Raises:
+        UserError: a setting is out of range; in ``prepare``, the embedding has another dimension than the label, or
+            all training labels are equal.
+
+    Example:
+        >>> import torch
+        >>> labels = torch.tensor([[0.0, 5.0], [2.0, 5.0]])
+        >>> loss = RegressionLoss()
+        >>> loss.prepare(labels, dimension=2, names=(), generator=torch.Generator())
+        >>> embeddings = (labels - loss.center) / loss.scale
+        >>> loss(embeddings, labels).item()
+        0.0
+    """
+
+    takes: ClassVar[Takes] = "vectors"
+    about: ClassVar[About] = About(
+        cost="O(B V)",
+        source="the usual baseline",
+        when="Labels are numbers or vectors and one guess of the label is all that retrieval needs.",
+    )
+    center: Tensor
+    scale: Tensor
+
+    def __init__(self, penalty: Penalty = "squared") -> None:
+        super().__init__()
+        _check_penalty(penalty)
+        self.penalty: Penalty = penalty
+        self.register_buffer("center", torch.empty(0))
+        self.register_buffer("scale", torch.ones(()))
+
+    def prepare(self, labels: Tensor, *, dimension: int, names: Sequence[str], generator: torch.Generator) -> None:
+        """Find mean and scale of the training labels (N, V).
+
+        Raises:
+            UserError: the embedding has another dimension than the label, or all labels are equal.
+        """
+        if dimension != labels.shape[1]:
+            raise UserError(
+                "The loss 'regression' predicts the label, so the embedding has its dimension: set "
+                f"dimension={labels.shape[1]}. Got dimension={dimension} instead."
+            )
+        exact = labels.double()
+        scale = exact.var(dim=0, correction=0).mean().sqrt()
+        if not bool(scale > 0):
+            raise UserError("The loss 'regression' needs labels that differ. Got training labels that are all equal.")
+        self.center, self.scale = exact.mean(dim=0).to(labels.dtype), scale.to(labels.dtype)
+
+    def predicted(self, embeddings: Tensor) -> Tensor:
+        """The labels (B, V), in their own unit, that embeddings (B, V) stand for."""
+        return embeddings * self.scale + self.center
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, V), label vectors (B, V) in their own unit, result a scalar.
+
+        Raises:
+            UserError: ``prepare`` has not been called, or the shapes differ.
+        """
+        if len(self.center) == 0:
+            raise UserError("The loss 'regression' does not know its labels yet: call prepare(labels, ..) first.")
+        if label_distances.shape != embeddings.shape:
+            return regression_loss(embeddings, label_distances)  # which says what is wrong
+        return regression_loss(embeddings, (label_distances - self.center) / self.scale, penalty=self.penalty)
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        return f"penalty={self.penalty!r}"
+
+
+def _check_penalty(penalty: str) -> None:
+    if penalty not in _PENALTIES:
+        raise UserError(f"The 'penalty' must be one of {', '.join(get_args(Penalty))}. Got {penalty!r} instead.")

@@ -1,0 +1,138 @@
+"""Soft-target cross-entropy: how an anchor's items share its attention should follow from their label distances."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from cml.losses.label_distance_loss import About, check_number, warn_without_gradient
+from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.row_blocks import RowMean
+from cml.losses.row_cross_entropy import row_cross_entropy
+
+_LACKING = "two items of a usable label distance"
+
+
+def soft_target_loss(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    *,
+    mask: Tensor | None = None,
+    label_temperature: float = 0.1,
+    temperature: float = 0.2,
+    normalize: bool = True,
+) -> Tensor:
+    r"""Cross-entropy of a softmax of label distances and one of embedding distances, a block of rows at a time.
+
+    The mean over anchors a of
+
+        -sum_j p_j log q_j,   p = softmax_j(-D_y(a,j) / label_temperature),   q = softmax_j(-D(f_a,f_j) / temperature)
+
+    with D the squared Euclidean distance of embeddings and j over the anchor's used items. Of normalised embeddings
+    D is 2 - 2 cosine, so that a temperature of t here is one of t / 2 for cosines. Adding a constant to a row of label
+    distances, and turning or shifting embeddings that are not normalised, leave the loss as it is. Its least value is
+    the entropy of p, not 0.
+
+    Relations: ``kernel_supcon_loss`` weighs items by exp(-D_y^2) instead. With p all on one item it is InfoNCE.
+
+    Args:
+        embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
+        label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
+            infinite entries are left out.
+        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
+        label_temperature: Above 0, in the label's unit.
+        temperature: Above 0, of squared distances; 0.2 is the published 0.1 of cosines.
+        normalize: L2-normalise the embeddings first, as published.
+
+    Returns:
+        Scalar. Anchors with fewer than 2 used columns do not count. If none counts, 0 with zero gradient and a warning.
+
+    Raises:
+        UserError: an argument has another shape, type or range.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[0.0], [1.0], [2.0]])
+        >>> loss = soft_target_loss(points, torch.tensor([[0.0, 1.0, 1.0]]), temperature=3.0, normalize=False)
+        >>> f"{loss.item():.4f}"  # both items should have half, and have 0.731 and 0.269
+        '0.8133'
+
+    Reference:
+        Sobal, Ibrahim, Balestriero, Cabannes, Bouchacourt, Astolfi, Cho, LeCun: X-Sample Contrastive Loss, ICLR 2025,
+        with negative label distances in the place of similarities of labels.
+    """
+    check_number("label_temperature", label_temperature, least=0, open_=True)
+    check_number("temperature", temperature, least=0, open_=True)
+    mean = _soft_target(embeddings, label_distances, mask, label_temperature, temperature, normalize)
+    warn_without_gradient(mean.counts, _LACKING)
+    return mean.loss
+
+
+class SoftTargetLoss(ScaledLabelLoss):
+    """``soft_target_loss`` with settings, the unit of label distances found from the training set.
+
+    Args:
+        label_scale: The label distance that counts as 1, or "auto": the median of positive ones over a sample of
+            training pairs.
+        label_temperature: In units of ``label_scale``, above 0. The published 0.1 is for cosines of labels, whose
+            distances are of the order of 1, too.
+        temperature: Of squared distances of embeddings, above 0.
+        normalize: L2-normalise the embeddings.
+
+    Raises:
+        UserError: a setting is out of range; or, at the first batch, "auto" was not fitted.
+
+    Example:
+        >>> import torch
+        >>> loss = SoftTargetLoss(label_scale=0.5)
+        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
+        torch.Size([])
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(A B)",
+        source="Sobal et al., ICLR 2025",
+        when="Near neighbours count most, and by how much they are nearer.",
+    )
+
+    def __init__(
+        self,
+        label_scale: float | Literal["auto"] = "auto",
+        label_temperature: float = 0.1,
+        temperature: float = 0.2,
+        normalize: bool = True,
+    ) -> None:
+        super().__init__(label_scale)
+        self.label_temperature = check_number("label_temperature", label_temperature, least=0, open_=True)
+        self.temperature = check_number("temperature", temperature, least=0, open_=True)
+        self.normalize = normalize
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+        label_temperature = self.label_temperature * self.scale()
+        mean = _soft_target(embeddings, label_distances, None, label_temperature, self.temperature, self.normalize)
+        self.count_left_out(mean.counts)
+        warn_without_gradient(mean.counts, _LACKING)
+        return mean.loss
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        return (
+            f"label_scale={self.label_scale!r}, label_temperature={self.label_temperature}, "
+            f"temperature={self.temperature}, normalize={self.normalize}"
+        )
+
+
+def _soft_target(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None,
+    label_temperature: float,
+    temperature: float,
+    normalize: bool,
+) -> RowMean:
+    def log_weights(labels: Tensor) -> Tensor:
+        return labels / -label_temperature
+
+    return row_cross_entropy(embeddings, label_distances, mask, log_weights, temperature, normalize)

@@ -1,0 +1,89 @@
+"""All registered losses as a table: what ``cml losses`` prints and the README holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cml.errors import UserError
+from cml.losses import registry
+from cml.losses.label_distance_loss import LabelDistanceLoss, Takes
+
+BEGIN = "<!-- the table of losses, from: cml losses --markdown -->"
+END = "<!-- end of the table of losses -->"
+_ORDER: Sequence[Takes] = ("label distances", "vectors", "classes")
+HEAD = ("loss", "labels", "cost of a batch", "source", "when to use it")
+
+
+@dataclass(frozen=True)
+class LossRow:
+    """What the table says of a loss.
+
+    Attributes:
+        name: As in ``--loss NAME``.
+        labels: What it takes: "label distances", "vectors" or "classes".
+        cost: Time of a batch of B items, A anchors, C classes, beside the products of its vectors.
+        source: Authors, venue and year.
+        when: When to use it.
+    """
+
+    name: str
+    labels: str
+    cost: str
+    source: str
+    when: str
+
+
+def loss_rows() -> list[LossRow]:
+    """All registered losses, those over label distances first, cml's default at the top.
+
+    Raises:
+        UserError: a loss does not say what it is.
+    """
+    return sorted((_row(name) for name in registry.names()), key=_place)
+
+
+def text_table(rows: Sequence[LossRow]) -> str:
+    """The rows as aligned text, with their use on a line of its own."""
+    widths = [max(len(getattr(row, column)) for row in rows) for column in ("name", "labels", "cost")]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip((row.name, row.labels, row.cost), widths, strict=True)]
+        lines += ["  ".join([*cells, row.source]), f"{'':{widths[0]}}  {row.when}"]
+    return "\n".join(lines)
+
+
+def markdown_table(rows: Sequence[LossRow]) -> str:
+    """The rows as a Markdown table."""
+    lines = [
+        HEAD,
+        ("---",) * len(HEAD),
+        *((f"`{row.name}`", row.labels, row.cost, row.source, row.when) for row in rows),
+    ]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def table_in(text: str) -> str:
+    """The table between the two comments of a document.
+
+    Raises:
+        UserError: they are not there, once each and in order.
+    """
+    head, begin, rest = text.partition(BEGIN)
+    inside, end, tail = rest.partition(END)
+    if not begin or not end or BEGIN in tail or END in head + tail:
+        raise UserError(f"The document needs the lines {BEGIN!r} and {END!r} once each, in this order.")
+    return inside.strip()
+
+
+def _row(name: str) -> LossRow:
+    loss = registry.entry(name)
+    about = getattr(loss, "about", None)
+    if not isinstance(loss, type) or not issubclass(loss, LabelDistanceLoss) or about is None:
+        raise UserError(f"The loss {name!r} must be a LabelDistanceLoss whose 'about' says its cost, source and use.")
+    return LossRow(name, loss.takes, about.cost, about.source, about.when)
+
+
+def _place(row: LossRow) -> tuple[int, bool, str]:
+    labels: Sequence[str] = _ORDER
+    return labels.index(row.labels), row.name != "log-ratio", row.name

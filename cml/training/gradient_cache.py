@@ -1,0 +1,108 @@
+"""Batches larger than the memory: the loss over the whole batch, the network over a part of it at a time.
+
+First every micro batch is embedded without a graph. The loss of all embeddings gives a gradient for each of them. Then
+every micro batch is embedded again, with a graph and the same random numbers, and its gradient is passed on. The
+network's activations are held for one micro batch only; the price is a second forward pass.
+
+The gradient is that of the whole batch, with one exception that is the network's, not the method's: batch
+normalisation takes its statistics from what goes through at once, a micro batch. Running statistics and all other
+buffers move in the second pass only, once a micro batch. Not for losses that average over micro batches: that is
+gradient accumulation, and another loss.
+
+Reference: Gao, Zhang, Han, Callan: Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup,
+RepL4NLP 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+
+def backward(
+    network: nn.Module,
+    embed: Callable[[Tensor], Tensor],
+    loss: Callable[[Tensor], Tensor],
+    inputs: Tensor,
+    *,
+    micro_batch: int | None = None,
+    cast: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> tuple[Tensor, Tensor]:
+    """Embeddings and loss of a batch, and the gradient of the loss added to all parameters that it depends on.
+
+    Args:
+        network: What ``embed`` runs, for its buffers.
+        embed: Embeddings (b, D) of inputs (b, ..).
+        loss: Scalar of embeddings (B, D) in at least float32.
+        inputs: (B, ..), on the network's device.
+        micro_batch: Inputs that go through the network at once, at least 1. A larger batch is cut into as few parts as
+            possible, as equal as possible. ``None``, or a batch no larger: the direct way, in one pass.
+        cast: Makes the context in which the network runs, for autocast.
+
+    Returns:
+        The loss, and the embeddings (B, D) in at least float32, both without a graph.
+
+    Example:
+        >>> import torch
+        >>> network = torch.nn.Linear(3, 2)
+        >>> inputs = torch.randn(10, 3)
+        >>> value, embeddings = backward(network, network, lambda f: f.square().sum(), inputs, micro_batch=4)
+        >>> torch.allclose(network.weight.grad, 2 * embeddings.T @ inputs, atol=1e-5)
+        True
+    """
+    parts = 1 if micro_batch is None else -(-len(inputs) // micro_batch)
+    if parts <= 1:
+        with cast():
+            embedded = embed(inputs)
+        embeddings = _full(embedded)
+        value = loss(embeddings)
+        torch.autograd.backward(value)
+        return value.detach(), embeddings.detach()
+
+    pieces = inputs.tensor_split(parts)
+    buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
+    random, found = [], []
+    with torch.no_grad():
+        for piece in pieces:
+            random.append(_random_state(inputs.device))
+            with cast():  # one a pass: autocast must not keep weights that it has cast without a graph
+                found.append(_full(embed(piece)))
+        for buffer, before in buffers:
+            buffer.copy_(before)
+    embeddings = torch.cat(found).requires_grad_()
+    value = loss(embeddings)
+    torch.autograd.backward(value)
+    assert embeddings.grad is not None
+    after = _random_state(inputs.device)
+    for piece, state, gradient in zip(pieces, random, embeddings.grad.tensor_split(parts), strict=True):
+        _set_random_state(inputs.device, state)
+        with cast():
+            again = embed(piece)
+        torch.autograd.backward(_full(again), gradient)
+    _set_random_state(inputs.device, after)
+    return value.detach(), embeddings.detach()
+
+
+def _full(embeddings: Tensor) -> Tensor:
+    """In float32, float64 as it is."""
+    return embeddings if embeddings.dtype == torch.float64 else embeddings.float()
+
+
+def _random_state(device: torch.device) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    elif device.type == "mps":
+        states.append(torch.mps.get_rng_state())
+    return states
+
+
+def _set_random_state(device: torch.device, states: list[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[1], device)
+    elif device.type == "mps":
+        torch.mps.set_rng_state(states[1])

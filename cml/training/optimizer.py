@@ -1,0 +1,75 @@
+"""The optimiser of a run: who learns at which rate, and the check that nobody who should learn was forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cml.errors import UserError
+from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.models.embedding import EmbeddingModel
+from cml.training.config import TrainConfig
+
+
+def make_optimizer(model: EmbeddingModel, loss: LabelDistanceLoss, config: TrainConfig) -> torch.optim.Optimizer:
+    """The optimiser over head, backbone and the loss's parameters; each group keeps its rate as ``base_lr``.
+
+    Raises:
+        UserError: the loss names a proxy that is none of its parameters.
+    """
+    proxies = {id(parameter): parameter for parameter in loss.proxies()}
+    own = {id(parameter): parameter for parameter in loss.parameters()}
+    if proxies.keys() - own.keys():
+        raise UserError(
+            f"The loss {type(loss).__name__} names a proxy that is none of its parameters; assign it to an attribute "
+            "of the module as a torch.nn.Parameter."
+        )
+    others = [parameter for key, parameter in own.items() if key not in proxies]
+    groups: list[dict[str, Any]] = [
+        {"params": [*model.head.parameters(), *others], "base_lr": config.learning_rate},
+    ]
+    if proxies:
+        groups.append({"params": list(proxies.values()), "base_lr": config.learning_rate * config.proxy_rate})
+    if not config.freeze_backbone:
+        rate = config.learning_rate * config.backbone_rate
+        groups.append({"params": list(model.backbone.parameters()), "base_lr": rate})
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay)
+
+
+def check_held(optimizer: torch.optim.Optimizer, value: Tensor, loss: nn.Module, embeddings: Tensor) -> None:
+    """Check that the optimiser holds every tensor that a loss value sends a gradient to.
+
+    The way back from the value is walked, so a proxy in a plain list, or one made at the first batch, is found too.
+
+    Args:
+        optimizer: The run's.
+        value: The loss of the first batch, before its backward pass.
+        loss: The loss, for its name and its parameters.
+        embeddings: What the loss was given; the way back may end there.
+
+    Raises:
+        UserError: a tensor would gather a gradient and never learn.
+    """
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]} | {id(embeddings)}
+    leaves = [(f"parameter {name!r}", one) for name, one in loss.named_parameters() if one.requires_grad]
+    named = {id(one) for _, one in leaves}
+    seen, waiting = set(), [value.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting += [following for following, _ in node.next_functions]
+        leaf = getattr(node, "variable", None)  # of the nodes where a gradient ends
+        if leaf is not None and id(leaf) not in named:
+            leaves.append((f"tensor of shape {tuple(leaf.shape)}", leaf))
+    for name, leaf in leaves:
+        if id(leaf) not in held:
+            raise UserError(
+                f"The loss {type(loss).__name__} learns a {name} that no optimiser holds, so it would never learn: "
+                "make it a torch.nn.Parameter of the module in __init__ or prepare."
+            )

@@ -1,0 +1,61 @@
+"""Time of the losses over classes beside the log-ratio loss: forward and backward of 1,024 items of 256 classes.
+
+Run by hand: ``python tests/benchmarks/class_losses.py``. The last column is the multiple of the log-ratio loss's time;
+losses over triplets take what their triplets take.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+
+import torch
+from torch import Tensor
+
+from cml import losses
+from cml.losses.label_distance_loss import LabelDistanceLoss
+
+ITEMS, DIMENSION, PER_CLASS, ROUNDS = 1024, 128, 4, 7
+SETTINGS = {
+    "proxy-gml": "proxy-gml(per_class=2)",
+    "lifted-structure": "",
+}  # lifted structure: memory of all pairs squared
+
+
+def seconds(loss: LabelDistanceLoss, embeddings: Tensor, labels: Tensor) -> float:
+    """One forward and backward pass."""
+    leaf = embeddings.clone().requires_grad_()
+    began = time.perf_counter()
+    loss(leaf, labels).backward()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    """Measure all losses in turns, so that a busy moment hits each of them."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(2)
+    generator = torch.Generator().manual_seed(0)
+    embeddings = torch.randn(ITEMS, DIMENSION, generator=generator)
+    classes = torch.arange(ITEMS // PER_CLASS).repeat_interleave(PER_CLASS)
+    ages = torch.rand(ITEMS, 1, generator=generator)
+    label_distances = torch.cdist(ages, ages)
+    made: dict[str, tuple[LabelDistanceLoss, Tensor]] = {"log-ratio": (losses.get("log-ratio"), label_distances)}
+    made["log-ratio"][0].fit(label_distances[~torch.eye(ITEMS, dtype=torch.bool)])
+    for name in losses.names():
+        text = SETTINGS.get(name, name)
+        if text and losses.registry.entry(name).takes == "classes" and name != "language-guidance":  # type: ignore[attr-defined]
+            loss = losses.registry.make(text)
+            loss.prepare(classes, dimension=DIMENSION, names=(), generator=torch.Generator())
+            made[name] = loss, classes
+    times: dict[str, list[float]] = {name: [] for name in made}
+    for _ in range(ROUNDS):
+        for name, (loss, labels) in made.items():
+            times[name].append(seconds(loss, embeddings, labels))
+    base = statistics.median(times["log-ratio"])
+    for name, taken in times.items():
+        print(f"{name:<28}{1000 * statistics.median(taken):8.1f} ms {statistics.median(taken) / base:6.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Speed of all registered losses, forward and backward, side by side with the log-ratio loss.
+
+Run by hand: ``python tests/benchmarks/losses.py``. Every item is an anchor, d = 128, one thread by default.
+
+1. B = 1024: every loss against the registered log-ratio (rank weights) and against its uniform weights; the bar is 6
+   times. Losses over classes are given 32 classes, losses over vectors labels of 128 numbers.
+2. B = 256: Rank-N-Contrast against a loop over the positives as its authors run it: each of the B - 1 turns masks and
+   sums (B, B - 1) exponentials, O(B^3) in all. The bars are 20 times and a difference of 1e-6.
+
+The sides take turns, so that whatever else the machine does falls on all of them; ratios are of medians of processor
+time, with those of the fastest runs beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from cml import losses
+from cml.errors import UserError
+from cml.losses.rank_n_contrast import rank_n_contrast_loss
+
+Times = dict[str, tuple[float, float]]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--threads", type=int, default=1)
+    options.add_argument("--repeat", type=int, default=9)
+    options.add_argument("--items", type=int, default=1024)
+    chosen = options.parse_args()
+    torch.set_num_threads(chosen.threads)
+
+    embeddings, label_distances = batch(256)
+    ours = rank_n_contrast_loss(embeddings, label_distances).item()
+    theirs = loop_over_positives(embeddings, label_distances).item()
+    loop = measure(
+        {
+            "loop over the positives": (lambda: loop_over_positives(embeddings, label_distances), 1),
+            "rank-n-contrast": (lambda: rank_n_contrast_loss(embeddings, label_distances), 10),
+        },
+        embeddings,
+        chosen.repeat,
+    )
+
+    embeddings_of_all, label_distances_of_all = batch(chosen.items)
+    everything = measure(sides(embeddings_of_all, label_distances_of_all), embeddings_of_all, chosen.repeat)
+    report(f"B={chosen.items}, ms", everything)
+    report("B=256, ms", loop)
+    print(f"\n{f'B={chosen.items}, time over that of':40}{'log-ratio':>12}{'its uniform':>14}   bar 6")
+    for name, found in sorted(everything.items(), key=lambda entry: entry[1]):
+        usual, uniform = (found[0] / everything[base][0] for base in ("log-ratio", "log-ratio(weights=uniform)"))
+        print(f"{name:40}{usual:12.2f}{uniform:14.2f}")
+    print(f"\nB=256 values: ours {ours:.8f}, loop {theirs:.8f}, relative difference {abs(ours / theirs - 1):.1e}; 1e-6")
+    median, fastest = (a / b for a, b in zip(loop["loop over the positives"], loop["rank-n-contrast"], strict=True))
+    print(f"B=256 loop over the positives over rank-n-contrast: {median:.1f} (fastest {fastest:.1f}); bar 20")
+
+
+def batch(items: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randn(items, 5, generator=generator)
+    return torch.randn(items, 128, generator=generator).requires_grad_(), torch.cdist(labels, labels)
+
+
+def sides(embeddings: Tensor, label_distances: Tensor) -> dict[str, tuple[Callable[[], Tensor], int]]:
+    """Every registered loss, prepared, with what it takes."""
+    generator = torch.Generator().manual_seed(1)
+    items = len(embeddings)
+    targets = {
+        "label distances": label_distances,
+        "classes": torch.arange(items) % 32,
+        "vectors": torch.randn(items, embeddings.shape[1], generator=generator),
+    }
+    found: dict[str, tuple[Callable[[], Tensor], int]] = {}
+    for name in [*losses.names(), "log-ratio(weights=uniform)"]:
+        try:
+            loss = losses.registry.make(name)
+        except UserError as error:
+            print(f"left out: {error}")
+            continue
+        target = targets[loss.takes]
+        if loss.takes == "label distances":
+            loss.fit(label_distances[~torch.eye(items, dtype=torch.bool)])
+        else:
+            names = [f"class {number}" for number in range(32)] if loss.takes == "classes" else []
+            try:
+                loss.prepare(target, dimension=embeddings.shape[1], names=names, generator=generator)
+            except UserError as error:
+                print(f"left out: {error}")
+                continue
+        found[name] = (lambda loss=loss, target=target: loss(embeddings, target), 1)
+    return found
+
+
+def loop_over_positives(embeddings: Tensor, label_distances: Tensor, temperature: float = 2.0) -> Tensor:
+    """The formula of the paper, one positive of each anchor a turn."""
+    items = len(embeddings)
+    others = ~torch.eye(items, dtype=torch.bool)
+    scores = -(embeddings[:, None] - embeddings[None]).norm(dim=2) / temperature
+    scores, labels = scores[others].view(items, -1), label_distances[others].view(items, -1)  # (B, B - 1)
+    powers = scores.exp()
+    total = embeddings.new_zeros(())
+    for positive in range(items - 1):
+        farther = (labels >= labels[:, positive, None]).to(powers.dtype)
+        total = total - (scores[:, positive] - (farther * powers).sum(dim=1).log()).sum()
+    return total / (items * (items - 1))
+
+
+def measure(sides: dict[str, tuple[Callable[[], Tensor], int]], embeddings: Tensor, repeat: int) -> Times:
+    """Median and least processor milliseconds, forward and backward; a side's number: its runs a turn."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(repeat + 1):
+        for name, (loss, runs) in sides.items():
+            for _ in range(runs):
+                embeddings.grad = None
+                started = time.process_time()
+                torch.autograd.backward(loss())
+                if turn:  # the first turn warms up
+                    times[name].append(1000 * (time.process_time() - started))
+    return {name: (statistics.median(found), min(found)) for name, found in times.items()}
+
+
+def report(title: str, times: Times) -> None:
+    print(f"\n{title:40}{'median':>10}{'fastest':>10}")
+    for name, (median, fastest) in times.items():
+        print(f"{name:40}{median:10.2f}{fastest:10.2f}")
+
+
+if __name__ == "__main__":
+    main()

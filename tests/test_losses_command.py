@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from torch import Tensor
+
+from cml import cli, losses
+from cml.errors import UserError
+from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.table import BEGIN, END, LossRow, loss_rows, markdown_table, table_in
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+
+
+def test_every_registered_loss_says_what_it_is() -> None:
+    rows = loss_rows()
+    assert sorted(row.name for row in rows) == losses.names()
+    for row in rows:
+        for text in (row.cost, row.source, row.when):
+            assert text.strip() == text != "", row.name
+            assert "\n" not in text, row.name
+            assert "|" not in text, row.name
+        assert row.when.endswith("."), row.name
+        assert len(row.when) <= 100, row.name
+    assert len({row.when for row in rows}) == len(rows)
+
+
+def test_losses_over_label_distances_come_first_and_the_default_at_the_top() -> None:
+    rows = loss_rows()
+    kinds = [row.labels for row in rows]
+    assert rows[0].name == "log-ratio"
+    assert list(dict.fromkeys(kinds)) == ["label distances", "vectors", "classes"]
+    assert kinds == sorted(kinds, key=["label distances", "vectors", "classes"].index)
+
+
+def test_a_loss_that_does_not_say_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(LabelDistanceLoss):
+        def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+            return embeddings.sum()
+
+    monkeypatch.setitem(losses.registry._entries, "silent", Silent)
+    with pytest.raises(UserError, match="'silent' must be a LabelDistanceLoss whose 'about' says"):
+        loss_rows()
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["losses"]) == 0
+    text = capsys.readouterr().out
+    for row in loss_rows():
+        assert row.name in text
+        assert row.when in text
+    assert cli.main(["losses", "--json"]) == 0
+    assert [LossRow(**row) for row in json.loads(capsys.readouterr().out)] == loss_rows()
+    assert cli.main(["losses", "--markdown"]) == 0
+    assert capsys.readouterr().out.strip() == markdown_table(loss_rows())
+    assert cli.main(["losses", "--markdown", "--json"]) == 2
+    assert "Choose one of --markdown and --json" in capsys.readouterr().err
+
+
+def test_markdown_table_has_a_line_a_loss() -> None:
+    lines = markdown_table([LossRow("a", "classes", "O(B)", "X, 2020", "Always.")]).splitlines()
+    assert lines == [
+        "| loss | labels | cost of a batch | source | when to use it |",
+        "| --- | --- | --- | --- | --- |",
+        "| `a` | classes | O(B) | X, 2020 | Always. |",
+    ]
+
+
+def test_the_table_is_found_between_its_comments() -> None:
+    assert table_in(f"before\n{BEGIN}\n| a |\n{END}\nafter") == "| a |"
+    for text in ("", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"):
+        with pytest.raises(UserError, match="once each, in this order"):
+            table_in(text)
+
+
+def test_the_readme_holds_this_table() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert table_in(text) == markdown_table(loss_rows()), (
+        "put the output of 'cml losses --markdown' between the comments"
+    )
