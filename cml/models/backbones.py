@@ -96,9 +96,10 @@ class _EfficientNetLite(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        self.last_map = nn.Identity()  # a name for the last convolution map: feature_maps.py looks for it
 
     def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.network.extract_features(images)  # type: ignore[operator]
+        features: Tensor = self.last_map(self.network.extract_features(images))  # type: ignore[operator]
         return features.mean(dim=(2, 3))
 
 

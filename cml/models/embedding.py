@@ -19,7 +19,9 @@ from torch.nn import functional
 
 from cml.data.augmentation import center_box, stored_size
 from cml.data.images import Images, UInt8
+from cml.errors import UserError
 from cml.models.backbones import Weights, backbone
+from cml.models.feature_maps import feature_map
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,21 @@ class EmbeddingModel(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """Backbone features (B, F) of images (B, 3, h, w), uint8 or float in 0..255."""
-        pixels = (images.float() - self.mean) / self.std
-        features: Tensor = self.backbone(pixels.contiguous(memory_format=torch.channels_last))
+        features: Tensor = self.backbone(self._normalized(images))
         return features
+
+    def feature_maps(self, images: Tensor) -> Tensor:
+        """The backbone's last convolution map (B, C, h', w') of images (B, 3, h, w), uint8 or float in 0..255.
+
+        Raises:
+            UserError: the backbone has no such map.
+            DataError: the images are too small for it.
+        """
+        return feature_map(self.backbone, self._normalized(images), self.config.backbone)
+
+    def _normalized(self, images: Tensor) -> Tensor:
+        pixels = (images.float() - self.mean) / self.std
+        return pixels.contiguous(memory_format=torch.channels_last)
 
     def embed_features(self, features: Tensor) -> Tensor:
         """Embeddings (B, D) of backbone features (B, F)."""
@@ -93,7 +107,7 @@ class EmbeddingModel(nn.Module):
         """Embeddings (B, D) of images (B, 3, h, w), uint8 or float in 0..255."""
         return self.embed_features(self.features(images))
 
-    def embed(self, images: Images | UInt8 | Sequence[Path], *, batch_size: int = 64) -> NDArray[np.float32]:
+    def embed(self, images: Images | UInt8 | Sequence[Path | str], *, batch_size: int = 64) -> NDArray[np.float32]:
         """Embeddings (N, D) of images.
 
         Args:
@@ -105,14 +119,17 @@ class EmbeddingModel(nn.Module):
         """
         return self._by_batches(self.forward, self._stored(images), batch_size)
 
-    def extract(self, images: Images | UInt8 | Sequence[Path], *, batch_size: int = 64) -> NDArray[np.float32]:
+    def extract(self, images: Images | UInt8 | Sequence[Path | str], *, batch_size: int = 64) -> NDArray[np.float32]:
         """Backbone features (N, F) of images; arguments as for ``embed``."""
         return self._by_batches(self.features, self._stored(images), batch_size)
 
-    def _stored(self, images: Images | UInt8 | Sequence[Path]) -> Images:
+    def _stored(self, images: Images | UInt8 | Sequence[Path | str]) -> Images:
         if isinstance(images, Images):
             return images
-        return Images(images, stored_size(self.config.image_size, self.config.crop))
+        if isinstance(images, str | Path):
+            raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
+        source = images if isinstance(images, np.ndarray) else [Path(image) for image in images]
+        return Images(source, stored_size(self.config.image_size, self.config.crop))
 
     @torch.inference_mode()
     def _by_batches(self, compute: Callable[[Tensor], Tensor], images: Images, batch_size: int) -> NDArray[np.float32]:

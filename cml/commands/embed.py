@@ -1,0 +1,59 @@
+"""``cml embed RUN --images DIR --out DIR``: the embeddings of a folder of images, and the list of its items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from cml.commands import parse, print_json
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Embed a folder of images: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
+
+    run: Positional[Path]
+    """Run folder, or a folder that 'cml export hub' made."""
+    images: Path
+    """Folder of images, or a prepared dataset."""
+    out: Path
+    """Folder to write; the same command continues it after a kill."""
+    batch_size: int | None = None
+    """Images a forward pass; 64, or 16 on a processor, when not given."""
+    threads: int = 2
+    """Images decoded at a time."""
+    skip_bad: bool = False
+    """Leave out images that cannot be read, and list them in skipped.jsonl."""
+    tsv: bool = False
+    """Also write vectors.tsv and metadata.tsv for the TensorBoard projector."""
+    device: str = "auto"
+    """auto | cpu | cuda .."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Embed, and say what was written."""
+    import cml
+    from cml.export.embeddings import embed_folder
+    from cml.export.image_list import ImageList
+
+    options = parse(Embed, arguments, prog="cml embed", description=Embed.__doc__ or "")
+    made = embed_folder(
+        cml.load(options.run, device=options.device),
+        ImageList.open(options.images),
+        options.out,
+        batch_size=options.batch_size,
+        threads=options.threads,
+        skip_bad=options.skip_bad,
+        tsv=options.tsv,
+    )
+    items, dimension, skipped = (made.manifest[key] for key in ("items", "dimension", "skipped"))
+    if options.json:
+        print_json({"folder": str(made.folder), "items": items, "dimension": dimension, "skipped": skipped})
+        return
+    left_out = f", {skipped} skipped (skipped.jsonl)" if skipped else ""
+    print(f"{made.folder}: embeddings of {items} images, {dimension} numbers each{left_out}")

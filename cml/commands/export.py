@@ -1,0 +1,83 @@
+"""``cml export KIND RUN --out ..``: a trained run as ONNX, as a folder to share, as features for captioning code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from cml.commands import parse, pick, print_json, say
+
+KINDS = {
+    "onnx": "a graph from uint8 pixels to embeddings, checked against torch",
+    "hub": "a folder to upload: weights, config, model card",
+    "captioning": "global and spatial features of the trunk, as captioning code reads them",
+}
+
+
+@dataclass(frozen=True)
+class Onnx:
+    """Write the model as an ONNX graph: uint8 pixels in, embeddings out, any batch size."""
+
+    run: Positional[Path]
+    """Run folder, or a folder that 'cml export hub' made."""
+    out: Path
+    """A file NAME.onnx, or a new folder."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Write a folder to upload or hand on: model.safetensors, config.json, README.md. cml.load reads it."""
+
+    run: Positional[Path]
+    """Run folder."""
+    out: Path
+    """The new folder."""
+    name: str = ""
+    """Name of the model; the run folder's when not given."""
+    licence: str = "other"
+    """Licence of the weights, as the hub calls it: mit, apache-2.0, cc-by-4.0, .."""
+    data: Path | None = None
+    """Where the dataset lies now, if not where it was at training."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Export one kind."""
+    kind, rest = pick(arguments, "kind", KINDS, "cml export")
+    if kind == "captioning":
+        from cml.commands.export_captioning import run as export
+
+        export(rest)
+        return
+    {"onnx": _onnx, "hub": _hub}[kind](rest)
+
+
+def _onnx(arguments: Sequence[str]) -> None:
+    import cml
+    from cml.export.onnx_graph import export_onnx
+
+    options = parse(Onnx, arguments, prog="cml export onnx", description=Onnx.__doc__ or "")
+    made = export_onnx(cml.load(options.run, device="cpu"), options.out)
+    if options.json:
+        print_json({"path": str(made.path), "cosine": made.cosine, "error": made.error})
+        return
+    print(f"{made.path}: against torch the least cosine is {made.cosine:.7f}, the largest difference {made.error:.1e}")
+
+
+def _hub(arguments: Sequence[str]) -> None:
+    from cml.export.hub import export_hub
+
+    options = parse(Hub, arguments, prog="cml export hub", description=Hub.__doc__ or "")
+    gaps = export_hub(options.run, options.out, name=options.name, licence=options.licence, data=options.data)
+    for gap in gaps:
+        say(f"not on the card: {gap}")
+    if options.json:
+        print_json({"folder": str(options.out), "not_on_the_card": gaps})
+        return
+    print(f"{options.out}: model.safetensors, config.json and README.md, its card; read the card before you share it")

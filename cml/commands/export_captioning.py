@@ -1,0 +1,87 @@
+"""``cml export captioning RUN --images DIR --out DIR``: features for the loaders of public captioning code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tyro.conf import Positional
+
+from cml.commands import parse, print_json, say
+from cml.export.captioning import CaptioningFeatures
+
+if TYPE_CHECKING:
+    from cml.export.captioning import Estimate
+
+
+@dataclass(frozen=True)
+class Captioning:
+    """Write global (fc) and spatial (att) features of a trunk, keyed by COCO id, for public captioning code."""
+
+    run: Positional[str]
+    """Run folder, or a backbone with ImageNet weights such as efficientnet-lite0 or resnet101."""
+    images: Path
+    """Folder of images named by their COCO ids, or a prepared dataset."""
+    out: Path
+    """Folder to write to; the same command continues it after a kill."""
+    features: CaptioningFeatures = field(default_factory=CaptioningFeatures)
+    imagenet: bool = False
+    """Take the run's backbone as it was published, so that both features differ in the training alone."""
+    ids: Path | None = None
+    """JSON that gives files their ids, COCO's or Karpathy's; only images listed there are taken."""
+    batch_size: int | None = None
+    """Images of 640 x 480 pixels a forward pass; 16, or 1 on a processor, when not given."""
+    threads: int = 2
+    """Images decoded at a time."""
+    skip_bad: bool = False
+    """Leave out images that cannot be read; the manifest lists them."""
+    device: str = "auto"
+    """auto | cpu | cuda .."""
+    json: bool = False
+    """Print the manifest as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Export features, and say where they are."""
+    from cml.export.captioning import export_captioning
+    from cml.export.feature_stores import STORES
+    from cml.export.image_list import ImageList
+    from cml.export.trunk import open_trunk
+
+    options = parse(Captioning, arguments, prog="cml export captioning", description=Captioning.__doc__ or "")
+    images = ImageList.open(options.images).with_coco_ids(options.ids)
+    trunk = open_trunk(options.run, imagenet=options.imagenet, device=options.device)
+    if trunk.warning:
+        say(f"warning: {trunk.warning}")
+
+    def tell(estimate: Estimate) -> None:
+        say(
+            f"{estimate.images} images, {estimate.needed / 1e9:.2f} GB at most to write, "
+            f"{estimate.free / 1e9:.1f} GB free"
+        )
+
+    features = options.features
+    manifest = export_captioning(
+        trunk.model,
+        images,
+        options.out,
+        features,
+        trunk=trunk.title,
+        batch_size=options.batch_size,
+        threads=options.threads,
+        skip_bad=options.skip_bad,
+        tell=tell,
+    )
+    if options.json:
+        print_json(manifest)
+        return
+    fc, att = STORES[features.layout].parts(features.name)
+    side, channels = features.att_size, manifest["channels"]
+    print(f"{options.out / fc}: {manifest['items']} images, {channels} numbers each")
+    print(f"{options.out / att}: {side} x {side} x {channels} {features.dtype} each")
+    if manifest["scaled"]:
+        print(f"{manifest['scaled']} images were scaled to the limits of size (--longest {features.longest})")
+    if manifest["skipped"]:
+        print(f"{len(manifest['skipped'])} images were skipped: {options.out / (features.name + '_manifest.json')}")

@@ -1,0 +1,89 @@
+"""``cml index RUN IMAGES --out INDEX``: a search index of a folder of images; ``--add`` takes in further ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional
+
+from cml.commands import parse, print_json, say
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """Make a search index of images, or add images to one."""
+
+    run: Positional[Path]
+    """Run folder, or a folder that 'cml export hub' made."""
+    images: Positional[Path]
+    """Folder of images, or a prepared dataset."""
+    out: Path
+    """Folder of the index; the same command continues it after a kill."""
+    add: bool = False
+    """Add the images to the index that is there; those that it holds already are not embedded again."""
+    method: Literal["auto", "exact", "flat", "hnsw", "ivf"] = "auto"
+    """exact compares with every item; the others are faiss's; auto chooses by size."""
+    prefix: str = ""
+    """Put before every item id, so that two folders may hold equal file names."""
+    batch_size: int | None = None
+    """Images a forward pass; 64, or 16 on a processor, when not given."""
+    threads: int = 2
+    """Images decoded at a time."""
+    skip_bad: bool = False
+    """Leave out images that cannot be read."""
+    device: str = "auto"
+    """auto | cpu | cuda .."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Make or extend the index, and say what it holds and how much an approximate one misses."""
+    import cml
+    from cml.errors import UserError
+    from cml.export.image_list import ImageList
+    from cml.export.index import add_to_index, build_index
+
+    options = parse(IndexOptions, arguments, prog="cml index", description=IndexOptions.__doc__ or "")
+    model = cml.load(options.run, device=options.device)
+    images = ImageList.open(options.images)
+    images = images.prefixed(options.prefix) if options.prefix else images
+    source = str(options.run.absolute())
+    known = 0
+    if options.add:
+        if options.method != "auto":
+            raise UserError("An index keeps its method: leave --method out, or make a new index.")
+        index, known = add_to_index(
+            model,
+            images,
+            options.out,
+            run=source,
+            batch_size=options.batch_size,
+            threads=options.threads,
+            skip_bad=options.skip_bad,
+        )
+    else:
+        index = build_index(
+            model,
+            images,
+            options.out,
+            run=source,
+            method=options.method,
+            batch_size=options.batch_size,
+            threads=options.threads,
+            skip_bad=options.skip_bad,
+        )
+    if known:
+        say(f"{known} of the {len(images)} images were in the index already")
+    method, recall = index.manifest["method"], index.manifest["recall"]
+    if options.json:
+        print_json({"index": str(index.folder), "items": len(index), "method": method, "recall": recall})
+        return
+    print(f"{index.folder}: {len(index)} items, {method}")
+    if recall is not None:
+        found = f"{recall['value']:.3f} of the true {recall['k']} nearest found"
+        print(f"recall@{recall['k']}: {found} ({recall['queries']} items as queries, against exact search)")
+    print(f"next: cml search {index.folder} IMAGE")

@@ -1,0 +1,94 @@
+"""``cml search INDEX IMAGE.. --k 5``: the images of an index that are nearest to given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tyro.conf import Positional
+
+from cml.commands import parse, print_json
+
+if TYPE_CHECKING:
+    from cml.export.index import Hit
+
+
+@dataclass(frozen=True)
+class Search:
+    """Find the images of an index that are nearest to given ones."""
+
+    index: Positional[Path]
+    """Folder that 'cml index' made."""
+    images: Positional[tuple[Path, ...]]
+    """Images to look for."""
+    k: int = 5
+    """Images found for each."""
+    exact: bool = False
+    """Compare with every item, even where the index is approximate."""
+    html: Path | None = None
+    """Write a page with the pictures."""
+    run: Path | None = None
+    """Where the run lies now, if not where it was when the index was made."""
+    device: str = "auto"
+    """auto | cpu | cuda .."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Search, and print what was found."""
+    import cml
+    from cml.errors import UserError
+    from cml.export.index import Index
+
+    options = parse(Search, arguments, prog="cml search", description=Search.__doc__ or "")
+    if not options.images:
+        raise UserError("'cml search' needs an image to look for: cml search INDEX IMAGE..")
+    index = Index.open(options.index)
+    source = Path(index.manifest["run"]) if options.run is None else options.run
+    if not source.is_dir():
+        raise UserError(f"{source}, the run of {options.index}, is gone; say where it is with --run.")
+    model = cml.load(source, device=options.device)
+    index.check_model(model, source)
+    found = index.search(model.embed(options.images), options.k, exact=options.exact)
+    if options.html is not None:
+        write_page(options.html, options.images, found, index.folder, len(index))
+    if options.json:
+        print_json(
+            [
+                {"image": str(image), "found": [{**vars(hit), "path": str(hit.path)} for hit in hits]}
+                for image, hits in zip(options.images, found, strict=True)
+            ]
+        )
+        return
+    for image, hits in zip(options.images, found, strict=True):
+        print(image)
+        for place, hit in enumerate(hits, 1):
+            print(f"{place:>4}  {hit.distance:.4f}  {hit.item_id}  {hit.path}")
+    if options.html is not None:
+        print(f"page: {options.html}")
+
+
+def write_page(path: Path, images: Sequence[Path], found: Sequence[Sequence[Hit]], index: Path, items: int) -> None:
+    """Write what was found for each image as a page."""
+    from PIL import Image
+
+    from cml.data.images import read_image
+    from cml.errors import DataError
+    from cml.reporting.search_page import Found, write_search_page
+
+    def shown(path: Path, caption: str, distance: float | None = None) -> Found:
+        try:
+            image = Image.fromarray(read_image(path))
+            image.thumbnail((512, 512))
+            return Found(image, caption, distance)
+        except DataError:  # an item whose file was moved since it was indexed is still an answer
+            return Found(None, caption, distance)
+
+    rows = [
+        (shown(image, image.name), [shown(hit.path, hit.item_id, hit.distance) for hit in hits])
+        for image, hits in zip(images, found, strict=True)
+    ]
+    write_search_page(path, rows, title=f"Nearest in {index.name}", summary=f"An index of {items} images.")

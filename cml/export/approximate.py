@@ -1,0 +1,119 @@
+"""Indexes that answer quickly and may miss some neighbours: faiss's flat, HNSW and IVF, chosen by size.
+
+How much one misses is measured (index.py). Not for: exact search (cml.retrieval.search), which needs no extra package.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import DataError, UserError
+from cml.files import atomic_file
+from cml.retrieval.search import rows_at
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+Method = Literal["exact", "flat", "hnsw", "ivf"]
+
+_EXACT_TO = 200_000  # items: below, comparing with all of them takes some hundredths of a second a query
+_HNSW_TO = 2_000_000  # items: beyond, its graph takes more memory than it saves time
+_LINKS, _BUILD_WIDTH, _SEARCH_WIDTH = 32, 200, 128  # HNSW: edges an item, candidates held while building, searching
+_TRAINING = 64  # IVF: items a cell that its centres are fitted to
+_BLOCK = 16_384
+
+
+def method_for(items: int) -> Method:
+    """The method that suits a number of items; exact where faiss is not installed."""
+    if items <= _EXACT_TO or not _installed():
+        return "exact"
+    return "hnsw" if items <= _HNSW_TO else "ivf"
+
+
+class ApproximateIndex:
+    """A faiss index of L2 distances; items are numbered in the order in which they were added.
+
+    Args:
+        index: The faiss index.
+    """
+
+    def __init__(self, index: Any) -> None:  # noqa: ANN401 - faiss has no types
+        self._index = index
+
+    @classmethod
+    def build(cls, method: Method, parts: Sequence[Float32]) -> ApproximateIndex:
+        """Index all rows of ``parts``, each (n, D) float32.
+
+        Raises:
+            UserError: faiss is not installed.
+        """
+        faiss = _faiss()
+        dimension, items = parts[0].shape[1], sum(map(len, parts))
+        if method == "hnsw":
+            index = faiss.IndexHNSWFlat(dimension, _LINKS)
+            index.hnsw.efConstruction, index.hnsw.efSearch = _BUILD_WIDTH, _SEARCH_WIDTH
+        elif method == "ivf":
+            cells = max(1, min(round(4 * math.sqrt(items)), items // 39))  # faiss asks for 39 items a cell
+            index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dimension), dimension, cells)
+            index.nprobe = max(8, round(cells / 16))
+            drawn = np.random.default_rng(0).choice(items, min(items, _TRAINING * cells), replace=False)
+            index.train(rows_at(parts, np.sort(drawn)))
+        else:
+            index = faiss.IndexFlatL2(dimension)
+        made = cls(index)
+        made.add(parts)
+        return made
+
+    def add(self, parts: Sequence[Float32]) -> None:
+        """Add the rows of ``parts`` behind those that are there."""
+        for part in parts:
+            for start in range(0, len(part), _BLOCK):
+                self._index.add(np.ascontiguousarray(part[start : start + _BLOCK], np.float32))
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def search(self, query: Float32, k: int) -> Int64:
+        """Positions (Q, k) of what it takes for the nearest, -1 where it found no more."""
+        return cast("Int64", self._index.search(np.ascontiguousarray(query, np.float32), k)[1])
+
+    def save(self, path: Path) -> None:
+        """Write the index, atomically."""
+        with atomic_file(path) as temporary:
+            try:
+                _faiss().write_index(self._index, str(temporary))
+            except RuntimeError as error:  # a full disk, which faiss does not name
+                raise OSError(f"{path} could not be written: {str(error).splitlines()[0][:120]}") from None
+
+    @classmethod
+    def load(cls, path: Path) -> ApproximateIndex:
+        """Read what ``save`` wrote.
+
+        Raises:
+            DataError: it is missing or damaged.
+            UserError: faiss is not installed.
+        """
+        faiss = _faiss()
+        try:
+            return cls(faiss.read_index(str(path)))
+        except RuntimeError as error:
+            raise DataError(f"{path} cannot be read ({str(error).splitlines()[0][:120]}); index anew.") from None
+
+
+def _installed() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("faiss") is not None
+
+
+def _faiss() -> Any:  # noqa: ANN401 - a module without types
+    try:
+        import faiss
+    except ImportError:
+        raise UserError("Approximate indexes come with the extra 'index': pip install 'cml[index]'.") from None
+    return faiss

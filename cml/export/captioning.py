@@ -1,0 +1,264 @@
+"""``cml export captioning``: global and spatial features of a trunk, in the layout that captioning code reads.
+
+As public extractors do, images keep their aspect and are not cropped (or get a centre crop), ``fc`` is the mean of the
+last convolution map over its places and ``att`` the map pooled to S x S places, both keyed by COCO id. The trunk is a
+trained run's or the untouched ImageNet one, and nothing else differs between the two. Not for: file formats
+(feature_stores.py), training captioners.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from cml import __version__
+from cml.data.images import UInt8
+from cml.errors import DataError, UserError
+from cml.export.captioning_view import View
+from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
+from cml.export.embeddings import usual_batch, weights_fingerprint
+from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
+from cml.export.image_list import ImageList
+from cml.export.resumable import Building, building
+from cml.models.embedding import EmbeddingModel
+
+CHUNK = 64  # images decoded, computed and recorded together
+
+
+@dataclass(frozen=True)
+class CaptioningFeatures:
+    """How to make features for captioning code."""
+
+    name: str = "cocotalk"
+    """What the names of the files begin with."""
+    layout: Layout = "directory"
+    """directory | hdf5 | lmdb: all three are read by ImageCaptioning.pytorch."""
+    att_size: Literal[7, 14] = 7
+    """S: spatial features have S x S places; 14 takes four times the space of 7."""
+    dtype: Literal["float32", "float16"] = "float32"
+    """Of the spatial features; the global ones are float32 always, as the readers want them."""
+    view: Literal["native", "crop"] = "native"
+    """native: the whole image at its own size, as public extractors do; crop: the centre at the model's image size."""
+    longest: int = 1280
+    """A native image with a longer side than this, in pixels, is scaled down to it."""
+    compress: bool = False
+    """Compress .npz files: smaller and slower; not for hdf5."""
+
+    def __post_init__(self) -> None:
+        if not self.name or self.name != Path(self.name).name or self.name.startswith("."):
+            raise UserError(f"'name' must be a plain file name. Got {self.name!r} instead.")
+        if self.longest < 32:
+            raise UserError(f"'longest' must be 32 pixels or more. Got {self.longest} instead.")
+        if self.compress and self.layout == "hdf5":
+            raise UserError("The layout 'hdf5' is written uncompressed: leave 'compress' out or choose another layout.")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an export will take.
+
+    Attributes:
+        images: Images still to do.
+        needed: Bytes that they take, an upper bound where files are compressed.
+        free: Bytes free where they go.
+    """
+
+    images: int
+    needed: int
+    free: int
+
+
+def export_captioning(
+    model: EmbeddingModel,
+    images: ImageList,
+    out: Path,
+    options: CaptioningFeatures | None = None,
+    *,
+    trunk: str = "",
+    batch_size: int | None = None,
+    threads: int = DEFAULT_THREADS,
+    skip_bad: bool = False,
+    quiet: bool = False,
+    tell: Callable[[Estimate], object] | None = None,
+) -> dict[str, Any]:
+    """Write features; a killed call is continued by the same call.
+
+    Args:
+        model: The model whose trunk is used, on its device.
+        images: N images under their COCO ids (``ImageList.with_coco_ids``).
+        out: Folder; it may hold other things.
+        options: How; None for the defaults.
+        trunk: What the trunk is called in the manifest.
+        batch_size: Images of 640 x 480 pixels a forward pass, others by their number of pixels; None for 16, or 1 on a
+            processor.
+        threads: Images decoded at a time.
+        skip_bad: Leave out images that cannot be read; the manifest lists them.
+        quiet: No progress bar.
+        tell: Called with the ``Estimate`` before the work begins.
+
+    Returns:
+        The manifest, as it lies in ``out``.
+
+    Raises:
+        UserError: the disk has too little space, the names are taken, an extra is missing, the trunk has no map.
+        DataError: an image cannot be read, without ``skip_bad``.
+    """
+    options = CaptioningFeatures() if options is None else options
+    batch_size = usual_batch(model, 16, 1) if batch_size is None else batch_size
+    if batch_size < 1 or threads < 1:
+        raise UserError(f"'batch_size' and 'threads' must be 1 or more. Got {batch_size} and {threads} instead.")
+    store = STORES[options.layout]
+    view = View(options.view, model.config.image_size, options.longest)
+    made_with = {
+        "trunk": trunk_fingerprint(model),
+        "images": images.fingerprint(),
+        **{key: value for key, value in asdict(options).items() if key != "name"},
+        **({"image_size": list(model.config.image_size)} if options.view == "crop" else {}),
+    }
+    manifest = f"{options.name}_manifest.json"
+    with building(out, made_with, store.parts(options.name), manifest) as made:
+        if made.manifest is not None:
+            return made.manifest
+        shape = Shape(_channels(model), options.att_size, options.dtype, options.compress)
+        state: dict[str, Any] = {"seen": 0, "scaled": 0, "skipped": []} | made.state
+        left = len(images) - int(state["seen"])
+        estimate = Estimate(left, left * store.bytes_each(shape), shutil.disk_usage(made.work).free)
+        if estimate.needed > estimate.free and not options.compress:
+            raise UserError(
+                f"The features of {left} images take {estimate.needed / 1e9:.1f} GB, but {out} has "
+                f"{estimate.free / 1e9:.1f} GB left. Take --att-size 7 or --dtype float16, or another disk."
+            )
+        if tell is not None:
+            tell(estimate)
+        if state.get("dropping"):
+            raise DataError(f"The export in {out} was stopped while it ended; delete {made.work} to start over.")
+        files = store(made.work, options.name, images.item_ids, shape)
+        try:
+            work = _Work(model, images, view, files, shape, batch_size)
+            _write(work, made, state, threads, skip_bad=skip_bad, quiet=quiet)
+        finally:
+            files.close()
+        if state["skipped"]:
+            made.record({**state, "dropping": store.drop_may_break})
+            files.drop([entry["id"] for entry in state["skipped"]])
+        return made.finish(
+            {
+                "cml": __version__,
+                "kind": "captioning features",
+                "trunk": trunk or model.config.backbone,
+                "images": str(images.root),
+                "items": len(images) - len(state["skipped"]),
+                "channels": shape.channels,
+                "scaled": state["scaled"],
+                "skipped": state["skipped"],
+            }
+        )
+
+
+def trunk_fingerprint(model: EmbeddingModel) -> str:
+    """Digest of the backbone: equal for a run with a frozen backbone and the ImageNet network that it froze."""
+    constants = [model.mean.flatten().tolist(), model.std.flatten().tolist()]
+    return weights_fingerprint(model.backbone, f"{model.config.backbone} {constants}")
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What every chunk needs."""
+
+    model: EmbeddingModel
+    images: ImageList
+    view: View
+    files: FeatureStore
+    shape: Shape
+    batch_size: int
+
+
+def _write(work: _Work, made: Building, state: dict[str, Any], threads: int, *, skip_bad: bool, quiet: bool) -> None:
+    """Compute chunk after chunk while the one before is written; ``state`` is brought up to date and recorded."""
+    from tqdm import tqdm
+
+    images = work.images
+    chunks = decoded_chunks(
+        images.paths, work.view, size=CHUNK, start=state["seen"], threads=threads, skip_bad=skip_bad
+    )
+    pending: tuple[Future[None], Decoded] | None = None
+    with (
+        ThreadPoolExecutor(1) as writer,
+        tqdm(total=len(images), initial=state["seen"], desc="features", unit="image", disable=quiet) as bar,
+    ):
+
+        def settle() -> None:
+            if pending is None:
+                return
+            future, chunk = pending
+            future.result()
+            state["seen"] = chunk.stop
+            state["scaled"] += sum(images.paths[item] in work.view.scaled for item in chunk.items)
+            for item, fault in chunk.faults.items():
+                bar.write(f"skipped: {fault}", file=sys.stderr)
+                state["skipped"].append({"id": images.item_ids[item], "error": str(fault)})
+            made.record(state)
+            bar.update(chunk.stop - chunk.start)
+
+        for chunk in chunks:
+            features = list(_chunk_features(work, chunk))
+            settle()
+            pending = writer.submit(work.files.write, features), chunk
+        settle()
+    if len(state["skipped"]) == len(images):
+        raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
+
+
+def _chunk_features(work: _Work, chunk: Decoded) -> Iterator[Features]:
+    for rows, pixels in same_size_batches(chunk, work.batch_size):
+        fc, att = _batch_features(work.model, pixels, work.shape)
+        for row, one_fc, one_att in zip(rows, fc, att, strict=True):
+            item = chunk.items[row]
+            if not (np.isfinite(one_fc).all() and np.isfinite(one_att).all()):
+                path = work.images.paths[item]
+                raise DataError(f"The features of {path} hold NaN or infinity, or are too large for {att.dtype}.")
+            yield Features(work.images.item_ids[item], one_fc, one_att)
+
+
+def same_size_batches(chunk: Decoded, batch_size: int) -> Iterator[tuple[list[int], UInt8]]:
+    """The images of a chunk in batches (B, H, W, 3) of equal size, with their places among its pixels.
+
+    Args:
+        chunk: Decoded images of any sizes.
+        batch_size: Images of 640 x 480 pixels a batch; of larger ones a batch has fewer, of smaller ones more.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for row, pixels in enumerate(chunk.pixels):
+        groups.setdefault(pixels.shape, []).append(row)
+    for (height, width, _), rows in groups.items():
+        fitting = max(1, min(CHUNK, batch_size * 640 * 480 // (height * width)))
+        for start in range(0, len(rows), fitting):
+            batch = rows[start : start + fitting]
+            yield batch, np.stack([chunk.pixels[row] for row in batch])
+
+
+@torch.inference_mode()
+def _batch_features(model: EmbeddingModel, pixels: UInt8, shape: Shape) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    """Global (B, C) and spatial (B, S, S, C) features of images (B, H, W, 3)."""
+    images = torch.from_numpy(pixels).permute(0, 3, 1, 2).to(model.mean.device)
+    maps = model.feature_maps(images)  # (B, C, h, w)
+    places = functional.adaptive_avg_pool2d(maps, shape.side).permute(0, 2, 3, 1)
+    kind = torch.float16 if shape.dtype == "float16" else torch.float32
+    return maps.mean(dim=(2, 3)).cpu().numpy(), places.to(kind).contiguous().cpu().numpy()
+
+
+@torch.inference_mode()
+def _channels(model: EmbeddingModel) -> int:
+    height, width = model.config.image_size
+    blank = torch.zeros(1, 3, height, width, dtype=torch.uint8, device=model.mean.device)
+    return int(model.feature_maps(blank).shape[1])

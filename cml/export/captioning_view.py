@@ -1,0 +1,65 @@
+"""What of an image a captioning feature sees: all of it at its own size, or its centre; within limits of size.
+
+Not for: the pixels of training and of embeddings, which are squashed to the model's size (cml.data.images).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from PIL import Image
+
+from cml.data.images import Size, UInt8, read_image
+
+LEAST_SIDE = 32  # pixels: most networks halve an image five times
+
+
+class View:
+    """Decodes an image to what is seen of it.
+
+    Args:
+        kind: ``native`` for the whole image at its own size, ``crop`` for its centre.
+        image_size: (height, width) of the crop.
+        longest: A native image is scaled down, its aspect kept, until its longer side has this many pixels.
+
+    Attributes:
+        scaled: Images that were scaled down or had a side stretched to 32 pixels.
+    """
+
+    def __init__(self, kind: Literal["native", "crop"], image_size: Size, longest: int) -> None:
+        self._kind, self._image_size, self._longest = kind, image_size, longest
+        self.scaled: set[Path] = set()
+
+    def __call__(self, path: Path) -> UInt8:
+        """Pixels (H, W, 3).
+
+        Raises:
+            DataError: the image cannot be read.
+        """
+        pixels = read_image(path)
+        if self._kind == "crop":
+            return _centre(pixels, self._image_size)
+        height, width = pixels.shape[:2]
+        scale = min(1.0, self._longest / max(height, width))
+        size = max(LEAST_SIDE, round(height * scale)), max(LEAST_SIDE, round(width * scale))
+        if size == (height, width):
+            return pixels
+        self.scaled.add(path)
+        return _resized(pixels, size)
+
+
+def _centre(pixels: UInt8, size: Size) -> UInt8:
+    """The largest centre box of the size's aspect, scaled to the size."""
+    (height, width), (h, w) = pixels.shape[:2], size
+    scale = min(height / h, width / w)
+    across, down = scale * w, scale * h
+    box = ((width - across) / 2, (height - down) / 2, (width + across) / 2, (height + down) / 2)
+    image = Image.fromarray(pixels).resize((w, h), Image.Resampling.BILINEAR, box=box, reducing_gap=2.0)
+    return np.asarray(image)
+
+
+def _resized(pixels: UInt8, size: Size) -> UInt8:
+    image = Image.fromarray(pixels).resize((size[1], size[0]), Image.Resampling.BILINEAR, reducing_gap=2.0)
+    return np.asarray(image)

@@ -1,0 +1,249 @@
+"""``cml embed``: the embeddings of a folder of images, streamed to disk with the list of what they belong to.
+
+A folder of embeddings holds ``embeddings.npy`` (float32 (N, D)), ``items.jsonl`` in the same order, ``skipped.jsonl``
+if images were skipped, and a manifest. Not for: searching in them (index.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml import __version__
+from cml.data.augmentation import stored_size
+from cml.data.images import read_image
+from cml.errors import DataError, UserError
+from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
+from cml.export.image_list import ImageList
+from cml.export.resumable import Building, GrowingFile, building
+from cml.files import atomic_file, read_json
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from cml.models.embedding import EmbeddingModel
+
+EMBEDDINGS, ITEMS, SKIPPED = "embeddings.npy", "items.jsonl", "skipped.jsonl"
+VECTORS_TSV, METADATA_TSV = "vectors.tsv", "metadata.tsv"
+_BATCHES_A_CHUNK = 16  # batches between two records: what a kill can cost
+
+
+@dataclass(frozen=True)
+class EmbeddingFolder:
+    """Embeddings on disk.
+
+    Attributes:
+        folder: Where they lie.
+        manifest: What the manifest says.
+        embeddings: (N, D) float32, mapped into memory.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    embeddings: NDArray[np.float32]
+
+    @classmethod
+    def open(cls, folder: Path) -> EmbeddingFolder:
+        """Open a finished folder.
+
+        Raises:
+            DataError: it is not finished, or damaged.
+        """
+        manifest = read_json(folder / "manifest.json", "what 'cml embed' wrote")
+        path = folder / EMBEDDINGS
+        try:
+            embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
+            shape = (manifest["items"], manifest["dimension"])
+        except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
+            raise DataError(f"{path} cannot be read ({type(error).__name__}: {error}).") from None
+        if embeddings.shape != shape or embeddings.dtype != np.float32:
+            raise DataError(
+                f"{path} should hold float32 {shape}. Got {embeddings.dtype} {embeddings.shape} instead; embed again."
+            )
+        return cls(folder, manifest, embeddings)
+
+    def items(self) -> Iterator[dict[str, Any]]:
+        """The items in the order of the embeddings: item_id, file_name, and what else is known.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        path = self.folder / ITEMS
+        number = 0
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    yield {"item_id": "", "file_name": "", **json.loads(line)}
+                except (ValueError, TypeError):
+                    raise DataError(f"{path}:{number} is not an item: {line[:80]!r}.") from None
+        if number != len(self.embeddings):
+            raise DataError(f"{path} has {number} items, but there are {len(self.embeddings)} embeddings; embed again.")
+
+
+def model_fingerprint(model: EmbeddingModel) -> str:
+    """Digest of a model's shape and weights: equal for a run and for what was shared of it."""
+    return weights_fingerprint(model, json.dumps(model.config.to_json() | {"weights": ""}, sort_keys=True))
+
+
+def weights_fingerprint(module: nn.Module, shape: str) -> str:
+    """Digest of the weights of a network and of a text that says what else its results depend on."""
+    digest = hashlib.sha256(shape.encode())
+    for name, value in sorted(module.state_dict().items()):
+        digest.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def usual_batch(model: EmbeddingModel, on_accelerator: int, on_processor: int) -> int:
+    """Images a forward pass: a processor is quicker with few, whose tensors its allocator keeps for the next pass."""
+    return on_processor if model.mean.device.type == "cpu" else on_accelerator
+
+
+def embed_folder(
+    model: EmbeddingModel,
+    images: ImageList,
+    out: Path,
+    *,
+    batch_size: int | None = None,
+    threads: int = DEFAULT_THREADS,
+    skip_bad: bool = False,
+    tsv: bool = False,
+    quiet: bool = False,
+) -> EmbeddingFolder:
+    """Embed images into a folder; memory is O(batch). A killed call is continued by the same call, byte for byte.
+
+    Args:
+        model: The model, on its device.
+        images: N images.
+        out: The folder; nothing is done if it holds these embeddings already.
+        batch_size: Images a forward pass; None for 64, or 16 on a processor.
+        threads: Images decoded at a time.
+        skip_bad: Leave out images that cannot be read, and list them in skipped.jsonl.
+        tsv: Also write vectors.tsv and metadata.tsv, the pair that the TensorBoard projector loads.
+        quiet: No progress bar.
+
+    Raises:
+        DataError: an image cannot be read, without ``skip_bad``; or none can.
+        UserError: the folder is another's, or another process is at work there.
+    """
+    batch_size = usual_batch(model, 64, 16) if batch_size is None else batch_size
+    if batch_size < 1 or threads < 1:
+        raise UserError(f"'batch_size' and 'threads' must be 1 or more. Got {batch_size} and {threads} instead.")
+    # batch size and threads are no part of it: they change rounding at most, and a call may be continued with less
+    made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
+    with building(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED)) as made:
+        if made.manifest is None:
+            kept = _write(model, images, made, batch_size, threads, skip_bad=skip_bad, quiet=quiet)
+            if not kept:
+                raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
+            made.finish(
+                {
+                    "cml": __version__,
+                    "kind": "embeddings",
+                    "images": str(images.root),
+                    "model": made_with["model"],
+                    "items": kept,
+                    "skipped": len(images) - kept,
+                    "dimension": model.config.dimension,
+                }
+            )
+    if tsv:
+        _write_tsv(out)
+    return EmbeddingFolder.open(out)
+
+
+def _write(
+    model: EmbeddingModel,
+    images: ImageList,
+    made: Building,
+    batch_size: int,
+    threads: int,
+    *,
+    skip_bad: bool,
+    quiet: bool,
+) -> int:
+    """Write embeddings and items from where the record ends; returns how many there are."""
+    from tqdm import tqdm
+
+    dimension = model.config.dimension
+    state = {"seen": 0, "kept": 0, EMBEDDINGS: 0, ITEMS: 0, SKIPPED: 0} | made.state
+    seen, kept = int(state["seen"]), int(state["kept"])
+    read = functools.partial(read_image, size=stored_size(model.config.image_size, model.config.crop))
+    with (
+        GrowingFile(made.work / EMBEDDINGS, state[EMBEDDINGS]) as body,
+        GrowingFile(made.work / ITEMS, state[ITEMS]) as items,
+        GrowingFile(made.work / SKIPPED, state[SKIPPED]) as skipped,
+        tqdm(total=len(images), initial=seen, desc="embed", unit="image", disable=quiet) as bar,
+    ):
+        if not body.size:
+            body.append(_header(0, dimension))  # its room; the true one is known at the end
+        chunks = decoded_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
+        for number, chunk in enumerate(chunks, 1):
+            if chunk.items:
+                embeddings = model.embed(np.stack(chunk.pixels), batch_size=batch_size)
+                _check_finite(embeddings, chunk, images)
+                body.append(np.ascontiguousarray(embeddings, "<f4").tobytes())
+                items.append(_lines([_entry(images, item) for item in chunk.items]))
+            for item, fault in chunk.faults.items():
+                bar.write(f"skipped: {fault}", file=sys.stderr)
+                skipped.append(_lines([{**_entry(images, item), "error": str(fault)}]))
+            kept += len(chunk.items)
+            bar.update(chunk.stop - chunk.start)
+            if number % _BATCHES_A_CHUNK == 0 or chunk.stop == len(images):
+                sizes = {EMBEDDINGS: body.sync(), ITEMS: items.sync(), SKIPPED: skipped.sync()}
+                made.record({"seen": chunk.stop, "kept": kept, **sizes})
+    with (made.work / EMBEDDINGS).open("r+b") as file:
+        file.write(_header(kept, dimension))
+    if not (made.work / SKIPPED).stat().st_size:
+        (made.work / SKIPPED).unlink()
+    return kept
+
+
+def _header(count: int, dimension: int) -> bytes:
+    """Of a .npy file; NumPy makes it equally long for any number of rows, as room for growth."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (count, dimension)})
+    return file.getvalue()
+
+
+def _check_finite(embeddings: NDArray[np.float32], chunk: Decoded, images: ImageList) -> None:
+    finite = np.isfinite(embeddings).all(axis=1)
+    if not finite.all():
+        path = images.paths[chunk.items[int(np.argmin(finite))]]
+        raise DataError(f"The embedding of {path} holds NaN or infinity: was the training stable?")
+
+
+def _entry(images: ImageList, item: int) -> dict[str, Any]:
+    return {"item_id": images.item_ids[item], "file_name": images.file_name(item), **images.columns[item]}
+
+
+def _lines(entries: Sequence[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(entry) + "\n" for entry in entries).encode()  # ASCII: a file name may be no Unicode
+
+
+def _write_tsv(folder: Path) -> None:
+    """The projector's pair: vectors without a header, metadata with one."""
+    from cml.reporting.visible_text import visible_text
+
+    made = EmbeddingFolder.open(folder)
+    with atomic_file(folder / VECTORS_TSV) as temporary, temporary.open("w", encoding="ascii", newline="\n") as file:
+        for start in range(0, len(made.embeddings), 1024):
+            for row in made.embeddings[start : start + 1024]:
+                file.write("\t".join(map(str, row)) + "\n")
+    with atomic_file(folder / METADATA_TSV) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        columns: list[str] | None = None
+        for entry in made.items():
+            if columns is None:
+                columns = list(entry)
+                file.write("\t".join(columns) + "\n")
+            file.write("\t".join(visible_text(str(entry.get(column, ""))) for column in columns) + "\n")

@@ -1,0 +1,283 @@
+"""Where captioning features go: the three layouts that the loaders of public captioning code read.
+
+Directories (``NAME_fc/ID.npy``, ``NAME_att/ID.npz`` with the one array ``feat``), two HDF5 files with one dataset an
+id, two LMDB files with ascii ids as keys and the same .npy and .npz bytes as values. What ``write`` returned from lies
+on the disk; writing an id again changes nothing. Not for: computing features (captioning.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import UserError
+
+Layout = Literal["directory", "hdf5", "lmdb"]
+_BLOCK = 4096  # bytes: what a file system and LMDB round up to
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is stored of an image.
+
+    Attributes:
+        channels: C.
+        side: S.
+        dtype: Of the spatial features; the global ones are float32, because readers batch them as they are.
+        compress: Whether .npz files are compressed.
+    """
+
+    channels: int
+    side: int
+    dtype: Literal["float32", "float16"]
+    compress: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of the global and of the spatial features of an image, without headers."""
+        return 4 * self.channels, self.side**2 * self.channels * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features of an image.
+
+    Attributes:
+        key: Its COCO id as a decimal string.
+        fc: Global features (C,) float32.
+        att: Spatial features (S, S, C).
+    """
+
+    key: str
+    fc: NDArray[np.float32]
+    att: NDArray[Any]
+
+
+class FeatureStore(ABC):
+    """One layout; made anew or continued in ``work``.
+
+    Args:
+        work: Folder in which the parts grow.
+        name: What their names begin with.
+        keys: All ids, in order.
+        shape: What is stored of an image.
+    """
+
+    suffixes: ClassVar[tuple[str, str]]
+    drop_may_break: ClassVar[bool] = False  # a kill during ``drop`` leaves files that cannot be trusted
+
+    def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
+        self._work, self._keys, self._shape = work, keys, shape
+        self._fc, self._att = (work / part for part in self.parts(name))
+
+    @classmethod
+    def parts(cls, name: str) -> tuple[str, str]:
+        """Names of the files or folders of global and of spatial features."""
+        return f"{name}_fc{cls.suffixes[0]}", f"{name}_att{cls.suffixes[1]}"
+
+    @classmethod
+    def bytes_each(cls, shape: Shape) -> int:
+        """Disk space an image takes, an upper bound where files are compressed."""
+        return sum(-(-(size + 512) // _BLOCK) * _BLOCK for size in shape.sizes)
+
+    @abstractmethod
+    def write(self, features: Sequence[Features]) -> None:
+        """Store the features of some images; they are on the disk when it returns."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End writing."""
+
+    def drop(self, missing: Sequence[str]) -> int:
+        """After ``close``: take out the places of ids that were never written; says how many there were."""
+        return 0
+
+
+class DirectoryStore(FeatureStore):
+    """A file an image in each of two folders."""
+
+    suffixes = ("", "")
+
+    def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
+        super().__init__(work, name, keys, shape)
+        for folder in (self._fc, self._att):
+            folder.mkdir(exist_ok=True)
+        self._pool = ThreadPoolExecutor(4)  # each waits for its file to be on the disk
+
+    def write(self, features: Sequence[Features]) -> None:
+        """Store; see the base class."""
+        for _ in self._pool.map(self._write_one, features):
+            pass
+        for folder in (self._fc, self._att):
+            _force(folder)
+
+    def _write_one(self, features: Features) -> None:
+        for path, content in (
+            (self._fc / f"{features.key}.npy", npy(features.fc)),
+            (self._att / f"{features.key}.npz", npz(features.att, compress=self._shape.compress)),
+        ):
+            with path.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """End writing."""
+        self._pool.shutdown()
+
+
+class Hdf5Store(FeatureStore):
+    """Two HDF5 files, a dataset an image.
+
+    A killed process leaves an HDF5 file broken if it was just changing its structure. So the structure, every dataset
+    with its place in the file, is written first, whole; features then go to their places with plain writes.
+    """
+
+    suffixes = (".h5", ".h5")
+    drop_may_break = True
+
+    def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
+        super().__init__(work, name, keys, shape)
+        self._row = {key: row for row, key in enumerate(keys)}
+        s, c = shape.side, shape.channels
+        self._places = {
+            path: self._allocate(path, *form)
+            for path, form in ((self._fc, ((c,), "float32")), (self._att, ((s, s, c), shape.dtype)))
+        }
+        self._files = {path: os.open(path, os.O_RDWR) for path in self._places}
+
+    def _allocate(self, path: Path, shape: tuple[int, ...], dtype: str) -> NDArray[np.int64]:
+        """Places (N,) of the datasets in the file, which is made if it is not there."""
+        saved = self._work / f"{path.name}.places.npy"
+        if saved.exists():
+            places: NDArray[np.int64] = np.load(saved, allow_pickle=False)
+            return places
+        h5py = _h5py()
+        plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plan.set_layout(h5py.h5d.CONTIGUOUS)
+        plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        plan.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        plan.set_obj_track_times(False)
+        space, kind = h5py.h5s.create_simple(shape), h5py.h5t.py_create(np.dtype(dtype).newbyteorder("<"))
+        with h5py.File(path, "w") as file:
+            datasets = (h5py.h5d.create(file.id, key.encode("ascii"), kind, space, plan) for key in self._keys)
+            places = np.array([dataset.get_offset() for dataset in datasets], np.int64)
+        _force(path)
+        with saved.open("wb") as target:
+            np.save(target, places, allow_pickle=False)
+        _force(saved)
+        return places
+
+    def write(self, features: Sequence[Features]) -> None:
+        """Store; see the base class."""
+        for path, handle in self._files.items():
+            for one in features:
+                array = one.fc if path == self._fc else one.att
+                content = array.astype(array.dtype.newbyteorder("<")).tobytes()
+                place = int(self._places[path][self._row[one.key]])
+                while content:  # a disk about to be full takes a part of it, then says so
+                    written = os.pwrite(handle, content, place)
+                    content, place = content[written:], place + written
+            os.fsync(handle)
+
+    def close(self) -> None:
+        """End writing."""
+        for handle in self._files.values():
+            os.close(handle)
+        self._files.clear()
+
+    def drop(self, missing: Sequence[str]) -> int:
+        """Take the datasets of ``missing`` ids out of the files."""
+        dropped = 0
+        for path in self._places:
+            with _h5py().File(path, "r+") as file:
+                for key in missing:
+                    del file[key]
+                    dropped += 1
+            _force(path)
+        return dropped
+
+
+class LmdbStore(FeatureStore):
+    """Two LMDB files; a chunk is a transaction."""
+
+    suffixes = (".lmdb", ".lmdb")
+
+    def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
+        super().__init__(work, name, keys, shape)
+        lmdb = _lmdb()
+        room = (1 << 30) + 3 * len(keys) * self.bytes_each(shape)  # of addresses; the file grows with its content
+        self._databases = [
+            lmdb.open(str(path), subdir=False, map_size=room, lock=False, meminit=False)
+            for path in (self._fc, self._att)
+        ]
+
+    def write(self, features: Sequence[Features]) -> None:
+        """Store; see the base class."""
+        lmdb = _lmdb()
+        for database, path in zip(self._databases, (self._fc, self._att), strict=True):
+            try:
+                with database.begin(write=True) as transaction:
+                    for one in features:
+                        content = npy(one.fc) if path == self._fc else npz(one.att, compress=self._shape.compress)
+                        transaction.put(one.key.encode("ascii"), content)
+            except lmdb.Error as error:  # of the disk: a transaction that fails leaves the file as it was
+                kind = errno.ENOSPC if isinstance(error, lmdb.DiskError) else errno.EIO
+                raise OSError(kind, str(error), str(path)) from None
+
+    def close(self) -> None:
+        """End writing."""
+        for database in self._databases:
+            database.close()
+
+
+STORES: dict[Layout, type[FeatureStore]] = {"directory": DirectoryStore, "hdf5": Hdf5Store, "lmdb": LmdbStore}
+
+
+def npy(array: NDArray[Any]) -> bytes:
+    """Content of a .npy file."""
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def npz(array: NDArray[Any], *, compress: bool = False) -> bytes:
+    """Content of a .npz file with the one array ``feat``."""
+    file = io.BytesIO()
+    (np.savez_compressed if compress else np.savez)(file, feat=array)
+    return file.getvalue()
+
+
+def _force(path: Path) -> None:
+    """Have a file, or the list of a folder's files, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _h5py() -> Any:  # noqa: ANN401 - a module without types
+    try:
+        import h5py
+    except ImportError:
+        raise UserError("The layout 'hdf5' comes with the extra 'hdf5': pip install 'cml[hdf5]'.") from None
+    return h5py
+
+
+def _lmdb() -> Any:  # noqa: ANN401 - a module without types
+    try:
+        import lmdb
+    except ImportError:
+        raise UserError("The layout 'lmdb' comes with the extra 'lmdb': pip install 'cml[lmdb]'.") from None
+    return lmdb

@@ -1,0 +1,82 @@
+"""``cml export hub``: a folder to upload or to hand on: weights, config, model card. ``cml.load`` reads it as a run.
+
+Not for: uploading it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cml.errors import DataError
+from cml.export.model_card import model_card
+from cml.files import atomic_folder, read_json, write_json
+
+if TYPE_CHECKING:
+    from cml.data.metadata import DatasetInfo
+    from cml.training.run_folder import RunConfig
+
+
+def export_hub(run: Path, out: Path, *, name: str = "", licence: str = "other", data: Path | None = None) -> list[str]:
+    """Write the folder.
+
+    Args:
+        run: A finished run folder.
+        out: The new folder.
+        name: Name of the model on its card; the run folder's name when empty.
+        licence: Licence of the weights, as the hub calls it (``mit``, ``cc-by-4.0``, ..).
+        data: Where the dataset lies now, if not where it was at training; only its dataset.json is read.
+
+    Returns:
+        What the card could not say, a sentence each.
+
+    Raises:
+        DataError: the run is not finished or damaged, or its evaluation.json is.
+        UserError: ``out`` is taken.
+    """
+    import torch
+
+    from cml.retrieval.results import Evaluation
+    from cml.training.run_folder import MODEL, RunConfig, load_model, save_model
+
+    config = RunConfig.load(run)
+    model = load_model(run, config.model, torch.device("cpu"))
+    gaps = []
+    info = _dataset_info(config, data)
+    if info is None:
+        gaps.append(f"the dataset is not at {data or config.dataset or 'hand (the run was trained on arrays)'}")
+    evaluation = None
+    if (run / "evaluation.json").exists():
+        evaluation = Evaluation.from_json(read_json(run / "evaluation.json", "what 'cml evaluate' found"))
+    else:
+        gaps.append(f"the run was not evaluated (cml evaluate {run})")
+    if licence == "other":
+        gaps.append("the weights' licence is not chosen (--licence)")
+    card = model_card(name or run.resolve().name, config, licence=licence, data=info, evaluation=evaluation)
+    # the same config, so that whatever reads a run reads this; but paths of this machine are nobody's business
+    shared = {**read_json(run / "config.json", "the run's config"), "dataset": "", "library_name": "cml"}
+    with atomic_folder(out) as folder:
+        save_model(folder / MODEL, model)
+        write_json(folder / "config.json", shared)
+        (folder / "README.md").write_text(card, encoding="utf-8", newline="\n")
+    return gaps
+
+
+def _dataset_info(config: RunConfig, data: Path | None) -> DatasetInfo | None:
+    """What the run's dataset says of itself; None if it is not there any more, or is another one now."""
+    from cml.data.prepared import PreparedDataset
+
+    folder = data if data is not None else Path(config.dataset) if config.dataset else None
+    if folder is None or not folder.is_dir():
+        return None
+    try:
+        dataset = PreparedDataset.open(folder)
+    except DataError:
+        if data is not None:
+            raise
+        return None
+    if dataset.fingerprint != config.dataset_fingerprint:
+        if data is not None:
+            raise DataError(f"{data} is not the dataset that the run was trained on (its fingerprint differs).")
+        return None
+    return dataset.info

@@ -1,0 +1,189 @@
+"""Which images an export takes, and what they are called: those of a folder, or of a prepared dataset.
+
+Not for: decoding them (decoding.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from cml.data.metadata import INFO, ROLES
+from cml.data.prepared import PreparedDataset
+from cml.errors import DataError, UserError
+from cml.files import read_json
+
+# 391895, 000000391895 and COCO_val2014_000000391895: what COCO's own files are called
+_COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{1,18})", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ImageList:
+    """N images in a fixed order.
+
+    Attributes:
+        root: The folder that they lie in.
+        item_ids: N unique ids; in a plain folder an image's path below it.
+        paths: N image files.
+        columns: N times what else is known of an image: its role, and its label if that is a number or a text.
+    """
+
+    root: Path
+    item_ids: tuple[str, ...]
+    paths: tuple[Path, ...]
+    columns: tuple[Mapping[str, Any], ...] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.item_ids)
+
+    @classmethod
+    def open(cls, source: Path | str, roles: Sequence[str] = ROLES) -> ImageList:
+        """The images of a prepared dataset, role by role, or all of a folder and of those in it, sorted by path.
+
+        Args:
+            source: A prepared dataset or a folder.
+            roles: Which items of a prepared dataset to take.
+
+        Raises:
+            UserError: there is no image.
+            DataError: the prepared dataset is not sound.
+        """
+        root = Path(source)
+        if not root.is_dir():
+            raise UserError(f"{root} is not a folder; give a folder of images or a prepared dataset.")
+        images = cls._of_dataset(root, roles) if (root / INFO).is_file() else cls._of_folder(root)
+        if not len(images):
+            raise UserError(f"{root} holds no images.")
+        return images
+
+    @classmethod
+    def _of_dataset(cls, root: Path, roles: Sequence[str]) -> ImageList:
+        dataset = PreparedDataset.open(root)
+        ids: list[str] = []
+        paths: list[Path] = []
+        columns: list[Mapping[str, Any]] = []
+        for role in roles:
+            split = dataset.split(role)
+            ids += split.item_ids
+            paths += split.paths
+            for label in split.labels:
+                shown = {dataset.info.label_column: label} if isinstance(label, int | float | str) else {}
+                columns.append({"role": role, **shown})
+        return cls(root.absolute(), tuple(ids), tuple(path.absolute() for path in paths), tuple(columns))
+
+    @classmethod
+    def _of_folder(cls, root: Path) -> ImageList:
+        from PIL import Image
+
+        suffixes = Image.registered_extensions()
+        found = {}
+        for path in root.rglob("*"):
+            below = path.relative_to(root)
+            if path.suffix.lower() in suffixes and not any(part.startswith(".") for part in below.parts):
+                found[below.as_posix()] = path.absolute()
+        names = sorted(name for name, path in found.items() if path.is_file())
+        return cls(root.absolute(), tuple(names), tuple(found[name] for name in names), ({},) * len(names))
+
+    def file_name(self, item: int) -> str:
+        """Path of an image below the root."""
+        return self.paths[item].relative_to(self.root).as_posix()
+
+    def chosen(self, items: Sequence[int], item_ids: Sequence[str] | None = None) -> ImageList:
+        """Some of the images, under other ids if they are given."""
+        ids = [self.item_ids[item] for item in items] if item_ids is None else item_ids
+        return ImageList(
+            self.root,
+            tuple(ids),
+            tuple(self.paths[item] for item in items),
+            tuple(self.columns[item] for item in items),
+        )
+
+    def prefixed(self, prefix: str) -> ImageList:
+        """The same images, their ids with ``prefix`` before them."""
+        return self.chosen(range(len(self)), [prefix + item_id for item_id in self.item_ids])
+
+    def fingerprint(self) -> str:
+        """Digest of ids, names, sizes and times of change: it differs when an image was replaced.
+
+        Raises:
+            DataError: an image is gone.
+        """
+        digest = hashlib.sha256()
+        for item, (item_id, path) in enumerate(zip(self.item_ids, self.paths, strict=True)):
+            try:
+                stat = path.stat()
+            except OSError:
+                raise DataError(f"The image {path} is missing.") from None
+            entry = json.dumps([item_id, self.file_name(item), stat.st_size, stat.st_mtime_ns])
+            digest.update(entry.encode() + b"\n")
+        return digest.hexdigest()
+
+    def with_coco_ids(self, listing: Path | None = None) -> ImageList:
+        """The images under their COCO ids as decimal strings, as captioning code looks them up.
+
+        Args:
+            listing: COCO's JSON (``images[]`` with ``id`` and ``file_name``) or Karpathy's (``cocoid``, ``filename``):
+                only images named there are taken. Without it the ids are read off the item ids.
+
+        Raises:
+            DataError: an id is no COCO id, or two images have the same one.
+        """
+        items, ids = (range(len(self)), self._ids_in_names()) if listing is None else self._ids_in_listing(listing)
+        first: dict[str, int] = {}
+        for item, coco_id in zip(items, ids, strict=True):
+            if coco_id in first:
+                other, path = self.paths[first[coco_id]], self.paths[item]
+                raise DataError(f"The COCO id {coco_id} is there twice: {other} and {path}. Take one of them away.")
+            first[coco_id] = item
+        return self.chosen(items, ids)
+
+    def _ids_in_names(self) -> list[str]:
+        ids = []
+        for item_id, path in zip(self.item_ids, self.paths, strict=True):
+            name = PurePosixPath(item_id).name
+            match = _COCO_NAME.fullmatch(name.removesuffix(path.suffix))
+            if match is None:
+                raise DataError(
+                    f"The image {path} has no COCO id: captioning code looks features up by a whole number, and "
+                    f"{item_id!r} is none. Name the files by numbers, or list their ids in a JSON file (--ids)."
+                )
+            ids.append(str(int(match[1])))
+        return ids
+
+    def _ids_in_listing(self, listing: Path) -> tuple[list[int], list[str]]:
+        listed = _listed_ids(listing)
+        items = [item for item, path in enumerate(self.paths) if path.name in listed]
+        if not items:
+            raise DataError(f"None of the {len(self)} images in {self.root} is listed in {listing}.")
+        missing = len(listed) - len({self.paths[item].name for item in items})
+        if missing:
+            raise DataError(
+                f"{missing} of the {len(listed)} images that {listing} lists are not in {self.root}. "
+                "Give the folder that holds all of them, or a shorter list."
+            )
+        return items, [listed[self.paths[item].name] for item in items]
+
+
+def _listed_ids(listing: Path) -> dict[str, str]:
+    """File name to COCO id."""
+    value = read_json(listing, "the ids of the images")
+    listed: dict[str, str] = {}
+    try:
+        for image in value["images"]:
+            name = PurePosixPath(str(image["filename"] if "filename" in image else image["file_name"])).name
+            coco_id = image["cocoid"] if "cocoid" in image else image["id"]
+            if isinstance(coco_id, bool) or not str(coco_id).isdecimal():
+                raise DataError(f"{listing}: the id of {name!r} should be a whole number. Got {coco_id!r} instead.")
+            if listed.setdefault(name, str(int(coco_id))) != str(int(coco_id)):
+                raise DataError(f"{listing} gives {name!r} two ids, {listed[name]} and {coco_id}.")
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"{listing} should list images with file_name and id, as COCO's files do, or with filename and cocoid "
+            f"({type(error).__name__}: {error})."
+        ) from None
+    return listed

@@ -1,0 +1,296 @@
+"""Search indexes: the embeddings of a set of images in a folder that answers queries and takes further images.
+
+``parts/0001``, ``parts/0002``, .. are folders of embeddings (embeddings.py), one for each set that was added;
+``manifest.json`` names them and is replaced as a whole, so that an index is always either the old or the new one.
+Not for: comparing embeddings (cml.retrieval.search, approximate.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml import __version__
+from cml.errors import DataError, UserError
+from cml.export.approximate import ApproximateIndex, Method, method_for
+from cml.export.decoding import DEFAULT_THREADS
+from cml.export.embeddings import EmbeddingFolder, embed_folder, model_fingerprint
+from cml.export.image_list import ImageList
+from cml.files import locked, read_json, write_json
+from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
+
+if TYPE_CHECKING:
+    from cml.models.embedding import EmbeddingModel
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+
+_MANIFEST, _PARTS, _LOCK = "manifest.json", "parts", ".lock"
+_RECALL_AT, _RECALL_QUERIES = 10, 256
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One answer to a query.
+
+    Attributes:
+        item_id: Id of the item.
+        path: Its image file.
+        distance: L2 distance of its embedding to the query's.
+    """
+
+    item_id: str
+    path: Path
+    distance: float
+
+
+@dataclass(frozen=True)
+class Index:
+    """A finished index.
+
+    Attributes:
+        folder: Where it lies.
+        manifest: model, run, method, recall, parts.
+        parts: Its embeddings.
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+    parts: tuple[EmbeddingFolder, ...]
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Index:
+        """Open an index.
+
+        Raises:
+            DataError: it is no index, or damaged.
+        """
+        folder = Path(folder)
+        if not (folder / _MANIFEST).is_file():
+            raise DataError(f"{folder} is not a search index that 'cml index' finished; give one, or make it.")
+        manifest = read_json(folder / _MANIFEST, "what the index holds")
+        try:
+            names, items = [str(name) for name in manifest["parts"]], int(manifest["items"])
+            _, _, _ = manifest["model"], manifest["method"], manifest["run"]
+        except (KeyError, TypeError, ValueError):
+            raise DataError(f"{folder / _MANIFEST} does not describe a search index; index anew.") from None
+        parts = tuple(EmbeddingFolder.open(folder / _PARTS / name) for name in names)
+        if sum(len(part.embeddings) for part in parts) != items:
+            raise DataError(f"{folder} has lost items: its manifest counts {items}. Index anew.")
+        return cls(folder, manifest, parts)
+
+    def __len__(self) -> int:
+        return int(self.manifest["items"])
+
+    @property
+    def embeddings(self) -> list[Float32]:
+        """The embeddings of all parts, mapped into memory."""
+        return [part.embeddings for part in self.parts]
+
+    def check_model(self, model: EmbeddingModel, run: Path | str) -> None:
+        """Raise ``UserError`` unless the index was made with this model."""
+        if model_fingerprint(model) != self.manifest["model"]:
+            raise UserError(
+                f"{self.folder} is an index of another run ({self.manifest['run']}): its embeddings mean nothing to "
+                f"the model of {run}. Give that run, or index anew."
+            )
+
+    def search(self, query: Float32, k: int, *, exact: bool = False) -> list[list[Hit]]:
+        """The nearest items of each query, nearest first; fewer than k where an approximate index found no more.
+
+        Args:
+            query: (Q, D) embeddings by the index's model.
+            k: Items a query; all if there are fewer.
+            exact: Compare with every item even where there is an approximate index.
+
+        Raises:
+            UserError: k is below 1, or faiss is not installed but needed.
+        """
+        if k < 1:
+            raise UserError(f"'k' must be 1 or more. Got {k} instead.")
+        k = min(k, len(self))
+        if exact or self.manifest["method"] == "exact":
+            distances, positions = nearest_embeddings(query, self.embeddings, k)
+        else:
+            positions = ApproximateIndex.load(self.folder / self.manifest["file"]).search(query, k)
+            distances = distances_to(query, self.embeddings, positions)
+        items = self._items(set(positions[positions >= 0].tolist()))
+        return [
+            [Hit(*items[position], distance) for position, distance in zip(places, row, strict=True) if position >= 0]
+            for places, row in zip(positions.tolist(), distances.tolist(), strict=True)
+        ]
+
+    def _items(self, wanted: set[int]) -> dict[int, tuple[str, Path]]:
+        """Id and path of some items; the lists are read through, not kept."""
+        found = {}
+        for position, (item_id, path) in enumerate(_named(self.parts)):
+            if position in wanted:
+                found[position] = (item_id, path)
+        return found
+
+
+def build_index(
+    model: EmbeddingModel,
+    images: ImageList,
+    out: Path,
+    *,
+    run: str,
+    method: Literal["auto"] | Method = "auto",
+    batch_size: int | None = None,
+    threads: int = DEFAULT_THREADS,
+    skip_bad: bool = False,
+    quiet: bool = False,
+) -> Index:
+    """Embed images and index them; a killed call is continued by the same call.
+
+    Args:
+        model: The model, on its device.
+        images: What to index.
+        out: Folder of the index.
+        run: Where the model comes from, kept for ``cml search``.
+        method: exact | flat | hnsw | ivf, or auto: by size.
+        batch_size: Images a forward pass; None as for ``embed_folder``.
+        threads: Images decoded at a time.
+        skip_bad: Leave out images that cannot be read.
+        quiet: No progress bar.
+
+    Raises:
+        UserError: ``out`` holds another index, or faiss is not installed but needed.
+        DataError: an image cannot be read.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out / _LOCK, f"the index {out}"):
+        if (out / _MANIFEST).exists():
+            index = Index.open(out)
+            index.check_model(model, run)
+            same = index.parts[0].manifest["made_with"]["images"] == images.fingerprint()
+            if not same or (method != "auto" and method != index.manifest["method"]):
+                raise UserError(
+                    f"{out} holds an index already ({len(index)} items, {index.manifest['method']}). "
+                    "Add images to it with --add, or choose another folder."
+                )
+            return index
+        part = embed_folder(
+            model,
+            images,
+            out / _PARTS / "0001",
+            batch_size=batch_size,
+            threads=threads,
+            skip_bad=skip_bad,
+            quiet=quiet,
+        )
+        chosen = method_for(len(part.embeddings)) if method == "auto" else method
+        made = None if chosen == "exact" else ApproximateIndex.build(chosen, [part.embeddings])
+        head = {"run": run, "model": part.manifest["model"], "dimension": part.embeddings.shape[1], "method": chosen}
+        return _publish(out, head, (part,), made)
+
+
+def add_to_index(
+    model: EmbeddingModel,
+    images: ImageList,
+    out: Path,
+    *,
+    run: str,
+    batch_size: int | None = None,
+    threads: int = DEFAULT_THREADS,
+    skip_bad: bool = False,
+    quiet: bool = False,
+) -> tuple[Index, int]:
+    """Embed the images that an index does not hold yet and add them; a killed call is continued by the same call.
+
+    Returns:
+        The index, and how many of the images were there already.
+
+    Raises:
+        UserError: the index is of another run.
+        DataError: it holds another image under the id of one of these; or an image cannot be read.
+    """
+    if not (out / _MANIFEST).is_file():
+        Index.open(out)  # says what is missing
+    with locked(out / _LOCK, f"the index {out}"):
+        index = Index.open(out)
+        index.check_model(model, run)
+        there = dict(_named(index.parts))
+        paths = set(there.values())
+        fresh = []
+        for item, (item_id, path) in enumerate(zip(images.item_ids, images.paths, strict=True)):
+            if path in paths:
+                continue
+            fresh.append(item)
+            if item_id in there:
+                raise DataError(
+                    f"{out} holds an item {item_id!r} already, {there[item_id]}, and {path} would be a second one. "
+                    "Give the new ones other ids with --prefix."
+                )
+        known = len(images) - len(fresh)
+        if not fresh:
+            return index, known
+        part = embed_folder(
+            model,
+            images.chosen(fresh),
+            out / _PARTS / f"{len(index.parts) + 1:04}",
+            batch_size=batch_size,
+            threads=threads,
+            skip_bad=skip_bad,
+            quiet=quiet,
+        )
+        made = None
+        if index.manifest["method"] != "exact":
+            made = ApproximateIndex.load(out / index.manifest["file"])
+            made.add([part.embeddings])
+        return _publish(out, index.manifest, (*index.parts, part), made), known
+
+
+def _publish(
+    out: Path, head: dict[str, Any], parts: tuple[EmbeddingFolder, ...], made: ApproximateIndex | None
+) -> Index:
+    """Write the approximate index if there is one, then the manifest that names it; the old one goes last."""
+    embeddings = [part.embeddings for part in parts]
+    before, file, recall = head.get("file"), None, None
+    if made is not None:
+        file = f"{head['method']}-{len(parts):04}.faiss"
+        made.save(out / file)
+        recall = _recall(made, embeddings)
+    manifest = {
+        "cml": __version__,
+        "kind": "index",
+        **{key: head[key] for key in ("run", "model", "dimension", "method")},
+        "items": sum(map(len, embeddings)),
+        "parts": [part.folder.name for part in parts],
+        "file": file,
+        "recall": recall,
+    }
+    write_json(out / _MANIFEST, manifest)
+    if before is not None and before != file:
+        (out / before).unlink(missing_ok=True)
+    return Index(out, manifest, parts)
+
+
+def _recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> dict[str, Any] | None:
+    """Share of the true nearest that the index finds for items drawn from it, themselves left out."""
+    total = sum(map(len, embeddings))
+    k = min(_RECALL_AT, total - 1)
+    if k < 1:
+        return None
+    drawn = np.sort(np.random.default_rng(0).choice(total, min(_RECALL_QUERIES, total), replace=False))
+    query = rows_at(embeddings, drawn)
+    exact, nearest = nearest_embeddings(query, embeddings, k + 1)
+    positions = made.search(query, k + 1)
+    found = distances_to(query, embeddings, positions)
+    # equally near items are equally right, whichever of them is found
+    limit = np.where(nearest == drawn[:, None], 0, exact).max(axis=1)[:, None] * (1 + 1e-6)
+    right = ((found <= limit) & (positions != drawn[:, None])).sum(axis=1).clip(max=k)
+    return {"k": k, "queries": len(query), "value": float(right.mean() / k)}
+
+
+def _named(parts: Iterable[EmbeddingFolder]) -> Iterable[tuple[str, Path]]:
+    """Id and path of every item, in order."""
+    for part in parts:
+        root = Path(part.manifest["images"])
+        for entry in part.items():
+            yield str(entry["item_id"]), root / str(entry["file_name"])

@@ -1,0 +1,164 @@
+"""``cml export onnx``: the model as an ONNX graph, from uint8 pixels to embeddings, checked against torch.
+
+Cutting the centre box, scaling and normalising are inside the graph; decoding and resizing are not, and are stated in
+the config. Not for: weights to load with cml again (hub.py).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cml import __version__
+from cml.data.augmentation import stored_size
+from cml.errors import UserError
+from cml.files import atomic_file, atomic_folder, write_json
+from cml.models.embedding import EmbeddingModel
+
+INPUT, OUTPUT = "images", "embeddings"
+LEAST_COSINE, LARGEST_ERROR = 0.99999, 1e-4  # what the graph may differ from torch
+
+
+@dataclass(frozen=True)
+class OnnxExport:
+    """What was written, and how far it is from torch.
+
+    Attributes:
+        path: The .onnx file.
+        cosine: Least cosine between the embeddings of the graph and of torch.
+        error: Largest difference of a number of theirs; relative to the largest number where that is above 1.
+    """
+
+    path: Path
+    cosine: float
+    error: float
+
+
+def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
+    """Write the model as ONNX, after its graph was compared with torch.
+
+    Args:
+        model: The model.
+        out: A file (``model.onnx``; its config is written beside it as ``model.json``), or a new folder that gets
+            ``model.onnx`` and ``config.json``. The config also lies in the graph's metadata.
+
+    Raises:
+        UserError: the extra is not installed, ``out`` is taken by a folder that is not empty, or the graph differs
+            from torch by more than is allowed; nothing is written then.
+    """
+    model = copy.deepcopy(model).cpu().eval()
+    config = onnx_config(model)
+    if out.suffix == ".onnx":
+        with atomic_file(out) as temporary:
+            checked = _write(model, config, temporary)
+        write_json(out.with_suffix(".json"), config)
+        return OnnxExport(out, *checked)
+    with atomic_folder(out) as folder:
+        checked = _write(model, config, folder / "model.onnx")
+        write_json(folder / "config.json", config)
+    return OnnxExport(out / "model.onnx", *checked)
+
+
+def onnx_config(model: EmbeddingModel) -> dict[str, Any]:
+    """What a user of the graph must do before it, and gets from it."""
+    height, width = stored_size(model.config.image_size, model.config.crop)
+    return {
+        "cml": __version__,
+        "input": {
+            "name": INPUT,
+            "type": "uint8",
+            "shape": ["batch", height, width, 3],
+            "meaning": "RGB pixels 0..255, rows first, upright, transparent parts on white",
+            "resize": {"height": height, "width": width, "how": "bilinear with antialiasing, aspect not kept"},
+        },
+        "in_the_graph": {
+            "centre_box": list(model.config.image_size),
+            "mean": [round(value, 6) for value in model.mean.flatten().tolist()],
+            "std": [round(value, 6) for value in model.std.flatten().tolist()],
+        },
+        "output": {
+            "name": OUTPUT,
+            "type": "float32",
+            "shape": ["batch", model.config.dimension],
+            "distance": "L2",
+            "normalized": model.config.normalize,
+        },
+        "model": model.config.to_json(),
+    }
+
+
+class _Graph(nn.Module):
+    """From images (B, H, W, 3) uint8 of the stored size to embeddings (B, D)."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        height, width = self.model.config.image_size
+        top, left = (images.shape[1] - height) // 2, (images.shape[2] - width) // 2
+        boxes = images[:, top : top + height, left : left + width].permute(0, 3, 1, 2)
+        embeddings: Tensor = self.model(boxes)
+        return embeddings
+
+
+def _write(model: EmbeddingModel, config: dict[str, Any], path: Path) -> tuple[float, float]:
+    """Write the graph and compare it; returns the least cosine and the largest difference."""
+    try:
+        import onnx  # noqa: F401 - torch's exporter needs both, and asks in a less readable way
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise UserError(f"ONNX comes with the extra 'onnx': pip install 'cml[onnx]' ({error}).") from None
+    graph = _Graph(model).eval()
+    height, width = stored_size(model.config.image_size, model.config.crop)
+    with warnings.catch_warnings():  # of torch's exporter about itself
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            graph,
+            (torch.zeros(2, height, width, 3, dtype=torch.uint8),),
+            dynamo=True,  # the older exporter cannot pool adaptively
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            verbose=False,
+        )
+    if program is None:
+        raise UserError("torch's ONNX exporter gave no graph.")
+    program.model.metadata_props.update({"cml": json.dumps(config)})
+    program.save(str(path), external_data=False)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return _compare(graph, session, height, width)
+
+
+def _compare(graph: _Graph, session: Any, height: int, width: int) -> tuple[float, float]:  # noqa: ANN401
+    """Least cosine and largest difference over batches of several sizes, of noise and of smooth pictures."""
+    rng = np.random.default_rng(0)
+    ramp = np.add.outer(np.linspace(0, 127, height), np.linspace(0, 128, width))
+    smooth = np.stack([ramp, ramp[::-1], 255 - ramp], axis=-1).astype(np.uint8)
+    plain = [np.full((height, width, 3), value, np.uint8) for value in (0, 255)]
+    batches = [rng.integers(0, 256, (count, height, width, 3), np.uint8) for count in (1, 5)]
+    batches.append(np.stack([smooth, smooth[:, ::-1], *plain]))
+    cosines, errors = [], []
+    for batch in batches:
+        with torch.inference_mode():
+            wanted = graph(torch.from_numpy(batch)).numpy().astype(np.float64)
+        got = session.run([OUTPUT], {INPUT: batch})[0].astype(np.float64)
+        sizes = np.linalg.norm(wanted, axis=1) * np.linalg.norm(got, axis=1)
+        cosines.append(float(((wanted * got).sum(axis=1) / np.maximum(sizes, 1e-30)).min()))
+        errors.append(float(np.abs(wanted - got).max() / max(1.0, np.abs(wanted).max())))
+    cosine, error = min(cosines), max(errors)
+    if not (cosine >= LEAST_COSINE and error <= LARGEST_ERROR):
+        raise UserError(
+            f"The ONNX graph differs from torch: least cosine {cosine:.6f} (at least {LEAST_COSINE} is asked for), "
+            f"largest difference {error:.2g} (at most {LARGEST_ERROR:g}). Nothing was written."
+        )
+    return cosine, error

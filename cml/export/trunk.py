@@ -1,0 +1,63 @@
+"""Whose features are exported: a trained run's trunk, or an untouched ImageNet network of the same kind.
+
+Not for: loading a run to embed with it (``cml.load``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cml.errors import UserError
+from cml.models.device import pick_device
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.training.run_folder import RunConfig, load_model
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """A network for features.
+
+    Attributes:
+        model: The model; its head is not used.
+        title: What it is called.
+        warning: What the user should know about it, "" for nothing.
+    """
+
+    model: EmbeddingModel
+    title: str
+    warning: str = ""
+
+
+def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Trunk:
+    """Open a trunk.
+
+    Args:
+        run: A run folder, or the name of a backbone with published weights.
+        imagenet: Take the run's kind of backbone as it was published, untrained by the run.
+        device: Where to put it.
+
+    Raises:
+        UserError: neither a finished run nor a known backbone; no published weights; no such device.
+    """
+    place = pick_device(device)
+    folder = Path(run)
+    if not folder.exists() and run == folder.name:
+        config = ModelConfig(run, "imagenet", dimension=1, normalize=False, image_size=(224, 224))
+        try:
+            return Trunk(EmbeddingModel(config).to(place).eval(), f"{run}, ImageNet")
+        except UserError as error:
+            raise UserError(f"There is no run folder {run!r}; taken for a backbone: {error}") from None
+    saved = RunConfig.load(folder)
+    if imagenet:
+        model = EmbeddingModel(replace(saved.model, weights="imagenet"))
+        return Trunk(model.to(place).eval(), f"{saved.model.backbone}, ImageNet")
+    warning = ""
+    if saved.train.freeze_backbone and saved.model.weights == "imagenet":
+        warning = (
+            f"{run} was trained with --freeze-backbone: its trunk is the untouched network it started from, so these "
+            "features equal those of --imagenet. Train the whole network for features of its own."
+        )
+    return Trunk(
+        load_model(folder, saved.model, place), f"{saved.model.backbone}, run {folder.resolve().name}", warning
+    )

@@ -1,0 +1,93 @@
+"""What a search found, as one self-contained HTML page in the gallery's style.
+
+Like the gallery it needs no network and holds no script, every text is escaped by the template, and the content
+security policy allows its own style sheets and embedded pictures alone. Not for: searching, nor measuring (gallery.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from cml.errors import UserError
+from cml.files import atomic_file
+from cml.reporting.gallery_style import STEPS, PictureRules, step_rules
+from cml.reporting.visible_text import visible_text
+
+
+@dataclass(frozen=True)
+class Found:
+    """A picture of the page.
+
+    Attributes:
+        image: The picture; None where it could not be read.
+        caption: Any text, such as the item's id.
+        distance: Embedding distance to the query; None for the query itself.
+    """
+
+    image: Image.Image | None
+    caption: str
+    distance: float | None = None
+
+
+def write_search_page(
+    path: Path, rows: Sequence[tuple[Found, Sequence[Found]]], *, title: str, summary: str = "", thumbnail: int = 128
+) -> None:
+    """Write the page.
+
+    Args:
+        path: The HTML file; it is replaced as a whole or not at all.
+        rows: Each query and what was found for it, nearest first, in the order in which they shall stand.
+        title: Heading of the page.
+        summary: A paragraph below the heading.
+        thumbnail: Largest width and height of a picture, in CSS pixels.
+
+    Raises:
+        UserError: no rows, or a thumbnail out of range.
+    """
+    import jinja2
+
+    if not rows:
+        raise UserError("A page of search results needs at least one query. Got none.")
+    if not 16 <= thumbnail <= 1024:
+        raise UserError(f"'thumbnail' must be 16 to 1024 CSS pixels. Got {thumbnail} instead.")
+    images = PictureRules(thumbnail)
+    farthest = max((found.distance or 0.0 for _, hits in rows for found in hits), default=0.0)
+
+    def view(found: Found) -> dict[str, str]:
+        shown = "" if found.distance is None else f"{found.distance:.4f}"
+        step = round(STEPS * (found.distance or 0.0) / farthest) if farthest > 0 else 0
+        picture = found.image if found.image is not None else Image.new("RGB", (4, 3), "#808080")
+        return {
+            "image": images.name(picture),
+            "caption": visible_text(found.caption) + ("" if found.image is not None else " (cannot be read)"),
+            "number": shown,
+            "bar": "" if found.distance is None else f"s{step}",
+        }
+
+    shown = [(view(query), [view(found) for found in hits]) for query, hits in rows]
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("cml.reporting", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    loader = environment.loader
+    assert loader is not None
+    style = loader.get_source(environment, "gallery.css")[0] + step_rules() + images.box()
+    styles = ["\n".join(text.splitlines()) for text in (style, images.rules())]
+    html = environment.get_template("search.html.j2").render(
+        title=visible_text(title) or "Search",
+        summary=visible_text(summary, 2000),
+        rows=shown,
+        styles=styles,
+        hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in styles],
+    )
+    with atomic_file(path) as temporary:
+        temporary.write_text(html, encoding="utf-8", newline="\n")

@@ -1,0 +1,106 @@
+"""Exact search: 1,000 queries in 100,000 x 128, against a matrix product and topk. Bars: 2 times, memory O(block).
+
+    python tests/benchmarks/search.py [--items 100000] [--queries 1000] [--rounds 5]
+
+Both sides have two threads and are measured in turn; the least time of each counts, because the machine may be shared.
+The plain side holds all queries x items scores and answers in float32. It is run on random embeddings, and on
+embeddings along a curve, as continuous labels make them, where neighbours are nearer together than float32 can tell:
+the share of right answers is printed for both. Memory is measured on a gallery that is mapped from a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cml.retrieval.search import nearest_embeddings
+
+Float32 = NDArray[np.float32]
+K, DIMENSION, BAR = 10, 128, 2.0
+
+
+def embeddings(kind: str, count: int, rng: np.random.Generator) -> Float32:
+    """Embeddings of length 1, (count, 128)."""
+    if kind == "random":
+        points = rng.normal(size=(count, DIMENSION))
+    else:
+        angle = rng.uniform(0, 2 * np.pi, (count, 1))
+        points = np.cos(angle) * rng.normal(size=DIMENSION) + np.sin(angle) * rng.normal(size=DIMENSION)
+    scaled: Float32 = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+    return scaled
+
+
+def right(positions: NDArray[np.int64], query: Float32, gallery: Float32) -> float:
+    """Share of the answers to some queries that are among the K nearest by float64."""
+    shares = []
+    for row in range(0, len(query), max(1, len(query) // 50)):
+        squared = np.square(gallery.astype(np.float64) - query[row]).sum(axis=1)
+        shares.append(np.mean(squared[positions[row]] <= np.partition(squared, K - 1)[K - 1]))
+    return float(np.mean(shares))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    rng = np.random.default_rng(0)
+    ratios = {}
+    for kind in ("curve", "random"):
+        both = embeddings(kind, options.items + options.queries, rng)
+        gallery, query = both[: options.items], both[options.items :]
+        gallery_tensor, query_tensor = torch.from_numpy(gallery), torch.from_numpy(query)
+
+        def plain(query: torch.Tensor = query_tensor, gallery: torch.Tensor = gallery_tensor) -> NDArray[np.int64]:
+            return (query @ gallery.T).topk(K).indices.numpy()
+
+        def ours(query: Float32 = query, gallery: Float32 = gallery) -> NDArray[np.int64]:
+            return nearest_embeddings(query, gallery, K)[1]
+
+        def seconds(run: Callable[[], NDArray[np.int64]]) -> tuple[float, NDArray[np.int64]]:
+            begin = time.perf_counter()
+            found = run()
+            return time.perf_counter() - begin, found
+
+        seconds(ours)  # compiles
+        rounds = [(seconds(plain), seconds(ours)) for _ in range(options.rounds)]
+        least = [min(pair[side][0] for pair in rounds) for side in (0, 1)]
+        shares = [right(rounds[0][side][1], query, gallery) for side in (0, 1)]
+        ratios[kind] = least[1] / least[0]
+        print(
+            f"{kind}: plain {least[0]:.2f} s, {shares[0]:.1%} right; cml {least[1]:.2f} s, {shares[1]:.1%} right; "
+            f"ratio {ratios[kind]:.2f}"
+        )
+
+    peaks = []
+    with tempfile.TemporaryDirectory() as folder:
+        for items in (options.items, 4 * options.items):
+            path = Path(folder) / f"{items}.npy"
+            mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(items, DIMENSION))
+            for start in range(0, items, 10_000):
+                mapped[start : start + 10_000] = embeddings("random", min(10_000, items - start), rng)
+            mapped.flush()
+            stored = np.load(path, mmap_mode="r", allow_pickle=False)
+            tracemalloc.start()
+            nearest_embeddings(query, stored, K)
+            peaks.append(tracemalloc.get_traced_memory()[1] / 1e6)
+            tracemalloc.stop()
+            scores = 4e-6 * len(query) * items
+            print(f"peak memory with {items:,} items: {peaks[-1]:.0f} MB (all scores at once: {scores:.0f} MB)")
+    print(f"memory with four times the items: {peaks[1] / peaks[0]:.2f} times")
+    print(f"ratio to a plain matrix product and topk: {ratios['random']:.2f} (bar {BAR:.0f})")
+
+
+if __name__ == "__main__":
+    main()
