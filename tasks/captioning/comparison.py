@@ -1,0 +1,206 @@
+"""``cml compare captioning``: one captioner on two representations of the same images, with one budget.
+
+*Img*: the trunk as ImageNet left it. *Cap*: the same trunk after training on caption distances. Each is taken to the
+captioner after cross-entropy (XE) and after self-critical training (RL): the four rows of the paper's table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.commands import parse, print_json, say
+from cml.data.prepared import PreparedDataset
+from cml.distances.tokens import WORDS, tokenize
+from cml.errors import DataError, UserError
+from cml.export.captioning import CaptioningFeatures, export_captioning
+from cml.export.image_list import ImageList
+from cml.files import atomic_file, read_json, write_json
+from cml.models.device import pick_device
+from cml.models.embedding import EmbeddingModel
+from cml.retrieval.comparison import over_seeds
+from cml.training.run_folder import RunConfig, load_model
+from tasks.captioning.scores import score
+from tasks.captioning.training import Captioned, CaptionerConfig, caption, train_captioner
+
+Interval = tuple[float, float, float]  # mean and the two ends of its 95 % interval
+SCORES = ("BLEU-1", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE")
+
+
+@dataclass(frozen=True)
+class CompareCaptioning:
+    """Train a captioner on ImageNet features and on the features of caption-trained runs, and score what they say."""
+
+    data: Path
+    """Folder of the prepared dataset with captions: train items to learn from, queries and gallery to score."""
+    runs: tuple[Path, ...]
+    """Runs of cml train caption on it; captioner seed s takes run s, counted round. One is enough."""
+    out: Path
+    """Folder for features, captions and the table."""
+    config: CaptionerConfig
+    features: CaptioningFeatures
+    seeds: int = 3
+    """Captioners trained on each representation."""
+    device: str = "auto"
+    """Where features are computed."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Compare, write table.md, comparison.json and every caption, print the table."""
+    import tyro
+
+    defaults = CompareCaptioning(
+        tyro.MISSING, tyro.MISSING, tyro.MISSING, CaptionerConfig(), CaptioningFeatures(dtype="float16")
+    )
+    options = parse(
+        CompareCaptioning,
+        arguments,
+        prog="cml compare captioning",
+        description=CompareCaptioning.__doc__ or "",
+        default=defaults,
+    )
+    rows = compare(options)
+    if options.json:
+        print_json({name: {key: list(value) for key, value in row.items()} for name, row in rows.items()})
+        return
+    print(markdown(rows))
+    print(f"\nmean and 95 % interval over {options.seeds} seeds; all captions and scores in {options.out}")
+
+
+def compare(options: CompareCaptioning) -> dict[str, dict[str, Interval]]:
+    """Train and score; what is in ``options.out`` already is not made again.
+
+    Returns:
+        "Img XE", "Cap XE", "Img RL", "Cap RL" to score to mean and 95 % interval (Student's t) over seeds.
+
+    Raises:
+        UserError: no run, or runs whose trunk has no ImageNet counterpart.
+        DataError: a run was trained on something else than this dataset.
+    """
+    if not options.runs or options.seeds < 1:
+        raise UserError("Give at least one run with --runs, and at least one seed.")
+    dataset = PreparedDataset.open(options.data)
+    if dataset.info.label_column != "captions":
+        raise DataError(f"{options.data} has no captions: its label is {dataset.info.label_column!r}.")
+    train, test = _items(dataset, ("train",)), _items(dataset, ("query", "gallery"))
+    folders = _features(options, dataset)
+    found: dict[str, list[dict[str, float]]] = {}
+    for seed in range(options.seeds):
+        for name, of_runs in folders.items():
+            features = of_runs[seed % len(of_runs)]
+            for method, scores in _scores(options, name, seed, features, train, test).items():
+                found.setdefault(f"{name} {method}", []).append(scores)
+    order = [row for method in ("XE", "RL") for row in (f"Img {method}", f"Cap {method}") if row in found]
+    rows = {row: {key: over_seeds([scores[key] for scores in found[row]]) for key in found[row][0]} for row in order}
+    listed = {name: {key: list(value) for key, value in row.items()} for name, row in rows.items()}
+    write_json(options.out / "comparison.json", {"seeds": options.seeds, "rows": listed})
+    with atomic_file(options.out / "table.md") as temporary:
+        temporary.write_text(markdown(rows) + "\n", encoding="utf-8")
+    return rows
+
+
+def markdown(rows: Mapping[str, Mapping[str, Interval]]) -> str:
+    """The table: CIDEr-D times 10 and the other scores times 100, as papers print them."""
+    names = [name for name in SCORES if all(name in row for row in rows.values())]
+    lines = ["| captioner | " + " | ".join(names) + " |", "|" + "---|" * (len(names) + 1)]
+    for method, row in rows.items():
+        cells = []
+        for name in names:
+            mean, low, high = (value * (10 if name == "CIDEr-D" else 100) for value in row[name])
+            cells.append(f"{mean:.1f}" if high == low else f"{mean:.1f} ± {(high - low) / 2:.1f}")
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Items:
+    """Images by id, and their tokenised captions."""
+
+    ids: list[str]
+    captions: list[list[list[str]]]
+
+
+def _items(dataset: PreparedDataset, roles: Sequence[str]) -> _Items:
+    ids: list[str] = []
+    captions: list[list[list[str]]] = []
+    for role in roles:
+        split = dataset.split(role)
+        ids += split.item_ids
+        captions += [[tokenize(text, rule=WORDS, lower=True) for text in texts] for texts in split.labels]
+    return _Items(ids, captions)
+
+
+def _features(options: CompareCaptioning, dataset: PreparedDataset) -> dict[str, list[Path]]:
+    """Folders of spatial features: one for Img, one a run for Cap, exported where they are not there yet."""
+    images = ImageList.open(dataset.folder).with_coco_ids()
+    device = pick_device(options.device)
+    shapes = []
+    folders: dict[str, list[Path]] = {"Img": [], "Cap": []}
+    for run in options.runs:
+        config = RunConfig.load(run)
+        if config.dataset_fingerprint != dataset.fingerprint:
+            raise DataError(
+                f"{run} was not trained on {dataset.folder} as it is now. Train it there, or give its data."
+            )
+        shapes.append(config.model)
+        name = f"cap-{len(folders['Cap'])}"
+        say(f"features of {run}")
+        model = load_model(run, config.model, device)
+        export_captioning(model, images, options.out / "features", replace(options.features, name=name), trunk=str(run))
+        folders["Cap"].append(options.out / "features" / f"{name}_att")
+    if len({(shape.backbone, shape.image_size) for shape in shapes}) > 1:
+        raise UserError("The runs should have one backbone and image size, so that features differ in training alone.")
+    say(f"features of {shapes[0].backbone} as ImageNet left it")
+    untouched = EmbeddingModel(replace(shapes[0], weights="imagenet")).to(device)
+    export_captioning(untouched, images, options.out / "features", replace(options.features, name="img"))
+    folders["Img"].append(options.out / "features" / "img_att")
+    return folders
+
+
+def _scores(
+    options: CompareCaptioning, name: str, seed: int, features: Path, train: _Items, test: _Items
+) -> dict[str, dict[str, float]]:
+    """Scores after cross-entropy and after self-critical training, from the file that keeps them or made now."""
+    kept = options.out / f"{name.lower()}-seed-{seed}.json"
+    manifest = read_json(features.with_name(features.name.removesuffix("_att") + "_manifest.json"), "the features")
+    key = json.dumps([asdict(options.config), manifest], sort_keys=True)
+    made_with = hashlib.sha256(key.encode()).hexdigest()
+    if kept.exists() and (there := read_json(kept, "captions and scores")).get("made_with") == made_with:
+        scores: dict[str, dict[str, float]] = there["scores"]
+        return scores
+    say(f"captioner on {name}, seed {seed}")
+    learned = Captioned(_read(features, train.ids), train.captions)
+    trained = train_captioner(learned, options.config, seed=seed)
+    shown = _read(features, test.ids)
+    references = {
+        image: [" ".join(text) for text in texts] for image, texts in zip(test.ids, test.captions, strict=True)
+    }
+    scores, said = {}, {}
+    for method, captioner in (("XE", trained.xe), ("RL", trained.rl)):
+        if captioner is not None:
+            texts = [" ".join(words) for words in caption(captioner, trained.vocabulary, shown, options.config)]
+            said[method] = dict(zip(test.ids, texts, strict=True))
+            scores[method], _ = score(references, said[method])
+    write_json(kept, {"made_with": made_with, "scores": scores, "captions": said})
+    return scores
+
+
+def _read(folder: Path, ids: Sequence[str]) -> NDArray[np.float16]:
+    """Spatial features (N, R, C) of a folder of .npz files."""
+    first: NDArray[np.float16] | None = None
+    for row, image in enumerate(ids):
+        with np.load(folder / f"{int(image)}.npz", allow_pickle=False) as archive:
+            places = archive["feat"].reshape(-1, archive["feat"].shape[2])
+        if first is None:
+            first = np.empty((len(ids), *places.shape), np.float16)
+        first[row] = places
+    assert first is not None  # a prepared dataset has items of every role
+    return first

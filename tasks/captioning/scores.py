@@ -1,0 +1,135 @@
+"""The field's scores of captions: BLEU, ROUGE-L, METEOR, CIDEr-D and SPICE, and CIDEr-D once more as a fast reward.
+
+The published numbers come from ``pycocoevalcap`` (extra ``captioning``). Self-critical training wants CIDEr-D of one
+caption at a time against a fixed corpus, thousands of times: ``CiderD`` is that, equal to the package's to rounding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cml.errors import UserError
+
+Words = Sequence[str]
+_ORDERS = 4  # n-grams of 1 to 4 words
+_SIGMA = 6.0  # of the penalty on lengths that differ
+
+
+class CiderD:
+    """CIDEr-D against the captions of one corpus (Vedantam, Zitnick, Parikh, CVPR 2015).
+
+    Ten times the mean, over the references and over n = 1..4, of the clipped cosine of tf-idf n-gram vectors, times
+    exp(-(difference of lengths)^2 / 72).
+
+    Args:
+        references: The tokenised captions of each image; document frequencies are of these images.
+    """
+
+    def __init__(self, references: Sequence[Sequence[Words]]) -> None:
+        counts = [[_ngrams(caption) for caption in captions] for captions in references]
+        self._images = math.log(max(len(references), 1))
+        self._seen = Counter(ngram for captions in counts for ngram in set().union(*captions))
+        self._references = [[self._vector(caption) for caption in captions] for captions in counts]
+
+    def __call__(self, image: int, caption: Words) -> float:
+        """The score of ``caption`` for image number ``image`` of the corpus: 0 to 10."""
+        vector, norms, length = self._vector(_ngrams(caption))
+        total = 0.0
+        for reference, reference_norms, reference_length in self._references[image]:
+            dots = [0.0] * _ORDERS
+            for ngram, weight in vector.items():
+                other = reference.get(ngram)
+                if other is not None:
+                    dots[len(ngram) - 1] += min(weight, other) * other
+            products = zip(dots, norms, reference_norms, strict=True)
+            cosines = sum(dot / (a * b) for dot, a, b in products if a and b)
+            total += cosines * math.exp(-((length - reference_length) ** 2) / (2 * _SIGMA**2))
+        return 10 * total / (_ORDERS * len(self._references[image]))
+
+    def _vector(self, counts: Counter[tuple[str, ...]]) -> tuple[dict[tuple[str, ...], float], list[float], int]:
+        weights = {
+            ngram: count * (self._images - math.log(max(1, self._seen[ngram]))) for ngram, count in counts.items()
+        }
+        squares = [0.0] * _ORDERS
+        for ngram, weight in weights.items():
+            squares[len(ngram) - 1] += weight**2
+        pairs = sum(count for ngram, count in counts.items() if len(ngram) == 2)  # the package's measure of length
+        return weights, [math.sqrt(square) for square in squares], pairs
+
+
+def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) -> tuple[dict[str, float], list[str]]:
+    """Score captions against references.
+
+    Args:
+        references: Image id to its tokenised captions, words between blanks.
+        captions: Image id to its caption, tokenised alike.
+
+    Returns:
+        Scores by name, BLEU-1..4, ROUGE-L and METEOR in 0..1, CIDEr-D in 0..10, and a line about each that could not
+        be computed here.
+
+    Raises:
+        UserError: ``pycocoevalcap`` is not installed, or the ids differ.
+    """
+    try:
+        from pycocoevalcap.bleu.bleu import Bleu
+        from pycocoevalcap.cider.cider import Cider
+        from pycocoevalcap.meteor.meteor import Meteor
+        from pycocoevalcap.rouge.rouge import Rouge
+        from pycocoevalcap.spice.spice import Spice
+    except ImportError:
+        raise UserError("Scores of captions need pycocoevalcap: pip install 'cml[captioning]'.") from None
+    if references.keys() != captions.keys():
+        odd = sorted(references.keys() ^ captions.keys())[0]
+        raise UserError(f"Captions and references should be of the same images; {odd!r} is only in one of them.")
+    truth = {image: list(texts) for image, texts in references.items()}
+    said = {image: [text] for image, text in captions.items()}
+    found: dict[str, float] = {}
+    left_out: list[str] = []
+    for names, scorer in (
+        (("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"), Bleu),
+        (("ROUGE-L",), Rouge),
+        (("CIDEr-D",), Cider),
+        (("METEOR",), Meteor),
+        (("SPICE",), Spice),
+    ):
+        if (missing := _missing(names[0])) is not None:
+            left_out.append(f"{names[0]} is left out: {missing}.")
+            continue
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # the package prints as it goes
+                value: Any = scorer().compute_score(truth, said)[0]
+        except Exception as error:  # a Java program that fails shows itself in many ways
+            if names[0] not in ("METEOR", "SPICE"):
+                raise
+            left_out.append(f"{names[0]} is left out: it failed ({type(error).__name__}: {str(error)[:80]}).")
+            continue
+        found.update(zip(names, value if isinstance(value, list) else [float(value)], strict=True))
+    for line in left_out:
+        print(line, file=sys.stderr)
+    return {name: float(value) for name, value in found.items()}, left_out
+
+
+def _missing(name: str) -> str | None:
+    """What a score needs and this machine has not; None if nothing."""
+    if name in ("METEOR", "SPICE") and shutil.which("java") is None:
+        return "it needs Java, which is not installed"
+    if name == "SPICE":
+        import pycocoevalcap.spice
+
+        models = Path(pycocoevalcap.spice.__path__[0]) / "lib" / "stanford-corenlp-3.6.0-models.jar"
+        if not models.is_file():  # the package would fetch them: nothing here downloads unasked
+            return f"its models are not there; run python {models.parents[1] / 'get_stanford_models.py'} to fetch them"
+    return None
+
+
+def _ngrams(words: Words) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(words[i : i + n]) for n in range(1, _ORDERS + 1) for i in range(len(words) - n + 1))

@@ -1,0 +1,175 @@
+"""Training the captioner: cross-entropy on the words of people, then self-critical on CIDEr-D.
+
+Self-critical: Rennie et al., *Self-critical Sequence Training for Image Captioning*, CVPR 2017: a sampled caption is
+made likelier by as much as its CIDEr-D exceeds that of the caption which the captioner would have given.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+from tqdm import tqdm
+
+from cml.errors import UserError
+from tasks.captioning.model import END, TopDown
+from tasks.captioning.scores import CiderD
+
+UNKNOWN = "<unk>"
+
+
+@dataclass(frozen=True)
+class CaptionerConfig:
+    """How to train a captioner."""
+
+    hidden: int = 512
+    """Size of both LSTMs."""
+    min_count: int = 5
+    """Words that occur less often in the training captions are unknown."""
+    longest: int = 20
+    """Words of a caption; longer ones are cut."""
+    batch_size: int = 50
+    """Images a step, each with one of its captions in turn."""
+    xe_steps: int = 3000
+    """Steps of cross-entropy training."""
+    xe_rate: float = 1e-3
+    """Its learning rate (Adam), falling to zero."""
+    rl_steps: int = 500
+    """Steps of self-critical training after that."""
+    rl_rate: float = 1e-4
+    """Its learning rate."""
+    beams: int = 5
+    """Beams of the search that makes the captions to be scored."""
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "min_count", "longest", "batch_size", "xe_steps", "beams"):
+            if getattr(self, name) < 1:
+                raise UserError(f"'{name}' must be 1 or more. Got {getattr(self, name)} instead.")
+        if self.rl_steps < 0:
+            raise UserError(f"'rl_steps' must be 0 or more. Got {self.rl_steps} instead.")
+        for name in ("xe_rate", "rl_rate"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"'{name}' must be above 0. Got {getattr(self, name)} instead.")
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """Images with their captions, for a captioner.
+
+    Attributes:
+        features: (N, R, C) float16 or float32, a grid of R places an image.
+        captions: N lists of tokenised captions.
+    """
+
+    features: NDArray[Any]
+    captions: Sequence[Sequence[Sequence[str]]]
+
+
+class Vocabulary:
+    """Words and their numbers; number 0 is the end of a caption, the last one stands for unknown words.
+
+    Args:
+        captions: The training captions, tokenised.
+        min_count: Rarer words are unknown.
+    """
+
+    def __init__(self, captions: Sequence[Sequence[Sequence[str]]], min_count: int) -> None:
+        counts = Counter(word for texts in captions for text in texts for word in text)
+        kept = sorted(word for word, count in counts.items() if count >= min_count)
+        self.words = ["", *kept, UNKNOWN]
+        self._numbers = {word: number for number, word in enumerate(self.words)}
+
+    def encode(self, text: Sequence[str], longest: int) -> list[int]:
+        """Numbers of the words, filled up with ``END`` to ``longest``."""
+        numbers = [self._numbers.get(word, len(self.words) - 1) for word in text[:longest]]
+        return numbers + [END] * (longest - len(numbers))
+
+    def decode(self, numbers: Sequence[int]) -> list[str]:
+        """The words up to the end."""
+        ends = list(numbers).index(END) if END in numbers else len(numbers)
+        return [self.words[number] for number in numbers[:ends]]
+
+
+@dataclass(frozen=True)
+class TrainedCaptioner:
+    """A captioner after cross-entropy, and after self-critical training if there was any."""
+
+    vocabulary: Vocabulary
+    xe: TopDown
+    rl: TopDown | None
+
+
+def train_captioner(data: Captioned, config: CaptionerConfig, *, seed: int, quiet: bool = False) -> TrainedCaptioner:
+    """Train a captioner on ``data``; the same seed gives the same captioner on the same machine."""
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    vocabulary = Vocabulary(data.captions, config.min_count)
+    captioner = TopDown(len(vocabulary.words), data.features.shape[2], config.hidden)
+    encoded = [torch.tensor([vocabulary.encode(text, config.longest) for text in texts]) for texts in data.captions]
+
+    optimizer = torch.optim.Adam(captioner.parameters(), config.xe_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.xe_steps)
+    for _ in tqdm(range(config.xe_steps), desc="cross-entropy", disable=True if quiet else None):
+        images = rng.choice(len(encoded), min(config.batch_size, len(encoded)), replace=False)
+        texts = torch.stack([encoded[image][rng.integers(len(encoded[image]))] for image in images])  # (B, T)
+        logits = captioner(captioner.look(_features(data, images)), texts)
+        _update(optimizer, captioner, _cross_entropy(logits, texts))
+        schedule.step()
+    if config.rl_steps == 0:
+        return TrainedCaptioner(vocabulary, captioner.eval(), None)
+
+    xe = copy.deepcopy(captioner).eval()
+    reward = CiderD(data.captions)
+    optimizer = torch.optim.Adam(captioner.parameters(), config.rl_rate)
+    for _ in tqdm(range(config.rl_steps), desc="self-critical", disable=True if quiet else None):
+        images = rng.choice(len(encoded), min(config.batch_size, len(encoded)), replace=False)
+        features = _features(data, images)
+        with torch.no_grad():
+            usual, _ = captioner.eval().speak(captioner.look(features), config.longest, sample=False)
+        drawn, log_probability = captioner.train().speak(captioner.look(features), config.longest, sample=True)
+        gain = [
+            reward(image, vocabulary.decode(ours)) - reward(image, vocabulary.decode(greedy))
+            for image, ours, greedy in zip(images.tolist(), drawn.tolist(), usual.tolist(), strict=True)
+        ]
+        said = functional.pad(drawn[:, :-1] != END, (1, 0), value=True)  # (B, T) the word that ends it counts too
+        loss = -(torch.tensor(gain)[:, None] * log_probability * said).sum() / said.sum()
+        _update(optimizer, captioner, loss)
+    return TrainedCaptioner(vocabulary, xe, captioner.eval())
+
+
+@torch.inference_mode()
+def caption(
+    captioner: TopDown, vocabulary: Vocabulary, features: NDArray[Any], config: CaptionerConfig
+) -> list[list[str]]:
+    """Captions of images with features (N, R, C), by beam search."""
+    captions: list[list[str]] = []
+    for part in np.array_split(features, max(1, len(features) // 64)):
+        found = captioner.search(captioner.look(torch.from_numpy(part).float()), config.longest, config.beams)
+        captions += [vocabulary.decode(numbers) for numbers in found.tolist()]
+    return captions
+
+
+def _features(data: Captioned, images: NDArray[np.int64]) -> Tensor:
+    return torch.from_numpy(data.features[images]).float()
+
+
+def _cross_entropy(logits: Tensor, texts: Tensor) -> Tensor:
+    """Mean over the words and the one end of each caption; what fills a text up behind its end is no word."""
+    targets = functional.pad(texts, (0, 1), value=END)  # (B, T + 1)
+    said = functional.pad(texts != END, (1, 0), value=True)
+    return functional.cross_entropy(logits[said], targets[said])
+
+
+def _update(optimizer: torch.optim.Optimizer, captioner: TopDown, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(captioner.parameters(), 1.0)
+    optimizer.step()
