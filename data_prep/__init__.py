@@ -10,10 +10,23 @@ from data_prep.source import DataSource
 registry: Registry[DataSource] = Registry(
     "data source",
     {
+        "cars": "data_prep.cars:Cars",
+        "cub": "data_prep.cub:Cub",
+        "digits": "data_prep.digits:Digits",
+        "coco_captions": "data_prep.coco_captions:CocoCaptions",
+        "coco_keypoints": "data_prep.coco_keypoints:CocoKeypoints",
         "donkeycar": "data_prep.donkeycar:Donkeycar",
+        "flickr8k": "data_prep.flickr8k:Flickr8k",
         "folder": "data_prep.folder:Folder",
+        "in-shop": "data_prep.in_shop:InShop",
         "lspet": "data_prep.lspet:Lspet",
+        "lsun_layout": "data_prep.lsun_layout:LsunLayout",
+        "mpii": "data_prep.mpii:Mpii",
         "people": "data_prep.people:People",
+        "rooms": "data_prep.rooms:Rooms",
+        "scenes": "data_prep.scenes:Scenes",
+        "zind_layouts": "data_prep.zind_layouts:ZindLayouts",
+        "sop": "data_prep.sop:Sop",
     },
 )
 get = registry.get

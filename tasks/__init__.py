@@ -7,10 +7,11 @@ needs no more than that line in its own pyproject.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cml.registry import Registry
 
@@ -26,6 +27,11 @@ def recipe_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
     return recipe.label_distance
 
 
+def own_unit(unit: str, info: DatasetInfo) -> tuple[float, str]:
+    """Mean label distances are reported as they are."""
+    return 1.0, unit
+
+
 @dataclass(frozen=True)
 class Task:
     """What a kind of label fixes.
@@ -39,6 +45,9 @@ class Task:
         variants: What ``cml compare`` trains: name to the options in which it differs from the recipe.
         label_distance: The label distance for a dataset, with the settings that only the dataset knows.
         mirror: Mirrors a label: (label, dataset's info) to the label of the mirrored image. None if it cannot be.
+        report: How mean label distances are reported: (unit of the label distance, dataset's info) to what they are
+            multiplied with and the unit that they then have. nDCG is always of the label distance itself.
+        sample: Name of the data source that draws an embedded dataset for ``cml demo NAME``; "" if there is none.
     """
 
     name: str
@@ -49,6 +58,8 @@ class Task:
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     label_distance: Callable[[TrainConfig, DatasetInfo], str] = recipe_distance
     mirror: Callable[[Any, DatasetInfo], Any] | None = None
+    report: Callable[[str, DatasetInfo], tuple[float, str]] = own_unit
+    sample: str = ""
 
 
 @functools.cache
@@ -67,3 +78,10 @@ def get(name: str) -> Task:
     task: Any = registry().entry(name)  # an entry is the task itself, nothing is made
     made: Task = task
     return made
+
+
+def main(name: str) -> NoReturn:
+    """Train from the task's own module: ``python -m tasks.pose --data DIR --out RUN`` is ``cml train pose ..``."""
+    from cml import cli
+
+    sys.exit(cli.main(["train", name, *sys.argv[1:]]))

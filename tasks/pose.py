@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cml.errors import DataError
 from cml.training.config import TrainConfig
+from tasks import main
 from tasks.value import TASK as VALUE
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ BONES = (
     ("thorax", "upper_neck"),
     ("upper_neck", "head_top"),
     ("neck", "head_top"),
+    ("l_eye", "nose"),
+    ("r_eye", "nose"),
+    ("l_eye", "l_ear"),
+    ("r_eye", "r_ear"),
+    ("l_ear", "l_shoulder"),
+    ("r_ear", "r_shoulder"),
 )
 
 
@@ -96,6 +103,13 @@ def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - part of th
     return ""
 
 
+def report(unit: str, info: DatasetInfo) -> tuple[float, str]:
+    """Pixels of a 288 px crop, as those of the 224 px box that the network sees: what the paper's code reports."""
+    if unit == "px" and list(info.details.get("image_size", ())) == [288, 288]:
+        return 224 / 288, "px of the 224 px box"
+    return 1.0, unit
+
+
 TASK = replace(
     VALUE,
     name="pose",
@@ -105,4 +119,9 @@ TASK = replace(
     describe=describe,
     label_distance=label_distance,
     mirror=mirror,
+    report=report,
+    sample="people",
 )
+
+if __name__ == "__main__":
+    main("pose")

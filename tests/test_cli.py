@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 from PIL import Image
 
 from cml.cli import COMMANDS, main
+from cml.commands import parse
+from cml.commands.train import Train
+from cml.training.config import TrainConfig
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
 LISTS = ["--sampler", "grouped(batch_size=30, groups=5, drawn=2, pool=6)"]
@@ -69,29 +73,17 @@ def test_training_is_better_than_chance_on_drawn_people(run: Path, capsys: pytes
     assert found["oracle"] < found["embedding"] < found["random"]
 
 
-def test_compare_writes_table_and_figures_and_continues(people: Path, tmp_path: Path) -> None:
-    command = ["compare", "pose", "--data", str(people), "--out", str(tmp_path / "c"), "--steps", "4", "--seeds", "2"]
-    command += [*SMALL, *LISTS, "--variants", "log-ratio", "dense triplet"]
-    assert main(command) == 0
-    table = (tmp_path / "c" / "table.md").read_text()
-    for row in ("| log-ratio |", "| dense triplet |", "| oracle |", "| random |"):
-        assert row in table
-    for picture in ("label_distance.png", "ndcg.png"):
-        with Image.open(tmp_path / "c" / picture) as image:
-            assert image.width > 400
-    models = {path: path.stat().st_mtime_ns for path in (tmp_path / "c").glob("*/*/checkpoints/last.pt")}
-    assert len(models) == 4
-    assert main(command) == 0
-    assert (tmp_path / "c" / "table.md").read_text() == table
-
-
 @pytest.mark.filterwarnings("ignore:Some anchors have no positive")  # 10 % of few people: some are rare
 def test_demo_runs_from_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--out", str(tmp_path / "demo"), "--steps", "2", "--count", "300"]) == 0
     out = capsys.readouterr().out
     assert "| log-ratio |" in out
-    assert "gallery.html" in out
+    assert "| binary triplet, threshold |" in out
     assert "next:" in out
+    page = next(line for line in out.splitlines() if line.startswith("look:")).split()[1]
+    assert Path(page).name == "gallery.html"
+    assert Path(page).exists()
+    assert "Unknown task 'value'. Known: " in failure(capsys, "demo", "value")
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,21 +113,61 @@ def test_users_mistakes_are_one_line_and_code_2(
         capsys, "train", "pose", "--data", tmp_path, "--out", tmp_path / "r"
     )
     assert "is not a folder" in failure(capsys, "evaluate", tmp_path / "nowhere")
-    assert "leave --loss out" in failure(
-        capsys, "compare", "pose", "--data", people, "--out", tmp_path / "c", "--loss", "dense-triplet"
-    )
     assert "holds no run to resume" in failure(
         capsys, "train", "pose", "--data", people, "--out", tmp_path / "none", "--resume"
     )
-    assert "Unknown variant 'x'" in failure(
-        capsys, "compare", "pose", "--data", people, "--out", tmp_path / "c", "--variants", "x"
-    )
 
 
-def test_wrong_flag_exits_with_2(people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["train", "pose", "--data", str(people), "--out", str(tmp_path / "r"), "--step", "3"])
-    assert stopped.value.code == 2
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("train pose --data d --out o --step 3", "cml train pose has no option --step. Did you mean --steps?"),
+        ("train pose --data d --out o --image_sise=3", "no option --image_sise. Did you mean --image-size?"),
+        ("train pose --data d --out o --zzzzzz", "cml train pose has no option --zzzzzz. 'cml train pose --help'"),
+        ("train pose --data d", "cml train pose needs --out."),
+        ("train pose", "cml train pose needs --data and --out."),
+        ("train pose --data d --out o --seed one", "--seed: invalid literal for int() with base 10: 'one'."),
+        ("train pose --data d --out o --flip both", "Expected one of ('none', 'list', 'image')."),
+        ("train pose --data d --out o --image-size 32", "'--image-size'. Expected 2 values."),
+        ("train pose --data d --out o --clip-gradient q", "--clip-gradient: no type matching"),
+        ("train pose --data d --out o stray", "Unrecognized options: stray."),
+        ("prepare people --cuont 3", "cml prepare people has no option --cuont. Did you mean --count?"),
+        ("evaluate --k 3", "cml evaluate has no option --k."),
+        ("demo --task pose", "cml demo pose has no option --task."),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_wrong_options_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: str, said: str, encoding: str
+) -> None:
+    # the parser's frame depends on what the terminal can show
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    assert main(arguments.split()) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert said in lines[0]
+    assert "--help' lists all" in lines[0]
+
+
+def test_flags_may_be_written_as_the_parser_takes_them() -> None:
+    for arguments in (["--image_size", "3", "4"], ["--image-size", "3", "4", "--steps=7"], ["--no-resume"], []):
+        default = Train(Path("d"), Path("o"), TrainConfig())
+        parsed = parse(Train, arguments, prog="cml", description="", default=default)
+        assert parsed.config.image_size == ((3, 4) if "3" in arguments else (224, 224))
+        assert parsed.config.steps == (7 if "--steps=7" in arguments else 1000)
+
+
+def test_frozen_backbone_turns_the_recipes_mirroring_off(
+    people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    command = ("train", "pose", "--data", people, "--out", out, "--steps", "2", "--freeze-backbone", *SMALL, *LISTS)
+    assert main([str(word) for word in command]) == 0
+    assert "the recipe's mirroring is off" in capsys.readouterr().err
+    assert json.loads((out / "config.json").read_text())["train"]["flip"] == "none"
+    assert "set 'flip' to none. Got flip=list" in failure(capsys, *command, "--flip", "list")
+    assert "set 'flip' to none. Got flip=image" in failure(capsys, *command, "--flip=image")
 
 
 def test_run_of_another_dataset_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -219,7 +219,7 @@ def test_json_of_another_form(value: object) -> None:
 def test_table() -> None:
     found = run()
     lines = found.table().splitlines()
-    assert lines[0].split() == ["label_distance@10", "ndcg@100", "hit@10", "kendall_tau", "spearman_rho"]
+    assert lines[0].split() == ["label_distance@10", "ndcg@100", "kendall_tau", "spearman_rho"]  # no Hit@K, see below
     assert [line.split()[0] for line in lines[1:4]] == ["embedding", "random", "oracle"]
     assert len({len(line) for line in lines[:4]}) == 1
     metric = found.rows["embedding"]["kendall_tau"]
@@ -235,3 +235,28 @@ def test_table() -> None:
     assert "[" not in run(bootstrap=0).table(["ndcg@10"]).splitlines()[1]
     with pytest.raises(UserError, match=r"No metric 'ndcg@7' was measured\. There are: label_distance@1,"):
         found.table(["ndcg@7"])
+
+
+def test_hit_is_in_the_table_where_its_neighbours_are_few() -> None:
+    for neighbors, shown in ((13, True), (14, False)):  # of 130 gallery items
+        found = run(hit_neighbors=neighbors, bootstrap=0)
+        assert found.hit_tells is shown
+        assert ("hit@10" in found.table()) is shown
+        assert "hit@10" in found.table(["hit@10"])
+        assert "hit@10" in found.to_json()["rows"]["embedding"]
+
+
+def test_reported_unit_is_of_the_label_distances_alone() -> None:
+    found = run(bootstrap=20)
+    there = found.reported(12.0, "months")
+    for ranker, row in found.rows.items():
+        for name, metric in row.items():
+            factor = 12.0 if name.startswith("label_distance") else 1.0
+            moved = there.rows[ranker][name]
+            assert moved.mean == pytest.approx(factor * metric.mean, nan_ok=True)
+            assert (moved.low, moved.high) == pytest.approx((factor * metric.low, factor * metric.high), nan_ok=True)
+            np.testing.assert_allclose(moved.per_query, factor * metric.per_query)
+    assert "label_distance in months" in there.table()
+    assert "d in years" in there.table()
+    assert Evaluation.from_json(there.to_json()).table() == there.table()
+    assert found.reported(1.0, "years").to_json() == found.to_json()

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import html.parser
 import io
-import itertools
 import math
 import re
 import subprocess
@@ -19,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageFont
 
 from cml.errors import UserError
-from cml.reporting.curves import smoothed, spread, write_curves, write_metric_curves
+from cml.reporting.curves import smoothed, write_curves
 from cml.reporting.drawing import (
     LEFT,
     RIGHT,
@@ -34,6 +33,8 @@ from cml.reporting.drawing import (
     flat,
 )
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+from cml.reporting.metric_curves import Panel, write_metric_curves
+from cml.reporting.sheet import wrapped, write_sheet
 from cml.reporting.visible_text import visible_text
 
 HOSTILE = [
@@ -502,34 +503,56 @@ def test_smoothing_against_plain_loops(values: list[float], window: int) -> None
         assert fast[at] == pytest.approx(slow, abs=1e-9, nan_ok=True)
 
 
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.floats(0, 300), min_size=1, max_size=8))
-def test_names_of_lines_are_spread_without_overlap(places: list[float]) -> None:
-    places = sorted(places)
-    out = spread(places, 20, 0, 300)
-    assert all(b - a >= 20 - 1e-6 for a, b in itertools.pairwise(out))
-    assert out[0] >= -1e-6
-    assert out[-1] <= 300 + 1e-6
-    if len(places) == 1 or all(b - a >= 20 for a, b in itertools.pairwise(places)):
-        assert out == pytest.approx(places)
+def flat_curve(value: float, *, width: float = 0.0) -> dict[int, tuple[float, float, float]]:
+    return dict.fromkeys((1, 2, 5, 10), (value, value - width, value + width))
 
 
-def test_metric_curves(tmp_path: Path) -> None:
-    k = (1, 2, 5, 10)
-    curves = {
-        name: {at: (float(base + at), base + at - 1.0, base + at + 1.0) for at in k}
-        for base, name in enumerate(["cml", "oracle", *HOSTILE, "_hidden", "$\\frac{"])
-    }
+def test_metric_curves_take_any_name_and_any_gap(tmp_path: Path) -> None:
+    curves = {name: flat_curve(base, width=1.0) for base, name in enumerate(["cml", *HOSTILE, "_hidden", "$\\frac{"])}
     curves["gap"] = {1: (1.0, math.nan, math.nan), 2: (math.nan, math.nan, math.nan), 5: (3.0, 2.0, 4.0)}
     curves["void"] = {1: (math.nan, 0.0, 1.0)}
+    curves["oracle"] = {1: (math.nan, 0.0, 1.0)}
     path = tmp_path / "k.png"
-    write_metric_curves(path, curves, xlabel="K $", ylabel="d@K ^_$", title="$\\alpha")
+    panel = Panel(curves, "d@K ^_$", "K $")
+    write_metric_curves(path, [panel], title="$\\alpha")
+    write_metric_curves(path, [panel, panel, Panel({"void": curves["void"], "oracle": flat_curve(1.0)}, "c")])
     with Image.open(path) as image:
-        assert image.size == (1125, 675)
-    dimensions = dict.fromkeys((16, 32, 64, 128), (0.5, 0.4, 0.6))
-    write_metric_curves(path, {"cml": dimensions}, xlabel="dimension", ylabel="nDCG")
-    assert ink(path, (0, 0x72, 0xB2)) > 500
-    write_metric_curves(path, {"cml": {10: (0.5, 0.4, 0.6)}}, xlabel="K", ylabel="nDCG")
+        assert image.width == 3120
+    write_metric_curves(path, [Panel({"cml": {10: (0.5, 0.4, 0.6)}}, "nDCG")])
+
+
+def test_a_method_looks_the_same_in_all_panels(tmp_path: Path) -> None:
+    blue, orange = (0, 0x72, 0xB2), (0xD5, 0x5E, 0)
+    path = tmp_path / "k.png"
+    both = Panel({"cml": flat_curve(0.5), "other": flat_curve(0.7), "oracle": flat_curve(0.9)}, "nDCG")
+    alone = Panel({"other": dict.fromkeys((16, 32, 64, 128), (0.5, 0.4, 0.6))}, "nDCG", "dimension")
+    write_metric_curves(path, [both])
+    one = ink(path, orange)
+    write_metric_curves(path, [both, alone])
+    assert ink(path, blue) > 500
+    assert ink(path, orange) > 1.5 * one
+
+
+def test_a_far_reference_is_named_and_does_not_press_the_methods_together(tmp_path: Path) -> None:
+    def height(*references: str, oracle: float) -> int:
+        """Rows between the lines of the two methods."""
+        curves = {"a": flat_curve(10.0), "b": flat_curve(11.0), **{name: flat_curve(oracle) for name in references}}
+        write_metric_curves(tmp_path / "k.png", [Panel(curves, "px")], quiet=("oracle", "frozen"))
+        with Image.open(tmp_path / "k.png") as image:
+            pixels = np.asarray(image.convert("RGB")).astype(int)
+        plot = pixels[:700]  # above the legend
+        rows = [
+            np.flatnonzero((np.abs(plot - color).max(axis=2) < 12).sum(axis=1) > 200).mean()
+            for color in ((0, 0x72, 0xB2), (0xD5, 0x5E, 0))
+        ]
+        return int(rows[0] - rows[1])
+
+    alone = height(oracle=0.0)
+    assert height("oracle", oracle=0.0) > 0.6 * alone
+    assert height("oracle", oracle=1000.0) > 0.6 * alone
+    assert height("oracle", oracle=11.2) > 0.6 * alone
+    assert height("frozen", oracle=13.5) < 0.5 * alone  # a baseline is drawn if it is not too far ...
+    assert height("frozen", oracle=1000.0) > 0.6 * alone  # ... and else named
 
 
 @pytest.mark.parametrize("curves", [{}, {"cml": {}}, {"cml": {1: (math.nan, math.nan, math.nan)}}])
@@ -537,7 +560,74 @@ def test_empty_metric_curves_are_refused(
     tmp_path: Path, curves: dict[str, dict[int, tuple[float, float, float]]]
 ) -> None:
     with pytest.raises(UserError, match="draw"):
-        write_metric_curves(tmp_path / "k.png", curves, xlabel="", ylabel="")
+        write_metric_curves(tmp_path / "k.png", [Panel(curves, "")])
+    with pytest.raises(UserError, match="draw"):
+        write_metric_curves(tmp_path / "k.png", [])
+
+
+# ---- sheet
+
+
+def sheet(path: Path, *rows: GalleryRow, unit: str = "px", side: int = 96) -> Image.Image:
+    write_sheet(path, rows, unit=unit, side=side)
+    with Image.open(path) as image:
+        image.load()
+    return image
+
+
+def test_sheet_has_a_column_a_picture_and_a_row_a_query(tmp_path: Path) -> None:
+    path = tmp_path / "sheet.png"
+    one = sheet(path, row(0.0, "", (1.0, 2.0)))
+    assert sheet(path, *[row(0.0, "", (1.0, 2.0))] * 3).size[0] == one.size[0]
+    head = 2 * one.size[1] - sheet(path, *[row(0.0, "", (1.0, 2.0))] * 2).size[1]
+    assert 0 < head < 60
+    wide = sheet(path, row(0.0, "", (1.0, 2.0, 3.0)))
+    assert wide.size == (one.size[0] + 2 * (96 + 6), one.size[1])
+    blue = np.all(np.asarray(one) == (0, 0, 255), axis=2)
+    red = np.all(np.asarray(one) == (255, 0, 0), axis=2)
+    assert red.sum() == 96 * 72  # pictures of 40 x 30 pixels, enlarged
+    assert blue.sum() == 4 * 96 * 72
+    assert np.flatnonzero(red.any(axis=0)).max() < np.flatnonzero(blue.any(axis=0)).min()
+
+
+def test_sheet_makes_room_for_captions(tmp_path: Path) -> None:
+    path = tmp_path / "sheet.png"
+    bare = sheet(path, row(0.0, "", (1.0,)))
+    said = sheet(path, row(0.0, "a man in a red coat walks two small dogs along the river", (1.0,)))
+    endless = sheet(path, row(0.0, "word " * 500, (1.0,)))
+    assert bare.height + 20 < said.height < endless.height < bare.height + 100
+    assert bare.width == said.width == endless.width
+
+
+def test_sheet_shows_any_text_and_any_shape(tmp_path: Path) -> None:
+    path = tmp_path / "sheet.png"
+    shapes = [(40, 30), (3, 400), (400, 3), (96, 96)]
+    for hostile, size in zip(HOSTILE, shapes * 3, strict=False):
+        top = [Picture(plain("blue", size), hostile, distance) for distance in (math.inf, 0.0, 1e9)]
+        assert sheet(path, GalleryRow(Picture(plain(size=size), hostile), {hostile: top}, 0.0), unit=hostile).width
+    sheet(path, row(0.0, "nothing retrieved", ()), row(0.0, "one", (1.0,)))
+
+
+def test_unusable_sheets_are_refused(tmp_path: Path) -> None:
+    for rows in ([], [row(0.0, methods="")], [row(0.0), row(0.0, methods="ac")]):
+        with pytest.raises(UserError, match="A sheet needs"):
+            write_sheet(tmp_path / "sheet.png", rows, unit="")
+    assert not list(tmp_path.iterdir())
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(st.sampled_from("abcM \t") | st.characters(codec="utf-8"), max_size=80), st.integers(20, 200))
+def test_wrapped_lines_fit_and_lose_nothing(text: str, width: int) -> None:
+    font = ImageFont.load_default(10)
+    assert isinstance(font, ImageFont.FreeTypeFont)
+    lines = wrapped(text, width, font, 1000)
+    assert "".join(lines).replace(" ", "") == "".join(text.split())
+    assert all(font.getlength(line) <= width or len(line) == 1 for line in lines)
+    few = wrapped(text, width, font, 2)
+    assert len(few) == min(2, len(lines))
+    assert all(font.getlength(line) <= width or len(line) <= 2 for line in few)
+    assert few == lines or len(lines) > 2
+    assert all(line.endswith("…") for line in few[-1:]) or len(lines) <= 2
 
 
 def test_curves_change_nothing_global_and_imports_stay_light(tmp_path: Path) -> None:

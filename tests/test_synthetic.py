@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cml.data import synthetic
+from cml.data import drawn_chunks, synthetic
 from cml.data.figure import BACKWARD_ELEVATION, LIMITS, Figure, Proportions, clip_angles, pose_figure, turn
 from cml.data.figure_drawing import body_parts, sample_clothes
 from cml.data.figure_poses import sample_angles, sample_proportions
@@ -101,7 +101,7 @@ def test_workers_that_cannot_start_are_explained(monkeypatch: pytest.MonkeyPatch
     def broken(*arguments: object, **options: object) -> None:
         raise BrokenProcessPool
 
-    monkeypatch.setattr(synthetic, "ProcessPoolExecutor", broken)
+    monkeypatch.setattr(drawn_chunks, "ProcessPoolExecutor", broken)
     with pytest.raises(UserError, match="a worker process ended; with workers=2 call it from a script file"):
         draw_people(130, size=16, workers=2)
 

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import tasks
 from cml import distances
+from cml.cli import main
 from cml.data.prepared import DatasetInfo
 from cml.data.synthetic import JOINTS, draw_people
 from cml.errors import DataError, UserError
@@ -35,17 +41,80 @@ def test_tasks_are_found_by_name() -> None:
         tasks.get("poses")
 
 
-@pytest.mark.parametrize("name", ["pose", "value"])
-def test_every_variant_is_a_recipe_that_can_be_made(name: str) -> None:
-    from dataclasses import replace
+SMALL = "--backbone small-cnn --weights none --image-size 32 32 --workers 0 --steps 2 --sampler random(batch_size=20)"
 
-    from cml import losses, sampling
+STRIPES = """
+from dataclasses import replace
 
-    task = tasks.get(name)
-    for changes in task.variants.values():
-        config = replace(task.recipe, **changes)
-        losses.registry.make(config.loss)
-        sampling.registry.make(config.sampler)
+from tasks.value import TASK as VALUE
+
+
+def report(unit, info):
+    return 100.0, "cm"
+
+
+TASK = replace(VALUE, name="stripes", summary="widths of stripes", report=report, sample="people")
+"""
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package as pip installs it: a module, and metadata with a line in the entry-point group."""
+    site = tmp_path / "site"
+    metadata = site / "stripes-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (site / "stripes.py").write_text(STRIPES)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: stripes\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[cml.tasks]\nstripes = stripes:TASK\n")
+    monkeypatch.syspath_prepend(site)
+    tasks.registry.cache_clear()
+    yield site
+    tasks.registry.cache_clear()
+    sys.modules.pop("stripes", None)
+
+
+def test_installed_task_of_another_package_is_found_trained_and_evaluated(
+    third_party: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert {"pose", "value", "stripes"} <= set(tasks.registry().names())
+    assert tasks.get("stripes").summary == "widths of stripes"
+    lines = ["file_name,width"]
+    for number in range(60):
+        Image.fromarray(np.full((8, 8, 3), 4 * number, np.uint8)).save(tmp_path / f"{number}.png")
+        lines.append(f"{number}.png,{number / 10}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    data, out = tmp_path / "data", tmp_path / "run"
+    prepare = f"prepare folder --images {tmp_path} --labels {tmp_path}/labels.csv --label-columns width --out {data}"
+    assert main(prepare.split()) == 0
+    assert main(f"train stripes --data {data} --out {out} {SMALL}".split()) == 0
+    assert main(["evaluate", str(out)]) == 0
+    assert "label_distance in cm" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["train"])
+    assert "stripes" in capsys.readouterr().out
+
+
+def test_task_that_is_no_longer_installed_is_unknown() -> None:
+    assert "stripes" not in tasks.registry().names()
+
+
+@pytest.mark.parametrize("name", ["caption", "classes", "layout", "pose", "value"])
+def test_a_tasks_module_is_its_training_command(name: str) -> None:
+    words = [sys.executable, "-m", f"tasks.{name}"]
+    root = Path(__file__).resolve().parents[1]
+    asked = subprocess.run([*words, "--help"], cwd=root, capture_output=True, text=True, check=True)
+    assert asked.stdout.startswith(f"usage: cml train {name}")
+    wrong = subprocess.run([*words, "--data", "d"], cwd=root, capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith(f"error: cml train {name} needs --out.")
+
+
+def test_pixels_of_the_papers_crops_are_reported_as_the_paper_does() -> None:
+    report = tasks.get("pose").report
+    assert report("px", info(image_size=[288, 288])) == (224 / 288, "px of the 224 px box")
+    assert report("px", info()) == (1.0, "px")
+    assert report("px^2", info(image_size=[288, 288])) == (1.0, "px^2")
+    assert report("torso length", info(image_size=[288, 288])) == (1.0, "torso length")
 
 
 def test_mirrored_pose_is_the_mirrored_persons_pose() -> None:

@@ -1,79 +1,95 @@
-"""``cml demo``: from nothing to a comparison and a gallery in three minutes, on drawn people, without network."""
+"""``cml demo [TASK]``: from nothing to a comparison and a gallery in three minutes, on drawn data, without network."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
-from cml.commands import parse, print_json, say
+import tasks
+from cml.commands import parse, pick, print_json, say
 from cml.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from cml.data.prepared import DatasetInfo
+
+VARIANTS = ("log-ratio", "binary triplet, threshold")
+FIRST = "pose"  # the task of a bare ``cml demo``
+_PIXELS = 64 * 64  # that the small network sees of a picture
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Train the log-ratio loss and binary-threshold triplets on drawn people, and compare what they retrieve."""
+    """Train the log-ratio loss and binary-threshold triplets on drawn pictures, and compare what they retrieve."""
 
     out: Path = Path("runs/demo")
-    """Folder for the drawn dataset, the runs and the gallery."""
-    steps: int = 250
+    """Folder for the drawn datasets, the runs and the gallery."""
+    steps: int = 200
     """Training steps of each loss."""
-    count: int = 3000
-    """People drawn."""
+    count: int | None = None
+    """Pictures drawn; as many as the data source draws by itself when not given."""
     json: bool = False
     """Print the result as JSON."""
 
 
-VARIANTS = ("log-ratio", "binary triplet, threshold")
-
-
 def run(arguments: Sequence[str]) -> None:
     """Draw, train both, evaluate, print the table, write the gallery."""
-    import tasks
+    import data_prep
     from cml.commands.compare import compare
     from cml.commands.gallery import write_run_gallery
-    from cml.commands.trained_run import TrainedRun
-    from data_prep.people import People
 
-    options = parse(Demo, arguments, prog="cml demo", description=Demo.__doc__ or "")
+    every = (tasks.get(name) for name in tasks.registry().names())
+    known = {task.name: task.summary for task in every if task.sample}
+    bare = not arguments or arguments[0].startswith("-")
+    name, rest = (FIRST, arguments) if bare else pick(arguments, "task", known, "cml demo")
+    description = f"{Demo.__doc__} cml demo TASK, with TASK one of {', '.join(known)}; without one, {FIRST}."
+    options = parse(Demo, rest, prog=f"cml demo {name}", description=description)
+    task = tasks.get(name)
     began = perf_counter()
-    say(f"1/3 drawing {options.count} people")
-    dataset = People(count=options.count).prepare(options.out / "people")
+    say(f"1/3 drawing {task.sample}")
+    settings: dict[str, Any] = {} if options.count is None else {"count": options.count}
+    dataset = data_prep.get(task.sample, **settings).prepare(options.out / task.sample)
     say("2/3 training two losses with the same network and budget")
-    task = tasks.get("pose")
-    config = small_config(options.steps)
-    comparison = compare(task, dataset, config, options.out / "runs", variants=VARIANTS, seeds=1)
+    config = small_config(options.steps, task=name, info=dataset.info)
+    compared = compare(task, dataset, config, options.out / f"{task.sample}-runs", variants=VARIANTS, seeds=1)
+    comparison = compared.comparison
     say("3/3 writing the gallery")
-    ours, baseline = (
-        TrainedRun.open(comparison.best_run[name], data=dataset.folder, device="cpu") for name in VARIANTS
-    )
+    ours, baseline = (compared.shown[name] for name in VARIANTS)
     page = write_run_gallery(ours, ("binary triplet", baseline.embeddings), table=comparison.table())
     seconds = perf_counter() - began
     if options.json:
-        rows = {method: {name: value[0] for name, value in row.items()} for method, row in comparison.rows.items()}
-        print_json({"rows": rows, "gallery": str(page), "seconds": seconds})
+        print_json({**comparison.to_json(), "gallery": str(page), "seconds": seconds})
         return
     print(comparison.markdown())
-    print(f"\nlabel distance in {comparison.unit}; {seconds:.0f} s in all")
+    print(f"\n{comparison.notes()} {seconds:.0f} s in all.")
     print(f"look:  {page.resolve()}")
     print("next:  your own images and a CSV with one number each:")
     print("       cml prepare folder --images DIR --labels labels.csv --label-columns age --out data/mine")
     print("       cml train value --data data/mine --out runs/mine")
 
 
-def small_config(steps: int) -> TrainConfig:
-    """The pose recipe for 64 px pictures and a small network trained from scratch."""
-    import tasks
+def small_config(steps: int, *, task: str = FIRST, info: DatasetInfo | None = None) -> TrainConfig:
+    """A task's recipe for small pictures and a small network trained from scratch.
 
+    Args:
+        steps: Training steps.
+        task: Name of the task.
+        info: Of the dataset: its pictures' height and width are kept, scaled down if they have over 64 x 64 pixels.
+    """
+    height, width = (64, 64) if info is None else info.details.get("image_size", (64, 64))
+    scale = min(1.0, math.sqrt(_PIXELS / (height * width)))
+    recipe = tasks.get(task).recipe
     return replace(
-        tasks.get("pose").recipe,
+        recipe,
         backbone="small-cnn",
         weights="none",
-        image_size=(64, 64),
+        image_size=(round(scale * height), round(scale * width)),
         crop=1.0,
-        scale_jitter=0.05,
-        shift_jitter=0.03,
+        scale_jitter=0.05 if recipe.scale_jitter else 0.0,  # of small pictures: about 3 and 2 pixels
+        shift_jitter=0.03 if recipe.shift_jitter else 0.0,
         steps=steps,
         learning_rate=2e-3,
         warmup=20,

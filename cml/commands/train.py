@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tasks
-from cml.commands import parse, pick, print_json
+from cml.commands import parse, pick, print_json, say
 from cml.errors import UserError
 from cml.training.config import TrainConfig
 
@@ -34,15 +34,15 @@ class Train:
 
 def run(arguments: Sequence[str]) -> None:
     """Train and say what to do next."""
+    import tyro
+
     from cml.data.prepared import PreparedDataset
 
     known = {name: tasks.get(name).summary for name in tasks.registry().names()}
     name, rest = pick(arguments, "task", known, "cml train")
     task = tasks.get(name)
-    defaults = Train(Path("MISSING"), Path("MISSING"), task.recipe)
-    options = parse(
-        Train, rest, prog=f"cml train {name}", description=f"Train on {task.summary}.", default=required(defaults)
-    )
+    defaults = Train(tyro.MISSING, tyro.MISSING, recipe_for(task, rest))
+    options = parse(Train, rest, prog=f"cml train {name}", description=f"Train on {task.summary}.", default=defaults)
     if options.resume and not (options.out / "config.json").exists():
         raise UserError(f"{options.out} holds no run to resume. Give its folder, or leave --resume out to start one.")
     trained = train_task(task, PreparedDataset.open(options.data), options.config, options.out, resume=options.resume)
@@ -54,11 +54,17 @@ def run(arguments: Sequence[str]) -> None:
     print(f"next: cml evaluate {options.out} && cml gallery {options.out}")
 
 
-def required(defaults: Train) -> Train:
-    """The recipe as defaults, with --data and --out still to be given."""
-    import tyro
+def recipe_for(task: tasks.Task, arguments: Sequence[str]) -> TrainConfig:
+    """The task's recipe as the defaults of a command line.
 
-    return Train(tyro.MISSING, tyro.MISSING, defaults.config)
+    A frozen backbone sees every image once, as it is: with ``--freeze-backbone`` the recipe's mirroring does not apply.
+    A ``--flip`` among ``arguments`` is the user's own word, which the options then check.
+    """
+    flags = {word.partition("=")[0].replace("_", "-") for word in arguments}
+    if "--freeze-backbone" not in flags or "--flip" in flags or task.recipe.flip == "none":
+        return task.recipe
+    say("The backbone is frozen and sees every image once, as it is: the recipe's mirroring is off.")
+    return replace(task.recipe, flip="none")
 
 
 def train_task(

@@ -90,6 +90,11 @@ class TrainedRun:
         """Unit of the label distance; a distance of plain numbers is in the unit that the dataset gives them."""
         return self.distance.unit.replace("label units", self.dataset.info.label_unit or "label units")
 
+    @property
+    def report(self) -> tuple[float, str]:
+        """What mean label distances are multiplied with to be reported, and their unit then."""
+        return self.task.report(self.unit, self.dataset.info)
+
     @functools.cached_property
     def splits(self) -> tuple[Split, Split]:
         """Queries and gallery."""
@@ -99,6 +104,8 @@ class TrainedRun:
     def embeddings(self) -> Embeddings:
         """Embeddings of queries and gallery by the trained model."""
         query, gallery = self.splits
+        if self.dataset.info.queries_are_gallery:
+            return (both := self.model.embed(query.paths)), both
         return self.model.embed(query.paths), self.model.embed(gallery.paths)
 
     @functools.cached_property

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import functools
 import math
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
+from cml.data.drawn_chunks import check_drawing, drawn_in_chunks
 from cml.data.figure import JOINTS, pose_figure, turn
 from cml.data.figure_drawing import body_parts, paint, sample_clothes
 from cml.data.figure_poses import sample_angles, sample_proportions
-from cml.errors import UserError
+from cml.data.photographs import relight, sample_background, sample_photos
 
 __all__ = ["JOINTS", "People", "draw_people"]
 
 Rng = np.random.Generator
-
-_CHUNK = 100  # items that one process draws at a time
 
 
 @dataclass(frozen=True)
@@ -64,37 +60,10 @@ def draw_people(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) 
     Raises:
         UserError: An argument is out of its range, or the workers could not start.
     """
-    for name, value, least in (("count", count, 1), ("size", size, 16), ("seed", seed, 0), ("workers", workers, 1)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise UserError(f"draw_people: {name} must be a whole number of at least {least}, got {value!r}")
-    photos = _sample_photos()
-    chunks = [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]
-    images = np.empty((count, size, size, 3), np.uint8)
-    keypoints = np.empty((count, len(JOINTS), 3), np.float32)
-    draw = functools.partial(_draw_chunk, size=size, seed=seed, photos=photos)
-    if workers == 1 or len(chunks) == 1:
-        for items in chunks:
-            images[items.start : items.stop], keypoints[items.start : items.stop] = draw(items)
-    else:
-        # Fresh interpreters: a fork would copy the locks of the threads that torch and BLAS hold.
-        context = multiprocessing.get_context("spawn")
-        try:
-            with ProcessPoolExecutor(min(workers, len(chunks)), mp_context=context) as pool:
-                for items, drawn in zip(chunks, pool.map(draw, chunks), strict=True):
-                    images[items.start : items.stop], keypoints[items.start : items.stop] = drawn
-        except BrokenProcessPool:
-            raise UserError(
-                f"draw_people: a worker process ended; with workers={workers} call it from a script file below "
-                "`if __name__ == '__main__'`, or use workers=1"
-            ) from None
-    return People(images, keypoints)
-
-
-@functools.cache
-def _sample_photos() -> tuple[Image.Image, ...]:
-    from sklearn.datasets import load_sample_images
-
-    return tuple(Image.fromarray(photo) for photo in load_sample_images().images)
+    check_drawing("draw_people", count=count, size=size, seed=seed, workers=workers)
+    draw = functools.partial(_draw_chunk, size=size, seed=seed, photos=sample_photos())
+    images, keypoints = zip(*drawn_in_chunks("draw_people", draw, count, workers), strict=True)
+    return People(np.concatenate(images), np.concatenate(keypoints))
 
 
 def _draw_chunk(
@@ -119,7 +88,7 @@ def _draw_person(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> tuple[
     oversampling = 3 if size <= 96 else 2
     side = size * oversampling
     photo = photos[int(rng.integers(len(photos)))]
-    background = _sample_background(rng, photo, size)
+    background = sample_background(rng, photo, size)
     scene = background.resize((side, side), Image.Resampling.NEAREST)
     canvas = ImageDraw.Draw(scene)
     for _ in range(int(rng.integers(0, 7))):
@@ -132,7 +101,7 @@ def _draw_person(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> tuple[
     scene = scene.reduce(oversampling)
     if rng.random() < 0.3:
         scene = scene.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 0.9) * size / 64))
-    image = _relight(rng, scene)
+    image = relight(rng, scene)
 
     places = (size * (joints @ framing[:, :2].T + framing[:, 2])).astype(np.float32)  # (16, 2)
     inside = np.all((places >= 0) & (places < size), axis=1, keepdims=True)
@@ -159,26 +128,6 @@ def _sample_framing(rng: Rng, joints: NDArray[np.float64]) -> NDArray[np.float64
     middle = (low + high) / 2
     centre = 0.5 + np.clip(rng.normal(0.0, 0.035, 2), -0.1, 0.1)
     return np.array([[scale, 0.0, centre[0] - scale * middle[0]], [0.0, -scale, centre[1] + scale * middle[1]]])
-
-
-def _sample_background(rng: Rng, photo: Image.Image, size: int) -> Image.Image:
-    """A random crop of a photograph, (size, size), turned or mirrored, with other colours."""
-    side = min(photo.size) * rng.uniform(0.12, 1.0)
-    left, top = (photo.width - side) * rng.random(), (photo.height - side) * rng.random()
-    box = (left, top, left + side, top + side)
-    picture = photo.resize((size, size), Image.Resampling.BILINEAR, box, reducing_gap=1.5)
-    if rng.random() < 0.5:
-        picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    if rng.random() < 0.25:
-        picture = picture.transpose(Image.Transpose.TRANSPOSE)
-    blend = np.eye(3) + rng.normal(0.0, 0.25, (3, 3))  # of the colour channels
-    blend *= rng.uniform(0.5, 1.2) / blend.sum(1, keepdims=True).clip(0.5)
-    offset = 20.0 * rng.standard_normal()
-    matrix = np.column_stack([blend, np.full(3, offset)]).ravel().tolist()
-    picture = picture.convert("RGB", matrix)
-    if rng.random() < 0.4:
-        picture = picture.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 1.5) * size / 64))
-    return picture
 
 
 def _add_clutter(rng: Rng, canvas: ImageDraw.ImageDraw, side: int) -> None:
@@ -218,17 +167,3 @@ def _bar(x: float, y: float, angle: float, length: float, width: float) -> list[
         (x + a * along[0] + b * across[0], y + a * along[1] + b * across[1])
         for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))
     ]
-
-
-def _relight(rng: Rng, scene: Image.Image) -> NDArray[np.uint8]:
-    """Exposure, contrast, a gradient of light, a colour cast, and the camera's noise."""
-    pixels = np.asarray(scene, np.float32)  # (size, size, 3)
-    angle, steepness = rng.uniform(0.0, 2 * math.pi), rng.uniform(0.0, 0.5)
-    ramp = np.linspace(-0.5 * steepness, 0.5 * steepness, len(pixels), dtype=np.float32)
-    light = 1 + math.cos(angle) * ramp[None, :] + math.sin(angle) * ramp[:, None]
-    cast = rng.uniform(0.85, 1.25) * (1 + np.clip(rng.normal(0.0, 0.07, 3), -0.2, 0.2))
-    contrast, noise = rng.uniform(0.75, 1.15), rng.uniform(1.0, 6.0)
-    pixels = (pixels - 118.0) * contrast + 118.0
-    pixels *= light[..., None] * cast.astype(np.float32)
-    pixels += noise * rng.standard_normal(pixels.shape, np.float32)
-    return np.clip(pixels, 0.0, 255.0, out=pixels).astype(np.uint8)

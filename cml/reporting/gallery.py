@@ -21,6 +21,7 @@ from PIL import Image
 from cml.errors import UserError
 from cml.files import atomic_file
 from cml.reporting.gallery_style import STEPS, PictureRules, step_rules
+from cml.reporting.number_text import NumberText
 from cml.reporting.visible_text import visible_text
 
 _MOST_TICKS = 160  # of the overview
@@ -87,10 +88,10 @@ def write_gallery(
     ordered = sorted(rows, key=lambda row: (math.isnan(row.score), -row.score if not math.isnan(row.score) else 0.0))
     distances = [p.distance for row in rows for top in row.retrieved.values() for p in top if p.distance is not None]
     finite = [distance for distance in distances if math.isfinite(distance)]
-    show = _Numbers(finite)
+    show = NumberText(finite)
     least_span = 0.1 * (max(finite, default=0.0) - min(finite, default=0.0))  # a row of all but equal ones stays calm
     images = PictureRules(thumbnail)
-    scores = _Numbers([row.score for row in rows if math.isfinite(row.score)])
+    scores = NumberText([row.score for row in rows if math.isfinite(row.score)])
     places = _rising([row.score for row in ordered])
     view = [
         _row_view(row, methods, place, images, show, scores, visible_text(unit), least_span)
@@ -159,31 +160,13 @@ def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail
     return methods
 
 
-class _Numbers:
-    """One number of decimals for a whole column of figures: about three digits for the middle one."""
-
-    def __init__(self, values: Sequence[float]) -> None:
-        sizes = [abs(value) for value in values if value]
-        middle = statistics.median(sizes) if sizes else 1.0
-        self.decimals = min(4, max(0, 2 - math.floor(math.log10(middle))))
-
-    def __call__(self, value: float) -> str:
-        if math.isinf(value):
-            return "∞" if value > 0 else "\u2212∞"
-        if abs(value) >= 1e6 or 0 < abs(value) < 0.5 * 10**-self.decimals:
-            text = f"{value:.2g}"
-        else:
-            text = f"{value:,.{self.decimals}f}"
-        return text.replace("-", "\u2212")
-
-
 def _row_view(
     row: GalleryRow,
     methods: Sequence[str],
     place: int,
     images: PictureRules,
-    show: _Numbers,
-    scores: _Numbers,
+    show: NumberText,
+    scores: NumberText,
     unit: str,
     least_span: float,
 ) -> dict[str, Any]:
@@ -217,7 +200,7 @@ def _row_view(
     }
 
 
-def _picture_view(picture: Picture, images: PictureRules, show: _Numbers, step: Any, unit: str) -> dict[str, Any]:  # noqa: ANN401
+def _picture_view(picture: Picture, images: PictureRules, show: NumberText, step: Any, unit: str) -> dict[str, Any]:  # noqa: ANN401
     distance = picture.distance
     caption = visible_text(picture.caption)
     if distance is None:

@@ -18,6 +18,7 @@ from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
 from cml.retrieval.bootstrap import mean_intervals
+from cml.retrieval.class_metrics import map_at_r, r_precision, recall
 from cml.retrieval.metrics import GAINS, hits, mean_label_distance, ndcg, relevance_gains, retrieved_distances
 from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker
 from cml.retrieval.results import Evaluation, Metric
@@ -46,6 +47,8 @@ def evaluate(
     ndcg_ks: Sequence[int] = NDCG_KS,
     hit_ks: Sequence[int] = HIT_KS,
     hit_neighbors: int = HIT_NEIGHBORS,
+    recall_ks: Sequence[int] = (),
+    same_items: bool = False,
     gain: str = "reciprocal",
     correlation: bool = True,
     block_bytes: int = 4 << 20,
@@ -71,6 +74,9 @@ def evaluate(
         ndcg_ks: K of nDCG, likewise.
         hit_ks: K of Hit@K, likewise.
         hit_neighbors: True nearest items that Hit@K looks for; the default is cut to G.
+        recall_ks: K of Recall@K, for class labels; with any, MAP@R and R-precision are measured too. An item is
+            relevant at label distance 0.
+        same_items: The queries are the gallery, in the same order: each is left out of its own ranking.
         gain: nDCG's gain, a name in ``cml.retrieval.metrics.GAINS``.
         correlation: Whether to measure Kendall's tau-b and Spearman's rho, which need whole rankings.
         block_bytes: Size of one block of label distances, but never fewer than 16 queries; a block of scores takes
@@ -86,7 +92,10 @@ def evaluate(
             block of another shape or with NaN.
     """
     queries, gallery = len(query_labels), len(gallery_labels)
-    measures = _measures(gallery, distance_ks, ndcg_ks, hit_ks, hit_neighbors, gain, correlation)
+    if same_items and queries != gallery:
+        raise UserError(f"Queries that are the gallery too must be as many. Got {queries} and {gallery} instead.")
+    ranked = gallery - 1 if same_items else gallery
+    measures = _measures(ranked, distance_ks, ndcg_ks, hit_ks, hit_neighbors, recall_ks, gain, correlation)
     names = [*rankers, *([ORACLE] if oracle else [])]
     if not queries or not gallery or not names or not measures.names:
         raise UserError(
@@ -112,10 +121,14 @@ def evaluate(
                 f"The label distance {distance.name!r} must be at least 0. Got {distances.min()} for a query in "
                 f"{start}..{rows.stop - 1} instead."
             )
+        if same_items:
+            leave_out_itself(distances, rows)
         block = _Block(measures, distances)
         for index, ranker in enumerate(rankers.values()):
             scores = np.asarray(ranker(rows))
             _check_block(scores, distances.shape, f"ranker {names[index]!r}", rows)
+            if same_items:
+                leave_out_itself(scores := scores.copy(), rows)
             values[index, rows] = block.measure(scores)
         if oracle:
             values[-1, rows] = block.measure_oracle()
@@ -136,7 +149,12 @@ def evaluate(
         }
         for row, ranker in enumerate(names)
     }
-    return Evaluation(table, distance.unit, gain, queries, gallery, measures.hit_neighbors)
+    return Evaluation(table, distance.unit, gain, queries, ranked, measures.hit_neighbors)
+
+
+def leave_out_itself(block: NDArray[np.floating[Any]], rows: slice) -> None:
+    """Make each of a slice of queries infinitely far, in a (R, G) block, from itself in the gallery of all queries."""
+    block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = np.inf
 
 
 @dataclass(frozen=True)
@@ -147,6 +165,7 @@ class _Measures:
     ndcg_ks: Sequence[int]
     hit_ks: Sequence[int]
     hit_neighbors: int
+    recall_ks: Sequence[int]
     gain: str
     correlation: bool
 
@@ -156,13 +175,15 @@ class _Measures:
             *(f"label_distance@{k}" for k in self.distance_ks),
             *(f"ndcg@{k}" for k in self.ndcg_ks),
             *(f"hit@{k}" for k in self.hit_ks),
+            *(f"recall@{k}" for k in self.recall_ks),
+            *(["map@r", "r_precision"] if self.recall_ks else []),
             *(["kendall_tau", "spearman_rho"] if self.correlation else []),
         ]
 
     @property
     def depth(self) -> int:
         """How much of a ranking the measures at K look at."""
-        return max([1, *self.distance_ks, *self.ndcg_ks, *self.hit_ks])
+        return max([1, *self.distance_ks, *self.ndcg_ks, *self.hit_ks, *self.recall_ks])
 
 
 def _measures(
@@ -171,6 +192,7 @@ def _measures(
     ndcg_ks: Sequence[int],
     hit_ks: Sequence[int],
     hit_neighbors: int,
+    recall_ks: Sequence[int],
     gain: str,
     correlation: bool,
 ) -> _Measures:
@@ -194,6 +216,7 @@ def _measures(
         checked("ndcg_ks", ndcg_ks, NDCG_KS),
         checked("hit_ks", hit_ks, HIT_KS),
         neighbors,
+        checked("recall_ks", recall_ks, ()) if len(recall_ks) else [],
         gain,
         correlation,
     )
@@ -205,7 +228,9 @@ class _Block:
     def __init__(self, measures: _Measures, distances: Float32) -> None:
         self.measures = measures
         self.distances = distances  # (R, G)
-        depth = max(measures.depth, measures.hit_neighbors if measures.hit_ks else 1)
+        self.relevant = (distances == 0).sum(axis=1).astype(np.float64)  # (R,)
+        self.depth = max(measures.depth, int(self.relevant.max()) if measures.recall_ks else 1)
+        depth = max(self.depth, measures.hit_neighbors if measures.hit_ks else 1)
         self.ideal = retrieved_distances(distances, distances, depth)  # (R, depth)
         self.ideal_gains = relevance_gains(self.ideal[:, : measures.depth], distances, measures.gain)
         if measures.correlation:
@@ -215,8 +240,8 @@ class _Block:
 
     def measure(self, scores: NDArray[np.floating[Any]]) -> Float64:
         """All measures of the rankings by ``scores`` (R, G): (R, M)."""
-        retrieved = retrieved_distances(self.distances, scores, self.measures.depth)
-        gains = relevance_gains(retrieved, self.distances, self.measures.gain)
+        retrieved = retrieved_distances(self.distances, scores, self.depth)
+        gains = relevance_gains(retrieved[:, : self.measures.depth], self.distances, self.measures.gain)
         columns = self._top(retrieved, gains)
         if self.measures.correlation:
             from cml.retrieval.rank_correlation import rank_correlations
@@ -226,7 +251,7 @@ class _Block:
 
     def measure_oracle(self) -> Float64:
         """All measures of the ranking by label distance: (R, M)."""
-        columns = self._top(self.ideal[:, : self.measures.depth], self.ideal_gains)
+        columns = self._top(self.ideal[:, : self.depth], self.ideal_gains)
         if self.measures.correlation:
             perfect = np.where(self.ranks.max(axis=1) > 0, 1.0, np.nan)[:, None]  # a constant row has no correlation
             columns += [perfect, perfect]
@@ -241,6 +266,9 @@ class _Block:
             found.append(ndcg(gains, self.ideal_gains, wanted.ndcg_ks))
         if wanted.hit_ks:
             found.append(hits(retrieved, self.ideal, wanted.hit_ks, wanted.hit_neighbors))
+        if wanted.recall_ks:
+            found.append(recall(retrieved, self.relevant, wanted.recall_ks))
+            found += [measure(retrieved, self.relevant)[:, None] for measure in (map_at_r, r_precision)]
         return found
 
 

@@ -1,0 +1,108 @@
+"""The runs of a comparison: which there are, which are finished already, which evaluations can be kept.
+
+Not for: training them and making a table of them (compare.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tasks
+from cml.commands.evaluate import EMBEDDING
+from cml.errors import DataError
+from cml.files import read_json
+from cml.registry import Choice
+from cml.retrieval.results import Evaluation
+from cml.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from cml.data.prepared import PreparedDataset
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a comparison.
+
+    Attributes:
+        variant: Its variant.
+        dimension: Of its embedding.
+        seed: Of everything random.
+        options: Its options, variant, dimension and seed among them.
+        folder: Its run folder.
+    """
+
+    variant: str
+    dimension: int
+    seed: int
+    options: TrainConfig
+    folder: Path
+
+
+def planned(
+    task: tasks.Task, config: TrainConfig, out: Path, variants: Sequence[str], seeds: int, dimensions: Sequence[int]
+) -> list[Planned]:
+    """All runs of a comparison; those of the first dimension, which the table needs, come first.
+
+    All variants see batches of one size: a sampler that a variant brings along takes over the shared one's
+    ``batch_size``.
+    """
+    runs = []
+    for dimension in dimensions:
+        for variant in variants:
+            changes: dict[str, Any] = dict(task.variants[variant])
+            if "sampler" in changes:
+                changes["sampler"] = _of_equal_batches(changes["sampler"], config.sampler)
+            for seed in range(seeds):
+                options = replace(config, **{**changes, "dimension": dimension, "seed": seed})
+                folder = out / slug(variant) / f"dimension-{dimension}" / f"seed-{seed}"
+                runs.append(Planned(variant, dimension, seed, options, folder))
+    return runs
+
+
+def finished(run: Planned, dataset: PreparedDataset) -> bool:
+    """Whether the run needs no more training.
+
+    Raises:
+        UserError: its folder holds a finished run with other options or on another dataset.
+    """
+    from cml.training import run_folder
+
+    if not (run.folder / run_folder.MODEL).exists():
+        return False
+    run_folder.check_same(run.folder, run.options, dataset.fingerprint)
+    return True
+
+
+def kept_evaluation(folder: Path, like: Evaluation) -> Evaluation | None:
+    """The evaluation that an earlier comparison left in a run folder, if it measures what ``like`` does."""
+    from cml.training import run_folder
+
+    path = folder / "evaluation.json"
+    try:
+        if path.stat().st_mtime_ns < (folder / run_folder.MODEL).stat().st_mtime_ns:
+            return None
+        kept = Evaluation.from_json(read_json(path, "an evaluation"))
+    except (OSError, DataError):
+        return None
+    same = all(
+        getattr(kept, name) == getattr(like, name)
+        for name in ("unit", "reported_unit", "gain", "queries", "gallery", "hit_neighbors")
+    )
+    return kept if same and set(kept.rows.get(EMBEDDING, ())) == set(like.rows[EMBEDDING]) else None
+
+
+def _of_equal_batches(sampler: str, shared: str) -> str:
+    """A variant's own sampler, with the batch size that all variants share unless it states one."""
+    own, given = Choice.parse(sampler), Choice.parse(shared)
+    if "batch_size" in own.settings or "batch_size" not in given.settings:
+        return sampler
+    return str(Choice(own.name, {**own.settings, "batch_size": given.settings["batch_size"]}))
+
+
+def slug(name: str) -> str:
+    """A variant's name as a folder's."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

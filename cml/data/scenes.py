@@ -1,0 +1,248 @@
+"""The embedded dataset of captioned images: things drawn over photographs, and what one may say of them. No download.
+
+Two to five things (``cml.data.scene_things``) of some colour and size stand, hang or lie over a crop of one of
+scikit-learn's two sample photographs; ``cml.data.scene_captions`` says five sentences about each picture. It is for
+demonstrations, tests and comparisons of losses on a small machine. Not for: training anything meant for photographs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFilter
+
+from cml.data.drawn_chunks import check_drawing, drawn_in_chunks
+from cml.data.photographs import relight, sample_background, sample_photos
+from cml.data.scene_captions import describe
+from cml.data.scene_pen import Pen
+from cml.data.scene_things import KINDS, sample_rgb
+
+__all__ = ["Scenes", "Thing", "draw_scenes"]
+
+Rng = np.random.Generator
+
+SIZES: Mapping[str, tuple[float, float]] = {"small": (0.1, 0.12), "": (0.145, 0.17), "large": (0.205, 0.245)}
+"""Lowest and highest half width of a thing, in sides of the picture, by the word for it."""
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Kinds that are often together, as they are in photographs, and the colour of the air around them.
+
+    Attributes:
+        kinds: Keys of ``KINDS``.
+        tint: What the background tends to.
+    """
+
+    kinds: tuple[str, ...]
+    tint: tuple[int, int, int]
+
+
+THEMES = (
+    Theme(("car", "house", "tree", "clock"), (150, 152, 158)),  # in the street
+    Theme(("boat", "fish", "bird", "star"), (96, 146, 196)),  # at sea
+    Theme(("cup", "apple", "clock", "flower"), (176, 134, 96)),  # on a table
+    Theme(("ball", "box", "star", "car"), (222, 196, 204)),  # among toys
+    Theme(("flower", "mushroom", "tree", "bird"), (112, 146, 92)),  # in a wood
+)
+STRAY = 0.15
+"""Share of things that come from anywhere."""
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One thing of a scene; lengths in sides of the picture, x to the right, y down.
+
+    Attributes:
+        kind: A key of ``KINDS``.
+        colour: Name of its colour.
+        size: "small", "large", or "" between them.
+        x: Where it stands.
+        y: Where it stands: its lower edge.
+        half_width: Half its width.
+        on: Number of the thing it stands on, -1 for none.
+    """
+
+    kind: str
+    colour: str
+    size: str
+    x: float
+    y: float
+    half_width: float
+    on: int = -1
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom."""
+        height = self.half_width * KINDS[self.kind].height
+        return self.x - self.half_width, self.y - height, self.x + self.half_width, self.y
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """Drawn scenes and what is said of them.
+
+    Attributes:
+        images: (N, size, size, 3) RGB.
+        captions: Five different sentences each.
+        things: What is in each, in no order.
+    """
+
+    images: NDArray[np.uint8]
+    captions: tuple[tuple[str, ...], ...]
+    things: tuple[tuple[Thing, ...], ...]
+
+
+def draw_scenes(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Scenes:
+    """Draw scenes.
+
+    Item i depends on ``seed``, ``size`` and i alone, its things and captions on ``seed`` and i, so a longer run begins
+    with the items of a shorter one.
+
+    Args:
+        count: How many, at least 1.
+        size: Side of the square images in pixels, at least 16.
+        seed: At least 0. Different seeds share no item.
+        workers: Processes to draw in; the result is the same for any number. More than 1 starts new interpreters, so
+            that a script needs the usual ``if __name__ == "__main__"``.
+
+    Returns:
+        Images, captions and things.
+
+    Raises:
+        UserError: An argument is out of its range, or the workers could not start.
+    """
+    check_drawing("draw_scenes", count=count, size=size, seed=seed, workers=workers)
+    draw = functools.partial(_draw_chunk, size=size, seed=seed, photos=sample_photos())
+    drawn = [scene for chunk in drawn_in_chunks("draw_scenes", draw, count, workers) for scene in chunk]
+    images, captions, things = zip(*drawn, strict=True)
+    return Scenes(np.stack(images), captions, things)
+
+
+Drawn = tuple[NDArray[np.uint8], tuple[str, ...], tuple[Thing, ...]]
+
+
+def _draw_chunk(items: range, size: int, seed: int, photos: tuple[Image.Image, ...]) -> list[Drawn]:
+    seeds = [np.random.SeedSequence(seed, spawn_key=(item,)) for item in items]
+    return [_draw_scene(np.random.default_rng(own), size, photos) for own in seeds]
+
+
+def _draw_scene(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> Drawn:
+    """One image (size, size, 3), its captions and things. Noise comes last: what is before it suits any size."""
+    theme = THEMES[int(rng.integers(len(THEMES)))]
+    things = sample_things(rng, theme)
+    captions = describe(things, rng)
+    oversampling = 4 if size <= 96 else 3 if size <= 160 else 2
+    side = size * oversampling
+    background = sample_background(rng, photos[int(rng.integers(len(photos)))], size)
+    background = background.filter(ImageFilter.GaussianBlur(0.8 * size / 64))
+    tint = Image.new("RGB", background.size, tuple(int(channel + 18 * rng.standard_normal()) for channel in theme.tint))
+    background = Image.blend(background, tint, rng.uniform(0.35, 0.6))
+    scene = background.resize((side, side), Image.Resampling.BILINEAR)
+    canvas = ImageDraw.Draw(scene, "RGBA")
+    light = 1 if rng.random() < 0.5 else -1
+    for thing in sorted(things, key=lambda thing: things[thing.on].y if thing.on >= 0 else thing.y):  # stable
+        _draw_thing(rng, canvas, thing, side, light)
+    return relight(rng, scene.reduce(oversampling)), captions, things
+
+
+def _draw_thing(rng: Rng, canvas: ImageDraw.ImageDraw, thing: Thing, side: int, light: int) -> None:
+    kind = KINDS[thing.kind]
+    x, y, half = side * thing.x, side * thing.y, side * thing.half_width
+    if thing.on < 0 and thing.kind not in ("star", "fish"):
+        for wide, flat in ((1.05, 0.22), (0.85, 0.15)):
+            canvas.ellipse([x - wide * half, y - flat * half, x + wide * half, y + flat * half], fill=(0, 0, 0, 50))
+    pen = Pen(
+        canvas,
+        (x, y),
+        half,
+        sample_rgb(rng, thing.colour),
+        turned=rng.random() < 0.5,
+        tilt=math.radians(rng.normal(0, kind.tilt)),
+        light=light,
+        variant=rng.random(),
+    )
+    kind.draw(pen)
+
+
+def sample_things(rng: Rng, theme: Theme) -> tuple[Thing, ...]:
+    """Draw 2 to 5 things of 2 kinds or more: single ones, pairs and threes; in a third of the scenes one on another."""
+    wanted = int(rng.choice([2, 3, 4, 5], p=[0.35, 0.35, 0.2, 0.1]))
+    stacked = rng.random() < 0.35
+    while True:
+        things: list[Thing] = []
+        for attempt in range(30):
+            room = wanted - len(things)
+            if room == 0:
+                break
+            taken = {thing.kind for thing in things}
+            near = [name for name in (KINDS if rng.random() < STRAY else theme.kinds) if name not in taken]
+            anything = [name for name in KINDS if name not in taken]
+            if stacked and attempt == 0:
+                kinds = [name for name in near if KINDS[name].flat_top] or [k for k in KINDS if KINDS[k].flat_top]
+                things += _placed(rng, [_sample_thing(rng, kinds, "large" if rng.random() < 0.6 else "")], things)
+            elif stacked and all(thing.on < 0 for thing in things):
+                kinds = [name for name in near if KINDS[name].rides] or [k for k in anything if KINDS[k].rides]
+                things += _placed_on(rng, _sample_thing(rng, kinds, "small"), things)
+            else:
+                many = min(room, int(rng.choice([1, 2, 3], p=[0.78, 0.15, 0.07])))
+                sizes = [0.25, 0.45, 0.3] if many == 1 else [0.5, 0.5, 0.0]
+                one = _sample_thing(rng, near or anything, str(rng.choice(list(SIZES), p=sizes)))
+                things += _placed(rng, [one] * many, things)
+        if len({thing.kind for thing in things}) >= 2:
+            return tuple(things)
+
+
+def _sample_thing(rng: Rng, kinds: Sequence[str], size: str) -> Thing:
+    """A thing of one of some kinds; it has no place yet."""
+    kind = str(rng.choice(list(kinds)))
+    colours = KINDS[kind].colours
+    weights = np.array(list(colours.values()), float)
+    colour = str(rng.choice(list(colours), p=weights / weights.sum()))
+    return Thing(kind, colour, size, 0.5, 0.5, rng.uniform(*SIZES[size]))
+
+
+def _placed_on(rng: Rng, thing: Thing, things: Sequence[Thing]) -> list[Thing]:
+    """The thing on top of another one; nothing if no other has room for it."""
+    for number, below in enumerate(things):
+        if KINDS[below.kind].flat_top and thing.half_width <= 0.9 * below.half_width:
+            slack = 0.3 * below.half_width
+            x, y = below.x + rng.uniform(-slack, slack), below.box[1] + 0.004
+            on_top = replace(thing, x=x, y=y, on=number)
+            if on_top.box[1] > 0.01 and _free(on_top, [other for other in things if other is not below]):
+                return [on_top]
+    return []
+
+
+def _placed(rng: Rng, group: Sequence[Thing], things: Sequence[Thing]) -> list[Thing]:
+    """The things of a group side by side in a free place, or none of them if none was found."""
+    half, height = group[0].half_width, group[0].half_width * KINDS[group[0].kind].height
+    step = 2.15 * half
+    width = 2 * half + step * (len(group) - 1)
+    if width > 0.96 or height > 0.96:
+        return []
+    for _ in range(25):
+        left = rng.uniform(0.02, 0.98 - width)
+        foot = rng.uniform(0.02 + height, 0.98)
+        placed = [replace(one, x=left + half + step * number, y=foot) for number, one in enumerate(group)]
+        if all(_free(one, things) for one in placed):
+            return placed
+    return []
+
+
+def _free(thing: Thing, things: Sequence[Thing]) -> bool:
+    """Whether the thing hides no more than a tenth of any other, nor they of it."""
+    left, top, right, bottom = thing.box
+    for other in things:
+        wide = min(right, other.box[2]) - max(left, other.box[0])
+        high = min(bottom, other.box[3]) - max(top, other.box[1])
+        if wide > 0 and high > 0:
+            least = min((right - left) * (bottom - top), (other.box[2] - other.box[0]) * (other.box[3] - other.box[1]))
+            if wide * high > 0.1 * least:
+                return False
+    return True

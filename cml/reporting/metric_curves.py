@@ -1,0 +1,208 @@
+"""Metrics over K, or over the embedding's dimension, as one figure of a panel a metric with a common legend.
+
+Methods that are compared have colours, marks and interval bars; the frame of reference (oracle, random, frozen
+features) is grey and without intervals. The axis spans the compared methods: a reference far from all of them is named
+at the edge instead of pressing them together. Not for: the numbers, which the evaluation makes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import UserError
+from cml.reporting.figure import COLORS, MARKS, QUIET, any_script, dress, new_figure, save_figure
+from cml.reporting.visible_text import visible_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    Float64 = NDArray[np.float64]
+    Style = dict[str, Any]
+
+Interval = tuple[float, float, float]  # value, lower end, upper end
+Curves = Mapping[str, Mapping[int, Interval]]
+
+_DOTS = 200  # an inch
+_FEW = 5  # so many x, or fewer: every point has its bar; else a method has bars at some x only, so that all are seen
+_DODGE = 0.3  # of the step between two of a few x: what all methods' points spread over
+# a reference farther from what is drawn than this share of the compared methods' span is named, not drawn
+_REACH, _REACH_OF_FRAMES = 3.0, 0.35
+_BARS = 0.6  # share of the span that interval bars may add to the axis on each side
+_FRAMES: Mapping[str, Any] = {"oracle": (0, (5, 2)), "random": (0, (1, 1.6))}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One metric.
+
+    Attributes:
+        curves: Method to {x: (value, lower end, upper end)}. Values that are not finite leave a gap.
+        ylabel: The metric, with its unit.
+        xlabel: Below the axis. It is logarithmic where the x form a geometric row (16, 32, 64, 128).
+    """
+
+    curves: Curves
+    ylabel: str
+    xlabel: str = "K"
+
+
+def write_metric_curves(
+    path: Path, panels: Sequence[Panel], *, quiet: Collection[str] = ("oracle", "random"), title: str = ""
+) -> None:
+    """Draw metrics side by side, one line a method; bars are the intervals of the methods that are not ``quiet``.
+
+    Args:
+        path: The PNG.
+        panels: What to draw, from left to right; a method has the same look in all of them.
+        quiet: Methods drawn in grey: the frame of reference, not competitors.
+        title: Above the panels.
+
+    Raises:
+        UserError: no panel, or a panel without a method, with a method without values, or without a finite value.
+    """
+    if not panels:
+        raise UserError("There is nothing to draw: no panel was given.")
+    for panel in panels:
+        _check(panel)
+    methods = list(dict.fromkeys(itertools.chain.from_iterable(panel.curves for panel in panels)))
+    loud = [method for method in methods if method not in quiet]
+    styles = {method: _loud_style(place) for place, method in enumerate(loud)}
+    styles |= {method: _quiet_style(method) for method in methods if method in quiet}
+
+    figure = new_figure(5.2 * len(panels), 4.0 + 0.22 * -(-len(methods) // 4), dots=_DOTS)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    with any_script():
+        drawn: set[str] = set()
+        for axis, panel in zip(axes, panels, strict=True):
+            drawn |= _draw(axis, panel, styles, [method for method in loud if method in panel.curves])
+        methods = [method for method in methods if method in drawn]
+        figure.suptitle(visible_text(title), x=0.01, ha="left", fontsize=11, parse_math=False) if title else None
+        from matplotlib.lines import Line2D
+
+        handles = [Line2D([], [], **styles[method]) for method in methods]
+        # the names go in afterwards: the legend would leave out one that begins with an underscore
+        legend = figure.legend(
+            handles, [str(place) for place in range(len(methods))], loc="outside lower center", ncols=4, frameon=False
+        )
+        for text, method in zip(legend.get_texts(), methods, strict=True):
+            text.set_parse_math(False)
+            text.set_text(visible_text(method, 40))
+    save_figure(figure, path)
+
+
+def _check(panel: Panel) -> None:
+    if not panel.curves:
+        raise UserError("There is nothing to draw: no method was given.")
+    empty = [method for method, points in panel.curves.items() if not points]
+    if empty:
+        raise UserError(f"The method {empty[0]!r} has no values to draw.")
+    if not any(math.isfinite(point[0]) for points in panel.curves.values() for point in points.values()):
+        raise UserError("There is nothing to draw: no method has a finite value.")
+
+
+def _loud_style(place: int) -> Style:
+    return {
+        "color": COLORS[place % len(COLORS)],
+        "linestyle": ((0, ()), (0, (5, 1)), (0, (3, 1, 1, 1)))[place // len(COLORS) % 3],
+        "marker": MARKS[place % len(MARKS)],
+        "markersize": 5.0 if place == 0 else 4.0,
+        "linewidth": 2.2 if place == 0 else 1.3,
+    }
+
+
+def _quiet_style(method: str) -> Style:
+    return {"color": QUIET, "linestyle": _FRAMES.get(method, (0, (6, 1.5, 1, 1.5))), "linewidth": 1.3}
+
+
+def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[str]) -> set[str]:
+    """Draw lines, bars, ticks and limits of one panel; gives the methods that are not merely named at its edge."""
+    places = sorted({at for points in panel.curves.values() for at in points})
+    geometric = _geometric(places)
+    if geometric:
+        axis.set_xscale("log")
+    least, most = low, high = _span([panel.curves[method] for method in loud], list(panel.curves.values()))
+    far: list[tuple[str, float, float]] = []
+    every = 1 if len(places) <= _FEW else max(1, -(-len(loud) // 2))
+    for method in sorted(panel.curves, key=lambda name: name in _FRAMES):  # the frames last: what is drawn decides
+        points = panel.curves[method]
+        x = np.array(sorted(points), np.float64)
+        value, lower, upper = (_gaps(line) for line in np.array([points[at] for at in sorted(points)], np.float64).T)
+        if method in loud:
+            place = loud.index(method)
+            axis.errorbar(
+                x if len(places) > _FEW else _dodged(x, place, len(loud), geometric),
+                value,
+                yerr=np.nan_to_num([value - np.fmin(lower, value), np.fmax(upper, value) - value]),
+                errorevery=(min(place % every, len(x) - 1), every),
+                elinewidth=1.0,
+                zorder=3 - 0.01 * place,
+                **styles[method],
+            )
+            continue
+        known = value[np.isfinite(value)]
+        if not len(known):
+            continue
+        bottom, top = float(known.min()), float(known.max())
+        reach = (_REACH_OF_FRAMES if method in _FRAMES else _REACH) * (high - low)
+        if loud and not least - reach <= bottom <= top <= most + reach:
+            far.append((method, bottom, top))
+            continue
+        least, most = min(least, bottom), max(most, top)
+        axis.plot(x, value, zorder=1.5, **styles[method])
+    dress(axis, ylabel=panel.ylabel)
+    axis.set_xlabel(visible_text(panel.xlabel), parse_math=False)
+    if geometric or len(places) <= 12:
+        axis.set_xticks(places, [str(place) for place in places])
+        axis.minorticks_off()
+    room = 0.06 * (most - least) or 0.05 * abs(most) or 1.0
+    for above, edge, align in ((True, 0.985, "top"), (False, 0.015, "bottom")):
+        notes = [_note(*note, above=above) for note in far if (note[2] > high) is above]
+        least, most = (least, most + 1.2 * room * len(notes)) if above else (least - 1.2 * room * len(notes), most)
+        if notes:
+            look: Style = {"color": QUIET, "fontsize": 9, "va": align, "ha": "right", "parse_math": False, "zorder": 5}
+            look["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
+            axis.text(0.985, edge, "\n".join(notes), transform=axis.transAxes, **look)
+    axis.set_ylim(least - room, most + room)
+    return set(panel.curves) - {method for method, *_ in far}
+
+
+def _span(loud: Sequence[Mapping[int, Interval]], every: Sequence[Mapping[int, Interval]]) -> tuple[float, float]:
+    """What the axis has to show: all values, and of the intervals what does not press the values together."""
+    found = [[point for curve in some for point in curve.values() if math.isfinite(point[0])] for some in (loud, every)]
+    points = found[0] or found[1]
+    low, high = min(point[0] for point in points), max(point[0] for point in points)
+    reach = _BARS * (high - low) if high > low else math.inf
+    least = min([low, *(point[1] for point in points if math.isfinite(point[1]))])
+    most = max([high, *(point[2] for point in points if math.isfinite(point[2]))])
+    return max(least, low - reach), min(most, high + reach)
+
+
+def _note(method: str, low: float, high: float, *, above: bool) -> str:
+    figures = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
+    return f"{'↑' if above else '↓'} {visible_text(method, 40)} {figures}"
+
+
+def _gaps(line: Float64) -> Float64:
+    return np.where(np.isfinite(line), line, np.nan)
+
+
+def _dodged(x: Float64, place: int, count: int, geometric: bool) -> Float64:
+    """``x`` moved a little aside, by the method's place among ``count``."""
+    part = _DODGE * ((place + 0.5) / count - 0.5)
+    if geometric:
+        factor: float = float(x[1] / x[0] if len(x) > 1 else 2.0) ** part
+        return factor * x
+    return x + part * float(np.diff(x).min() if len(x) > 1 else 1.0)
+
+
+def _geometric(places: Sequence[int]) -> bool:
+    ratios = [b / a for a, b in itertools.pairwise(places) if a > 0]
+    return len(ratios) >= 2 and len(ratios) == len(places) - 1 and max(ratios) < 1.01 * min(ratios)

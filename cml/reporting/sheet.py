@@ -1,0 +1,157 @@
+"""A sheet of retrievals as one picture for a paper or a README: a row a query, beside it what each method retrieves.
+
+Not for: choosing queries or drawing labels on pictures, which the caller has done; nor for looking through hundreds of
+queries (gallery.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image, ImageDraw, ImageFont
+
+from cml.errors import UserError
+from cml.files import atomic_file
+from cml.reporting.drawing import flat
+from cml.reporting.gallery import GalleryRow, Picture
+from cml.reporting.number_text import NumberText
+from cml.reporting.visible_text import visible_text
+
+if TYPE_CHECKING:
+    from PIL.ImageFont import FreeTypeFont
+
+_INK, _QUIET, _LINE, _BOX = "#1d1c1a", "#6b6760", "#d8d3ca", "#f3f0ea"
+_GAP = 6  # pixels between two pictures; three of them between two methods
+_QUERY_LINES, _LINES = 6, 3  # of words below a picture
+
+
+def write_sheet(path: Path, rows: Sequence[GalleryRow], *, unit: str, side: int = 144) -> None:
+    """Write the sheet; rows and methods keep their order.
+
+    The number below a picture is its label distance to the query, the words are its caption, wrapped and cut.
+
+    Args:
+        path: The PNG.
+        rows: Queries with what each method retrieves; the first row's methods and their longest list make the columns.
+        unit: Unit of the label distances; may be empty.
+        side: Longer side of a picture in pixels.
+
+    Raises:
+        UserError: no row, no method, or rows of different methods.
+    """
+    methods = list(rows[0].retrieved) if rows else []
+    if not methods or any(set(row.retrieved) != set(methods) for row in rows):
+        raise UserError("A sheet needs a row, and one or more methods that are the same in all rows.")
+    columns = max(1, *(len(row.retrieved[method]) for row in rows for method in methods))
+    every = [picture for row in rows for top in row.retrieved.values() for picture in top]
+    show = NumberText([p.distance for p in every if p.distance is not None and math.isfinite(p.distance)])
+    sheet = _Sheet(side, methods, columns)
+    for row in rows:
+        sheet.add(row, show)
+    with atomic_file(path) as temporary:
+        sheet.image(visible_text(unit)).save(temporary, "PNG", optimize=True)
+
+
+class _Sheet:
+    """Bands of one row each, joined below a heading at the end, when their heights are known."""
+
+    def __init__(self, side: int, methods: Sequence[str], columns: int) -> None:
+        self.side, self.methods, self.columns = side, methods, columns
+        self.head, self.number, self.words = _font(side / 7.5), _font(side / 8.5), _font(side / 11)
+        self.starts = [side + 3 * _GAP + place * (columns * (side + _GAP) + 2 * _GAP) for place in range(len(methods))]
+        self.width = self.starts[-1] + columns * (side + _GAP) + _GAP
+        self.bands: list[Image.Image] = []
+
+    def add(self, row: GalleryRow, show: NumberText) -> None:
+        """One query."""
+        cells = [(_GAP, row.query, "", _QUERY_LINES)]
+        for start, method in zip(self.starts, self.methods, strict=True):
+            for place, picture in enumerate(row.retrieved[method]):
+                distance = picture.distance
+                known = distance is not None and math.isfinite(distance)
+                number = show(distance) if known and distance is not None else "not comparable"
+                cells.append((start + place * (self.side + _GAP), picture, number, _LINES))
+        texts = [self._lines(picture, lines) for _, picture, _, lines in cells]
+        images = [self._fitted(picture) for _, picture, _, _ in cells]
+        high = max(image.height for image in images)
+        step, under = round(1.25 * self.words.size), round(1.45 * self.number.size)
+        below = [(under if cell[2] else 0) + step * len(lines) for cell, lines in zip(cells, texts, strict=True)]
+        band = Image.new("RGB", (self.width, high + max(below) + 3 * _GAP), "white")
+        draw = ImageDraw.Draw(band)
+        for (x, _, number, _), image, lines in zip(cells, images, texts, strict=True):
+            draw.rectangle((x, _GAP, x + self.side - 1, _GAP + high - 1), fill=_BOX)
+            band.paste(image, (x + (self.side - image.width) // 2, _GAP + (high - image.height) // 2))
+            y = _GAP + high + _GAP // 2
+            draw.text((x, y), number, fill=_INK, font=self.number)
+            for place, line in enumerate(lines):
+                draw.text((x, y + (under if number else 0) + step * place), line, fill=_QUIET, font=self.words)
+        self.bands.append(band)
+
+    def image(self, unit: str) -> Image.Image:
+        """Heading and bands, with lines between them."""
+        tall = round(2.2 * self.head.size)
+        foot = round(1.8 * self.words.size)
+        sheet = Image.new("RGB", (self.width, tall + foot + sum(band.height + 1 for band in self.bands)), "white")
+        draw = ImageDraw.Draw(sheet)
+        block = self.columns * (self.side + _GAP) - _GAP
+        for x, text, room in [(_GAP, "query", self.side)] + [
+            (start, visible_text(method, 80), block) for start, method in zip(self.starts, self.methods, strict=True)
+        ]:
+            draw.text((x, 0.55 * self.head.size), _cut(text, room, self.head), fill=_INK, font=self.head)
+        y = tall
+        for band in self.bands:
+            draw.line((_GAP, y, self.width - _GAP, y), fill=_LINE)
+            sheet.paste(band, (0, y + 1))
+            y += band.height + 1
+        note = f"numbers: label distance to the query{f' ({unit})' if unit else ''}"
+        draw.text((_GAP, y), _cut(note, self.width - 2 * _GAP, self.words), fill=_QUIET, font=self.words)
+        return sheet
+
+    def _fitted(self, picture: Picture) -> Image.Image:
+        image = flat(picture.image)
+        scale = self.side / max(image.size)
+        size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+        return image.resize(size, Image.Resampling.LANCZOS)
+
+    def _lines(self, picture: Picture, most: int) -> list[str]:
+        return wrapped(visible_text(picture.caption), self.side, self.words, most)
+
+
+def wrapped(text: str, width: float, font: FreeTypeFont, most: int) -> list[str]:
+    """``text`` in lines of at most ``width`` pixels; what ``most`` lines cannot hold ends in an ellipsis.
+
+    A word wider than a line is broken.
+    """
+    lines: list[str] = []
+    left = text.split()
+    while left and len(lines) < most:
+        line = left.pop(0)
+        while left and font.getlength(f"{line} {left[0]}") <= width:
+            line = f"{line} {left.pop(0)}"
+        if font.getlength(line) > width:  # a single word
+            fits = next((n for n in range(len(line) - 1, 0, -1) if font.getlength(line[:n]) <= width), 1)
+            left.insert(0, line[fits:])
+            line = line[:fits]
+        lines.append(line)
+    if left:
+        lines[-1] = _cut(f"{lines[-1]} {' '.join(left)}", width, font)
+    return lines
+
+
+def _cut(text: str, width: float, font: FreeTypeFont) -> str:
+    """``text`` if it is at most ``width`` wide, else its beginning and an ellipsis."""
+    if font.getlength(text) <= width:
+        return text
+    while text and font.getlength(text + "…") > width:
+        text = text[:-1].rstrip()
+    return text + "…"
+
+
+def _font(size: float) -> FreeTypeFont:
+    """The sans serif font that comes with matplotlib: it knows more scripts than Pillow's own."""
+    import matplotlib
+
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), round(size))

@@ -1,0 +1,156 @@
+"""What several trained methods and references reach on one dataset: means, intervals over seeds, a table.
+
+Not for: training and evaluating them (cml.commands), pictures (cml.reporting).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cml.retrieval.evaluation import Evaluation
+
+Interval = tuple[float, float, float]  # mean and the two ends of its 95 % interval
+Rows = Mapping[str, Mapping[str, Interval]]  # method to metric to interval
+
+METRICS = ("label_distance@1", "label_distance@10", "ndcg@10", "ndcg@100", "hit@10", "spearman_rho")
+CLASS_METRICS = ("map@r", "r_precision")  # besides every Recall@K, where labels are classes
+APART = "*"  # marks a figure whose interval does not touch that of the first method
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison found.
+
+    Attributes:
+        trained: Method to the evaluations of its runs, one a seed, at the dimension of the table.
+        references: The rows that no training changes: frozen features, random, oracle.
+        row: Name of the row of an evaluation that holds the trained embedding.
+        dimension: Dimension of the embeddings in the table.
+        at: Other dimensions, to method to the evaluations of its runs.
+    """
+
+    trained: Mapping[str, Sequence[Evaluation]]
+    references: Evaluation
+    row: str
+    dimension: int
+    at: Mapping[int, Mapping[str, Sequence[Evaluation]]]
+
+    @property
+    def unit(self) -> str:
+        """Unit of label_distance@K."""
+        return self.references.distance_unit
+
+    @property
+    def seeds(self) -> int:
+        """Runs a method."""
+        return len(next(iter(self.trained.values())))
+
+    @property
+    def reference_names(self) -> list[str]:
+        """The rows that no training changes."""
+        return [name for name in self.references.rows if name != self.row]
+
+    def values(self, metric: str, *, dimension: int | None = None) -> dict[str, list[float]]:
+        """One figure a seed of each trained method."""
+        runs = self.trained if dimension in (None, self.dimension) else self.at[dimension or 0]
+        return {
+            method: [evaluation.rows[self.row][metric].mean for evaluation in evaluations]
+            for method, evaluations in runs.items()
+        }
+
+    def rows(self, dimension: int | None = None) -> Rows:
+        """Mean and 95 % interval: over seeds for trained methods (Student's t), over queries for the references."""
+        metrics = list(self.references.rows[self.row])
+        columns = {metric: self.values(metric, dimension=dimension) for metric in metrics}
+        found = {
+            method: {metric: over_seeds(columns[metric][method]) for metric in metrics}
+            for method in columns[metrics[0]]
+        }
+        for name in self.reference_names:
+            row = self.references.rows[name]
+            found[name] = {key: (metric.mean, metric.low, metric.high) for key, metric in row.items()}
+        return found
+
+    def table(self) -> list[list[str]]:
+        """Header and rows as text; Hit@K only where it says something (``Evaluation.hit_tells``)."""
+        rows = self.rows()
+        first = next(iter(rows.values()))
+        recalls = [name for name in first if name.startswith("recall@")]
+        names = [*recalls, *CLASS_METRICS] if recalls else METRICS
+        metrics = [name for name in names if name in first and (self.references.hit_tells or "hit@" not in name)]
+        lines = [["method", *metrics]]
+        for method, row in rows.items():
+            marks = [APART if self.seeds > 1 and apart(row[name], first[name]) else "" for name in metrics]
+            lines.append([method, *(_text(row[name]) + mark for name, mark in zip(metrics, marks, strict=True))])
+        return lines
+
+    def notes(self) -> str:
+        """What the table's figures are."""
+        over = f"over {self.seeds} seeds for what was trained (Student's t)" if self.seeds > 1 else "one seed each"
+        better = "Higher is better"
+        if any(name.startswith("label_distance@") for name in self.table()[0]):
+            better = f"Label distances in {self.unit}, lower is better; the rest, higher is better"
+        said = [f"{better}. 95 % intervals: {over}, over queries for the references (bootstrap)."]
+        if self.seeds > 1:
+            said.append(f"{APART} marks an interval that does not overlap that of {next(iter(self.trained))}.")
+        return " ".join(said)
+
+    def markdown(self) -> str:
+        """The table as Markdown."""
+        head, *body = self.table()
+        return "\n".join(
+            ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in body)]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures: intervals, and every seed's value."""
+        dimensions = sorted({self.dimension, *self.at})
+        return {
+            "unit": self.unit,
+            "seeds": self.seeds,
+            "dimension": self.dimension,
+            "rows": {method: _lists(row) for method, row in self.rows().items()},
+            "values": {
+                metric: {method: [_none(one) for one in values] for method, values in self.values(metric).items()}
+                for metric in self.references.rows[self.row]
+            },
+            "dimensions": {
+                str(one): {method: _lists(row) for method, row in self.rows(one).items()} for one in dimensions
+            },
+        }
+
+
+def over_seeds(values: Sequence[float]) -> Interval:
+    """Mean and 95 % interval (Student's t) of one figure a seed; no interval for a single seed."""
+    from scipy import stats
+
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, mean, mean
+    half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    return mean, mean - half, mean + half
+
+
+def apart(one: Interval, other: Interval) -> bool:
+    """Whether two intervals have nothing in common."""
+    return one[1] > other[2] or other[1] > one[2]
+
+
+def _text(value: Interval) -> str:
+    mean, low, high = value
+    digits = 3 if abs(mean) <= 1 else 2 if abs(mean) < 100 else 1
+    spread = (high - low) / 2
+    return f"{mean:.{digits}f}" if spread == 0 else f"{mean:.{digits}f} ± {spread:.{digits}f}"
+
+
+def _lists(row: Mapping[str, Interval]) -> dict[str, list[float | None]]:
+    return {name: [_none(end) for end in value] for name, value in row.items()}
+
+
+def _none(value: float) -> float | None:
+    return None if math.isnan(value) else value

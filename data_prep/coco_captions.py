@@ -1,0 +1,224 @@
+"""COCO captions: photographs of everyday scenes with five or more captions each.
+
+Not for: COCO's people and objects (coco_keypoints.py), nor captions without their photographs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared_writer import already_prepared, write_dataset
+from cml.errors import DataError, UserError
+from data_prep.captioned import Photo, Shrink, items_of
+from data_prep.source import check_shares, made_with, role_by_hash
+
+_NAMES = {2014: re.compile(r"COCO_(train|val)2014_\d{12}\.jpg"), 2017: re.compile(r"\d{12}\.jpg")}
+_KARPATHY = {"train": "train", "restval": "train", "test": "test", "val": ""}
+
+
+@dataclass(frozen=True)
+class CocoCaptions:
+    """Photographs of COCO with their captions.
+
+    Command: cml prepare coco_captions --source DIR --out DIR
+
+    Input: a folder as COCO's archives unpack: annotations/captions_train2017.json and .._val2017.json, and the images
+    in train2017/ and val2017/; likewise for 2014. The item's id is COCO's image id.
+
+    Split: photographs of the train file are for training, those of the val file are queries and gallery. Where only
+    one of the two files is there, its photographs are split by a hash of their ids. With Karpathy's dataset_coco.json
+    (its photographs are known by their COCO ids, so it goes with either year) train and restval are for training, test
+    is queries and gallery, and val is left out.
+
+    Licence: annotations CC BY 4.0; the photographs have their owners' Flickr licences.
+    """
+
+    source: Path
+    """Folder with annotations/ and the image folders."""
+    year: int = 2017
+    """Of the files, 2014 or 2017. Both have the same photographs under other names."""
+    karpathy: Path | None = None
+    """Karpathy's dataset_coco.json, for the split that captioning papers use."""
+    short_side: int | None = 256
+    """Larger photographs are shrunk once so that their shorter side has so many pixels; none keeps the files."""
+    long_side: int = 640
+    """Most pixels of the longer side, where photographs are shrunk."""
+    test_share: float = 0.3
+    """With one annotation file: share of the photographs that are not for training."""
+    query_share: float = 0.2
+    """Share of the test photographs that are queries; the others are the gallery."""
+
+    def __post_init__(self) -> None:
+        check_shares(test_share=self.test_share, query_share=self.query_share)
+        Shrink(self.short_side, self.long_side)
+        if self.year not in _NAMES:
+            raise UserError(f"The year should be 2014 or 2017. Got {self.year} instead.")
+
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+        """Write the dataset; see ``DataSource.prepare``."""
+        files = self._files()
+        split = [] if self.karpathy is None else [self.karpathy]
+        folders = [self._folder(name) for name in files]
+        origin = made_with(self, revision=1, files=[*files.values(), *split], images=folders)
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        roles = None if self.karpathy is None else read_karpathy(self.karpathy)
+        left_out: Counter[str] = Counter()
+        photos = self._photos(files, roles, left_out)
+        items = items_of(photos, Shrink(self.short_side, self.long_side))
+        info = DatasetInfo(
+            name=f"coco-captions-{self.year}",
+            task="caption",
+            label_column="captions",
+            label_unit="captions",
+            frame="",
+            source="COCO captions, Chen et al., arXiv 1504.00325, 2015",
+            licence="annotations CC BY 4.0; photographs under their owners' Flickr licences",
+            details={
+                "split": "Karpathy" if roles else "train and val files" if len(files) == 2 else "hash of the ids",
+                "left_out": dict(left_out),
+            },
+            made_with=origin,
+        )
+        return write_dataset(out, info, items, skip_bad=skip_bad)
+
+    def _files(self) -> dict[str, Path]:
+        """The annotation files that are there, by the image folder that they are about."""
+        names = [f"{part}{self.year}" for part in ("train", "val")]
+        files = {name: self.source / "annotations" / f"captions_{name}.json" for name in names}
+        there = {name: path for name, path in files.items() if path.exists()}
+        if not there:
+            others = sorted(path.name for path in (self.source / "annotations").glob("captions_*.json"))
+            hint = f" There is {others[0]}: give its year with --year." if others else ""
+            raise DataError(
+                f"{files[names[0]]} is missing: {self.source} should be a folder of COCO {self.year}.{hint}"
+            )
+        return there
+
+    def _folder(self, name: str) -> Path:
+        folder = self.source / name
+        if not folder.is_dir():
+            others = sorted(path.name for path in self.source.glob(f"{name[:-4]}20*") if path.is_dir())
+            hint = f", not those of {others[0]}, which go with the captions of their own year" if others else ""
+            raise DataError(f"The image folder {folder} is missing: captions of {self.year} need its images{hint}.")
+        return folder
+
+    def _photos(
+        self, files: dict[str, Path], roles: dict[int, str] | None, left_out: Counter[str]
+    ) -> Iterator[tuple[Photo, str]]:
+        """Every photograph with its role."""
+        seen: dict[int, Path] = {}
+        for name, path in files.items():
+            for number, photo in read_captions(path, self.source / name, self.year).items():
+                if number in seen:
+                    raise DataError(f"{path}: image {number} stands already in {seen[number]}; an image has one role.")
+                seen[number] = path
+                if roles is None:
+                    if len(files) == 2:
+                        role = "train" if name.startswith("train") else self._test_role(photo.item_id)
+                    else:
+                        role = role_by_hash(photo.item_id, self.test_share, self.query_share)
+                elif number not in roles:
+                    raise DataError(f"{path}: image {number} is not in the split file {self.karpathy}.")
+                else:
+                    role = roles[number] if roles[number] != "test" else self._test_role(photo.item_id)
+                if role:
+                    yield photo, role
+                else:
+                    left_out["validation photographs of Karpathy's split"] += 1
+        if roles is not None and (missing := len(roles.keys() - seen.keys())):
+            left_out["photographs of Karpathy's split without an annotation file"] += missing
+
+    def _test_role(self, item_id: str) -> str:
+        return role_by_hash(item_id, 1.0, self.query_share)
+
+
+def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
+    """Read a caption file with pycocotools.
+
+    Args:
+        path: The annotation file.
+        folder: Its images.
+        year: That the file must be of.
+
+    Returns:
+        Its photographs by their COCO ids, in the file's order; what is wrong with one is noted in it.
+
+    Raises:
+        DataError: it is no whole caption file, of another year, or lists an id twice or an annotation without its
+            image.
+    """
+    coco = _load(path)
+    annotations, images = coco.dataset["annotations"], coco.dataset["images"]
+    photos: dict[int, Photo] = {}
+    for image in images:
+        number, name = image.get("id"), image.get("file_name")
+        where = f"{path}: image {number}"
+        if type(number) is not int or not isinstance(name, str):
+            raise DataError(f"{where}: should have a whole number as id and a text as file_name. Got {name!r} instead.")
+        if number in photos:
+            raise DataError(f"{where}: its id is listed twice.")
+        if not _NAMES[year].fullmatch(name):
+            of = next((other for other, form in _NAMES.items() if form.fullmatch(name)), None)
+            what = f"is of COCO {of}" if of else "is none of COCO's names"
+            raise DataError(f"{where}: its file_name {name!r} {what}; this should be a file of COCO {year}.")
+        photos[number] = Photo(str(number), folder / name, where)
+    seen: set[Any] = set()
+    for annotation in annotations:
+        number = annotation.get("id")
+        where = f"{path}: annotation {number}"
+        if number in seen:
+            raise DataError(f"{where}: its id is listed twice.")
+        seen.add(number)
+        photo = photos.get(annotation.get("image_id"))
+        if photo is None:
+            raise DataError(f"{where}: no entry of images has its image_id {annotation.get('image_id')!r}.")
+        photo.say(annotation["caption"], where)
+    return photos
+
+
+def _load(path: Path) -> Any:  # noqa: ANN401 - pycocotools has no types
+    from pycocotools.coco import COCO
+
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it talks
+            coco = COCO(str(path))
+        listed = [*coco.dataset["images"], *coco.dataset["annotations"]]
+        if not all(isinstance(entry, dict) for entry in listed):
+            raise TypeError("images and annotations should be objects")
+        with_captions = all("caption" in annotation for annotation in coco.dataset["annotations"])
+    except Exception as error:  # on a broken file it raises whatever that leads it to
+        raise DataError(f"{path} is no whole COCO annotation file: {error!r}. Fetch it again.") from None
+    if not with_captions:
+        raise DataError(f"{path} has annotations without a caption; it should be a captions_*.json.")
+    return coco
+
+
+def read_karpathy(path: Path) -> dict[int, str]:
+    """The role of each COCO id in Karpathy's dataset_coco.json: "train", "test", or "" for those left out.
+
+    Raises:
+        DataError: it is no such file, or lists an id twice.
+    """
+    try:
+        images = json.loads(path.read_bytes())["images"]
+        pairs = [(image["cocoid"], _KARPATHY[image["split"]]) for image in images]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise DataError(
+            f"{path} should be Karpathy's dataset_coco.json, with a cocoid and a split (train, restval, val, test) for "
+            f"each image: {error!r}."
+        ) from None
+    roles = dict(pairs)
+    if len(roles) < len(pairs):
+        twice = next(number for number, count in Counter(number for number, _ in pairs).items() if count > 1)
+        raise DataError(f"{path}: the cocoid {twice} is listed twice.")
+    return roles

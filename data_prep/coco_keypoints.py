@@ -1,0 +1,224 @@
+"""COCO person keypoints: photographs of everyday scenes, cut to one person each, with 17 joints.
+
+Not for: COCO's captions and its other objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import math
+import reprlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from cml.data.images import native_size
+from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.errors import DataError, UserError
+from data_prep.person_crop import Box, Float64, box_around, check_joints_inside, crop_file, into_crop
+from data_prep.source import check_shares, made_with, role_by_hash
+
+COCO_JOINTS = (
+    *("nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder"),
+    *("left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip", "right_hip"),
+    *("left_knee", "right_knee", "left_ankle", "right_ankle"),
+)
+JOINTS = tuple(name.replace("left_", "l_").replace("right_", "r_") for name in COCO_JOINTS)
+
+
+@dataclass(frozen=True)
+class CocoKeypoints:
+    """People of the COCO photographs with 17 joints each, cut to square crops.
+
+    Command: cml prepare coco_keypoints --source DIR --out DIR
+
+    Input: a folder as COCO's archives unpack: annotations/person_keypoints_train2017.json and .._val2017.json, and the
+    images in train2017/ and val2017/. Crowds are left out, so are people that are too small or have too few joints. A
+    joint that is hidden but labelled (v = 1) counts as one that is seen (v = 2); one that is not labelled is stored as
+    [0, 0, 0]. Joints well outside the photograph make a person a bad one.
+
+    Split: people of the train file are for training, those of the val file are queries and gallery. Where only one of
+    the two files is there, its photographs are split by a hash of their names. All people of a photograph have one
+    role.
+
+    Licence: annotations CC BY 4.0; the photographs have their owners' Flickr licences.
+    """
+
+    source: Path
+    """Folder with annotations/ and the image folders."""
+    year: int = 2017
+    """Of the files, 2014 or 2017."""
+    min_joints: int = 8
+    """People with fewer labelled joints are left out."""
+    min_area: float = 64.0**2
+    """People whose region has fewer pixels in the photograph are left out."""
+    margin: float = 0.25
+    """Room around the person's box on each side, as a share of its longer side."""
+    image_size: int = 288
+    """Side of the square crops in pixels."""
+    test_share: float = 0.3
+    """With one annotation file: share of the photographs that are not for training."""
+    query_share: float = 0.2
+    """Share of the test photographs whose people are queries; the others are the gallery."""
+
+    def __post_init__(self) -> None:
+        check_shares(test_share=self.test_share, query_share=self.query_share)
+        for name, value, least in (
+            ("image_size", self.image_size, 16),
+            ("min_joints", self.min_joints, 2),
+            ("min_area", self.min_area, 0),
+            ("margin", self.margin, 0),
+        ):
+            if not least <= value < math.inf:
+                raise UserError(f"The {name} should be at least {least}. Got {value} instead.")
+
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+        """Write the dataset; see ``DataSource.prepare``."""
+        files = self._files()
+        origin = made_with(self, revision=1, files=files.values(), images=[self.source / name for name in files])
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        left_out: Counter[str] = Counter()
+        items = [item for name, path in files.items() for item in self._items(path, name, len(files) == 1, left_out)]
+        info = DatasetInfo(
+            name=f"coco-keypoints-{self.year}",
+            task="pose",
+            label_column="keypoints",
+            label_unit="px",
+            frame="pixels of the crop: x to the right, y down, 0 at the outer edge of the first pixel",
+            source="COCO person keypoints, Lin et al., ECCV 2014",
+            licence="annotations CC BY 4.0; photographs under their owners' Flickr licences",
+            details={
+                "joints": list(JOINTS),
+                "image_size": [self.image_size, self.image_size],
+                "left_out": dict(left_out),
+            },
+            made_with=origin,
+        )
+        return write_dataset(out, info, items, skip_bad=skip_bad)
+
+    def _files(self) -> dict[str, Path]:
+        """The annotation files that are there, by the image folder that they are about."""
+        names = [f"train{self.year}", f"val{self.year}"]
+        files = {name: self.source / "annotations" / f"person_keypoints_{name}.json" for name in names}
+        there = {name: path for name, path in files.items() if path.exists()}
+        if not there:
+            raise DataError(f"{files[names[0]]} is missing: {self.source} should be a folder of COCO {self.year}.")
+        return there
+
+    def _items(self, path: Path, folder: str, alone: bool, left_out: Counter[str]) -> Iterator[Item | DataError]:
+        photos, people = read_coco(path)
+        for person in people:
+            where = f"{path}: annotation {person.get('id')}"
+            try:
+                reason = self._reason(person, where)
+                if reason is not None:
+                    left_out[reason] += 1
+                    continue
+                yield self._item(person, photos, folder, alone, where)
+            except DataError as error:
+                yield error
+
+    def _reason(self, person: dict[str, Any], where: str) -> str | None:
+        """Why a person is left out, or None."""
+        if person.get("iscrowd"):
+            return "crowds"
+        if int(read_joints(person, where)[:, 2].sum()) < self.min_joints:
+            return f"fewer than {self.min_joints} joints"
+        area = person.get("area")
+        if isinstance(area, bool) or not isinstance(area, int | float):
+            raise DataError(f"{where}: the area should be a number. Got {area!r} instead.")
+        return f"fewer than {self.min_area:g} pixels" if area < self.min_area else None
+
+    def _item(
+        self, person: dict[str, Any], photos: dict[Any, dict[str, Any]], folder: str, alone: bool, where: str
+    ) -> Item:
+        photo = photos.get(person.get("image_id"), {})
+        name = photo.get("file_name")
+        if not isinstance(name, str) or not name:
+            raise DataError(f"{where}: no entry of images has its image_id {person.get('image_id')!r}.")
+        relative = PurePosixPath(name)
+        file = self.source / folder / relative
+        if relative.is_absolute() or ".." in relative.parts or not file.is_file():
+            raise DataError(f"{where}: the image {file} is missing.")
+        size = native_size(file)
+        if size != (photo.get("height"), photo.get("width")):
+            said = f"{photo.get('width')} x {photo.get('height')}"
+            raise DataError(f"{where}: the image {file} has {size[1]} x {size[0]} pixels, but should have {said}.")
+        joints, box = read_joints(person, where), person_square(person, self.margin, where)
+        check_joints_inside(joints, JOINTS, size, f"{where}, image {file}")
+        return Item(
+            item_id=f"{relative.stem}_{person['id']}",
+            role=self._role(folder, relative.stem, alone),
+            image=functools.partial(crop_file, file, box, self.image_size),
+            label=into_crop(joints, box, self.image_size).round(2),
+            extra={"crop": [round(value, 2) for value in box]},
+            where=where,
+        )
+
+    def _role(self, folder: str, photo: str, alone: bool) -> str:
+        if folder.startswith("train") and not alone:
+            return "train"
+        return role_by_hash(photo, self.test_share if alone else 1.0, self.query_share)
+
+
+def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any]]]:
+    """Read an annotation file with pycocotools.
+
+    Returns:
+        Its images by their id, and its annotations of people, in the file's order.
+
+    Raises:
+        DataError: it is no whole annotation file of person keypoints.
+    """
+    from pycocotools.coco import COCO
+
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it talks
+            coco = COCO(str(path))
+        categories, photos, people = coco.dataset["categories"], coco.imgs, coco.dataset["annotations"]
+        ids = [entry["id"] for entry in categories if tuple(entry.get("keypoints", ())) == COCO_JOINTS]
+        people = [entry for entry in people if entry["category_id"] in ids]
+    except Exception as error:  # on a broken file it raises whatever that leads it to
+        raise DataError(f"{path} is no whole COCO annotation file: {error!r}. Fetch it again.") from None
+    if not ids:
+        raise DataError(f"{path} has no category with COCO's 17 keypoints; it should be a person_keypoints_*.json.")
+    return photos, people
+
+
+def read_joints(person: dict[str, Any], where: str) -> Float64:
+    """The joints of an annotation: (17, 3) x, y, and 1 or all 0; 0 is the outer edge of the first pixel."""
+    numbers = _numbers(person.get("keypoints"), 3 * len(JOINTS), f"{where}: keypoints")
+    joints = numbers.reshape(len(JOINTS), 3)
+    flags = joints[:, 2]
+    if not np.isin(flags, (0, 1, 2)).all():
+        raise DataError(f"{where}: the third number of a joint should be 0, 1 or 2. Got {set(flags.tolist())} instead.")
+    joints[:, :2] += 0.5  # COCO counts pixels from 0 and means their middles
+    joints[flags == 0] = 0
+    flags[flags == 2] = 1
+    return joints
+
+
+def person_square(person: dict[str, Any], margin: float, where: str) -> Box:
+    """The square around the person's box with ``margin`` times its longer side added on each side."""
+    x, y, width, height = _numbers(person.get("bbox"), 4, f"{where}: bbox")
+    if min(width, height) <= 0:
+        raise DataError(f"{where}: the bbox should have a width and a height above 0. Got {width:g} and {height:g}.")
+    return box_around(x + width / 2, y + height / 2, max(width, height, 1) * (1 + 2 * margin))
+
+
+def _numbers(value: object, count: int, what: str) -> Float64:
+    try:
+        numbers = np.array(value, np.float64)
+    except (ValueError, TypeError):
+        numbers = np.empty(0)
+    if numbers.shape != (count,) or not np.isfinite(numbers).all():
+        raise DataError(f"{what} should be {count} finite numbers. Got {reprlib.repr(value)} instead.")
+    return numbers

@@ -1,0 +1,158 @@
+"""Flickr8k and Flickr30k: photographs of people and animals with five captions each.
+
+Not for: Karpathy's JSON files of these datasets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared_writer import already_prepared, write_dataset
+from cml.errors import DataError, UserError
+from data_prep.captioned import Photo, Shrink, items_of
+from data_prep.source import check_shares, made_with, role_by_hash
+
+_LINE = re.compile(r"(?P<name>[^\t/\\]+)#(?P<number>\d+)\t(?P<caption>.*)")
+# The published file has five captions of a photograph that was never published.
+_WITHOUT_PHOTO = frozenset({"2258277193_586949ec62.jpg.1"})
+
+
+@dataclass(frozen=True)
+class Flickr8k:
+    """Photographs of Flickr8k with their captions; Flickr30k has the same form.
+
+    Command: cml prepare flickr8k --captions Flickr8k.token.txt --images DIR --out DIR
+
+    Input: the caption file, one line ``NAME.jpg#NUMBER<TAB>CAPTION`` a caption, and the folder of the photographs. The
+    item's id is the photograph's name without its ending. The five captions of 2258277193_586949ec62.jpg.1, a
+    photograph that the published dataset lacks, are left out.
+
+    Split: that of the lists Flickr_8k.trainImages.txt and .testImages.txt where they are given; photographs of neither
+    are left out. Without them the photographs are split by a hash of their names.
+
+    Licence: the photographs have their owners' Flickr licences; the dataset is for research and education only.
+    """
+
+    captions: Path
+    """Flickr8k.token.txt, or Flickr30k's results_20130124.token."""
+    images: Path
+    """Folder of the photographs."""
+    train_list: Path | None = None
+    """Names of the photographs to train on, one a line; test_list is needed with it."""
+    test_list: Path | None = None
+    """Names of those that are queries and gallery."""
+    short_side: int | None = 256
+    """Larger photographs are shrunk once so that their shorter side has so many pixels; none keeps the files."""
+    long_side: int = 640
+    """Most pixels of the longer side, where photographs are shrunk."""
+    test_share: float = 0.3
+    """Without lists: share of the photographs that are not for training."""
+    query_share: float = 0.2
+    """Share of the test photographs that are queries; the others are the gallery."""
+
+    def __post_init__(self) -> None:
+        check_shares(test_share=self.test_share, query_share=self.query_share)
+        Shrink(self.short_side, self.long_side)
+        if (self.train_list is None) != (self.test_list is None):
+            raise UserError("The train_list and the test_list go together: give both, or neither for a split by hash.")
+
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+        """Write the dataset; see ``DataSource.prepare``."""
+        lists = [path for path in (self.train_list, self.test_list) if path is not None]
+        origin = made_with(self, revision=1, files=[self.captions, *lists], images=self.images)
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        left_out: Counter[str] = Counter()
+        photos, bad = read_tokens(self.captions, self.images, left_out)
+        items = items_of(self._with_roles(photos, left_out), Shrink(self.short_side, self.long_side))
+        info = DatasetInfo(
+            name="flickr8k",
+            task="caption",
+            label_column="captions",
+            label_unit="captions",
+            frame="",
+            source="Flickr8k, Hodosh, Young and Hockenmaier, JAIR 2013, or Flickr30k, Young et al., TACL 2014",
+            licence="photographs under their owners' Flickr licences; research and education only",
+            details={"split": "lists" if lists else "hash of the names", "left_out": dict(left_out)},
+            made_with=origin,
+        )
+        return write_dataset(out, info, [*bad, *items], skip_bad=skip_bad)
+
+    def _with_roles(self, photos: dict[str, Photo], left_out: Counter[str]) -> Iterator[tuple[Photo, str]]:
+        if self.train_list is None or self.test_list is None:
+            for photo in photos.values():
+                yield photo, role_by_hash(photo.item_id, self.test_share, self.query_share)
+            return
+        train, test = (_names(path, photos) for path in (self.train_list, self.test_list))
+        if both := train & test:
+            raise DataError(f"{self.test_list}: {min(both)} stands in {self.train_list}, too; an image has one role.")
+        for name, photo in photos.items():
+            if name in train:
+                yield photo, "train"
+            elif name in test:
+                yield photo, role_by_hash(photo.item_id, 1.0, self.query_share)
+            else:
+                left_out["photographs in neither list"] += 1
+
+
+def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[str, Photo], list[DataError]]:
+    """Read a caption file.
+
+    Args:
+        path: The file.
+        folder: Of the photographs.
+        left_out: Counts what is left out.
+
+    Returns:
+        The photographs by name, in the file's order, what is wrong with one noted in it; and the lines that are none.
+
+    Raises:
+        DataError: the file cannot be read, or holds no caption.
+    """
+    photos: dict[str, Photo] = {}
+    numbers: dict[tuple[str, str], int] = {}
+    bad: list[DataError] = []
+    for line, text in _lines(path):
+        where = f"{path}:{line}"
+        match = _LINE.fullmatch(text)
+        if match is None:
+            bad.append(DataError(f"{where}: should read NAME.jpg#NUMBER<TAB>CAPTION, but is {text[:60]!r}."))
+            continue
+        name, number = match["name"], match["number"]
+        if name in _WITHOUT_PHOTO:
+            left_out["captions of a photograph that was never published"] += 1
+            continue
+        photo = photos.setdefault(name, Photo(Path(name).stem, folder / name, where))
+        first = numbers.setdefault((name, number), line)
+        if first != line:
+            photo.fault = photo.fault or f"{where}: caption {number} of {name} stands already in line {first}."
+        photo.say(match["caption"], where)
+    if not photos:
+        raise DataError(str(bad[0]) if bad else f"{path} holds no caption.")
+    return photos, bad
+
+
+def _names(path: Path, photos: dict[str, Photo]) -> set[str]:
+    names = set()
+    for line, text in _lines(path):
+        name = text.strip()
+        if name not in photos:
+            raise DataError(f"{path}:{line}: {name!r} has no captions; is the list of another dataset?")
+        names.add(name)
+    return names
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text that are not empty, by their numbers."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as UTF-8 text: {error}.") from None

@@ -1,0 +1,64 @@
+"""What sources of room layouts share: the ids of the surfaces, checked masks, masks resized with their images.
+
+Not for: any one dataset, nor for drawing rooms (cml.data.rooms).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.data.images import Size, native_size, read_image
+from cml.data.masks import MaskFault, check_ids, check_size
+from cml.data.rooms_view import SURFACES
+from cml.errors import DataError
+
+IDS = {str(number): name for number, name in SURFACES.items()}
+DETAILS: dict[str, Any] = {"ids": IDS, "ignore_id": 0}
+"""For dataset.json: what the ids mean, and which of them does not count."""
+
+
+def check_mask(mask: NDArray[np.uint8], path: Path, image: Path) -> None:
+    """Check that a mask (H, W) is as large as its image and holds ids 0 to 5, not 0 alone.
+
+    Args:
+        mask: The ids.
+        path: Its file, for the error.
+        image: Its image.
+
+    Raises:
+        DataError: it does not, or the image cannot be read; names the file.
+    """
+    try:
+        check_size((mask.shape[0], mask.shape[1]), image)
+        check_ids(mask, IDS, 0)
+    except MaskFault as fault:
+        raise DataError(f"The mask {path} {fault}.") from None
+
+
+def shorter_side(size: Size, length: int) -> Size:
+    """``size`` shrunk so that its shorter side has ``length`` pixels; never enlarged."""
+    scale = min(1.0, length / min(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def shrunk_image(path: Path, length: int) -> Image.Image:
+    """An image with its shorter side shrunk to ``length`` pixels.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    return Image.fromarray(read_image(path, shorter_side(native_size(path), length)))
+
+
+def shrunk_mask(mask: NDArray[np.uint8], length: int) -> Image.Image:
+    """A mask shrunk like its image: each pixel takes the nearest id, none is mixed."""
+    height, width = shorter_side((mask.shape[0], mask.shape[1]), length)
+    rows, columns = (
+        (2 * np.arange(new) + 1) * old // (2 * new) for new, old in ((height, mask.shape[0]), (width, mask.shape[1]))
+    )
+    return Image.fromarray(mask[np.ix_(rows, columns)])

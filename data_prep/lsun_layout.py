@@ -1,0 +1,258 @@
+"""LSUN room layouts: photographs of rooms with masks of front, left and right wall, floor and ceiling.
+
+Not for: predicting layouts from corner points, which the files hold too and cml leaves alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.data.image_files import Picture
+from cml.data.images import MAX_PIXELS, native_size
+from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.rooms_view import LAYOUT_TYPES
+from cml.errors import DataError, UserError
+from data_prep.layout_masks import DETAILS, IDS, check_mask, shorter_side, shrunk_image, shrunk_mask
+from data_prep.source import check_shares, made_with, role_by_hash
+
+_INDEX_BYTES = 256 << 20  # the real training.mat has under 1 MB
+_MASK_BYTES = 64 << 20  # the real masks have under 100 KB
+_MOST_ROOMS = 1_000_000
+_SUSPICIOUS = 0.1  # share of masks whose surfaces lie the wrong way round: corrected labels have none
+
+
+class Room(NamedTuple):
+    """One line of training.mat or validation.mat."""
+
+    name: str
+    scene: str
+    layout_type: int
+
+
+@dataclass(frozen=True)
+class LsunLayout:
+    """Rooms of the LSUN challenge of 2015/2016: 4,000 to train, 394 to validate; the 1,000 test rooms have no labels.
+
+    Command: cml prepare lsun_layout --source DIR --out DIR
+
+    Input: a folder with training.mat and validation.mat (struct arrays: image name, scene type, layout type, corner
+    points, resolution), images/NAME.jpg and layout_seg/NAME.mat (variable layout: 1 front wall, 2 left wall, 3 right
+    wall, 4 floor, 5 ceiling, 0 ignored). Training rooms train; since the labels of the test rooms were never published,
+    the validation rooms are queries and gallery, dealt by a hash of their names. Images are shrunk once.
+
+    Use the corrected labels (the "surface relabel" release). In the first release an id means one surface in one mask
+    and another in the next: with ``--labels original`` masks are compared with matching=hungarian, by which ids are
+    names only.
+
+    Licence: none is stated; use it for research only.
+    """
+
+    source: Path
+    """The folder with training.mat, validation.mat, images/ and layout_seg/."""
+    labels: Literal["corrected", "original"] = "corrected"
+    """Which release of layout_seg it is: corrected (an id is a surface) or original (it is not)."""
+    layouts: Path | None = None
+    """The folder of the NAME.mat masks, if it is not layout_seg/ in the source."""
+    image_size: int = 256
+    """Larger images are shrunk so that their shorter side has so many pixels, masks with them."""
+    query_share: float = 0.35
+    """Share of the validation rooms that are queries; the others are the gallery."""
+
+    def __post_init__(self) -> None:
+        check_shares(query_share=self.query_share)
+        if self.image_size < 16:
+            raise UserError(f"The image_size should be at least 16 pixels. Got {self.image_size} instead.")
+
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+        """Write the dataset; see ``DataSource.prepare``."""
+        images, layouts = self.source / "images", self.layouts or self.source / "layout_seg"
+        files = [self.source / f"{split}.mat" for split in ("training", "validation")]
+        for path in (*files, images, layouts):
+            if not path.exists():
+                raise DataError(
+                    f"{path} is missing: {self.source} should be the folder of the LSUN room layouts, with "
+                    "training.mat, validation.mat, images/ and layout_seg/. Give another --source or fetch the rest."
+                )
+        origin = made_with(self, revision=1, files=files, images=(images, layouts), without=["layouts"])
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        original = self.labels == "original"
+        if original:
+            print(
+                "warning: LSUN's original labels do not name surfaces consistently. They are compared with "
+                "layout(matching=hungarian); better fetch the corrected labels (the 'surface relabel' release).",
+                file=sys.stderr,
+            )
+        info = DatasetInfo(
+            name="lsun_layout",
+            task="layout",
+            label_column="layout_file_name",
+            label_unit="id of a surface",
+            frame="a mask as large as its image",
+            source="LSUN room layout estimation challenge, Zhang, Yu, Song, Xu, Seff, Xiao, 2015",
+            licence="none stated; research use only",
+            details={
+                **DETAILS,
+                **({"ids": {number: f"surface {number}" for number in IDS}, "ids_differ": True} if original else {}),
+                "labels": self.labels,
+                "left_out": {"test rooms, which have no labels": _count(self.source / "testing.mat")},
+            },
+            made_with=origin,
+        )
+        order = _Order()
+        items: list[Item | DataError] = []
+        for path in files:
+            for place, entry in enumerate(read_index(path), start=1):
+                if isinstance(entry, DataError):
+                    items.append(entry)
+                    continue
+                training = path.stem == "training"
+                role = "train" if training else role_by_hash(entry.name, 1.0, self.query_share)
+                items.append(self._item(entry, role, images, layouts, order, f"{path}: room {place}"))
+        dataset = write_dataset(out, info, items, skip_bad=skip_bad)
+        if not original and order.share() > _SUSPICIOUS:
+            print(
+                f"warning: in {order.share():.0%} of the masks the floor is above the ceiling or the left wall right "
+                "of the right one. These look like LSUN's original labels: prepare them with --labels original.",
+                file=sys.stderr,
+            )
+        return dataset
+
+    def _item(self, room: Room, role: str, images: Path, layouts: Path, order: _Order, where: str) -> Item | DataError:
+        image, mask = images / f"{room.name}.jpg", layouts / f"{room.name}.mat"
+        for path, what in ((image, "image"), (mask, "mask")):
+            if not path.is_file():
+                return DataError(f"{where}: its {what} {path} is missing. Fetch the dataset again.")
+        try:
+            native = native_size(image)
+        except DataError as error:
+            return error
+        picture: Picture = image
+        if native != shorter_side(native, self.image_size):
+            picture = functools.partial(shrunk_image, image, self.image_size)
+        return Item(
+            item_id=room.name,
+            role=role,
+            image=picture,
+            label=functools.partial(_mask, mask, image, self.image_size, order),
+            extra={"scene": room.scene, "layout_type": room.layout_type},
+            where=f"{where}, {room.name}",
+        )
+
+
+def read_index(path: Path) -> list[Room | DataError]:
+    """Read training.mat or validation.mat.
+
+    Returns:
+        One entry a room in the file's order; a DataError stands for one that makes no sense.
+
+    Raises:
+        DataError: the file as a whole is no such file.
+    """
+    rooms = np.atleast_1d(_variable(path, path.stem, _INDEX_BYTES, _MOST_ROOMS, squeeze=True))
+    if rooms.dtype.names is None or len(rooms.dtype.names) < 3 or rooms.ndim != 1:
+        raise DataError(
+            f"{path}: {path.stem} should be a struct array with image name, scene type, layout type, corner points and "
+            f"resolution. Got {' x '.join(map(str, rooms.shape))} of {rooms.dtype} instead."
+        )
+    return [_room(entry, f"{path}: room {place}") for place, entry in enumerate(rooms, start=1)]
+
+
+def _room(entry: Any, where: str) -> Room | DataError:  # noqa: ANN401 - a record of any fields
+    name, scene, layout_type = entry[0], entry[1], entry[2]
+    if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set('/\\\0"'):
+        return DataError(f"{where}: its first field should be the image's name without extension. Got {name!r}.")
+    number = np.asarray(layout_type)
+    if number.size != 1 or number.dtype.kind not in "iuf" or float(number.reshape(())) not in range(len(LAYOUT_TYPES)):
+        return DataError(
+            f"{where}, {name}: its layout type should be 0 to {len(LAYOUT_TYPES) - 1}. Got {layout_type!r}."
+        )
+    return Room(str(name), str(scene) if isinstance(scene, str) else "", int(number.reshape(())))
+
+
+def read_layout(path: Path) -> NDArray[np.uint8]:
+    """Read a mask (H, W) of ids from layout_seg/NAME.mat.
+
+    Raises:
+        DataError: the file is no such file; names it.
+    """
+    mask = _variable(path, "layout", _MASK_BYTES, MAX_PIXELS, squeeze=False)
+    if mask.ndim != 2 or mask.size == 0 or mask.dtype.kind not in "iuf":
+        raise DataError(f"{path}: layout should be a mask of ids. Got an array of shape {mask.shape} instead.")
+    if not ((mask >= 0) & (mask <= 255) & (mask == np.floor(mask))).all():
+        raise DataError(f"{path}: layout holds {mask.min()} to {mask.max()}; ids should be whole numbers from 0 to 5.")
+    return np.ascontiguousarray(mask, np.uint8)
+
+
+def _mask(path: Path, image: Path, image_size: int, order: _Order) -> Image.Image:
+    mask = read_layout(path)
+    check_mask(mask, path, image)
+    order.look_at(mask)
+    return shrunk_mask(mask, image_size)
+
+
+def _variable(path: Path, name: str, most_bytes: int, most_values: int, *, squeeze: bool) -> NDArray[Any]:
+    """A variable of a .mat file, whose size is looked at before anything is unpacked."""
+    from scipy.io import loadmat, whosmat
+
+    try:
+        size = path.stat().st_size
+        if size > most_bytes:
+            raise DataError(f"{path} has {size:,} bytes; such a file has at most {most_bytes:,}.")
+        shapes = {variable: shape for variable, shape, _ in whosmat(path, appendmat=False)}
+        if name not in shapes:
+            raise DataError(f"{path} should hold a variable {name!r}, but has {', '.join(shapes) or 'none'}.")
+        if math.prod(shapes[name]) > most_values:
+            raise DataError(f"{path}: {name} has {math.prod(shapes[name]):,} values; at most {most_values:,}.")
+        found: NDArray[Any] = loadmat(path, variable_names=[name], squeeze_me=squeeze, appendmat=False)[name]
+    except DataError:
+        raise
+    except Exception as error:  # on broken bytes scipy raises whatever they lead it to
+        raise DataError(f"{path} cannot be read as a .mat file: {error}. Fetch it again.") from None
+    return np.asarray(found)
+
+
+def _count(path: Path) -> int:
+    """How many rooms a file lists; 0 if it is not there, for nothing else is wanted of it."""
+    return (
+        len(np.atleast_1d(_variable(path, path.stem, _INDEX_BYTES, _MOST_ROOMS, squeeze=True))) if path.exists() else 0
+    )
+
+
+class _Order:
+    """Counts masks whose surfaces lie as no room's can: what original labels passed off as corrected look like."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen = self._wrong = 0
+
+    def look_at(self, mask: NDArray[np.uint8]) -> None:
+        """Count a mask (H, W)."""
+        step = max(1, min(mask.shape) // 32)
+        coarse = mask[::step, ::step]
+        middles = {}  # of each id: mean row and column
+        for number in (2, 3, 4, 5):
+            rows, columns = np.nonzero(coarse == number)
+            if len(rows):
+                middles[number] = rows.mean(), columns.mean()
+        wrong = (4 in middles and 5 in middles and middles[4][0] < middles[5][0]) or (
+            2 in middles and 3 in middles and middles[2][1] > middles[3][1]
+        )
+        with self._lock:
+            self._seen += 1
+            self._wrong += int(wrong)
+
+    def share(self) -> float:
+        """Share of the masks seen."""
+        return self._wrong / self._seen if self._seen else 0.0

@@ -1,0 +1,200 @@
+"""The two files in which MPII people come: the official .mat and the .json that HRNet's authors made of it.
+
+Both give the same people in the same form, checked one by one. Not for: which of them are kept, their crops and their
+roles (mpii.py).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cml.errors import DataError
+from data_prep.person_crop import Float64
+
+JOINTS = (
+    *("r_ankle", "r_knee", "r_hip", "l_hip", "l_knee", "l_ankle", "pelvis", "thorax", "upper_neck", "head_top"),
+    *("r_wrist", "r_elbow", "r_shoulder", "l_shoulder", "l_elbow", "l_wrist"),
+)
+
+
+class Person(NamedTuple):
+    """One person of an image.
+
+    Attributes:
+        image: Name of the image file.
+        number: Which of the image's people, from 1: in the .mat its place in annorect, in the .json among the entries
+            of the image.
+        group: What must not straddle training and test: the video in the .mat, where it says which, else the image.
+        center: (2,) the middle of the person, or None if the file does not say it.
+        height: Of the person in pixels (200 times its scale), or None.
+        joints: (16, 3) x, y and 1, or zeros for a joint without a place. Whether it is occluded does not matter.
+        where: "FILE: image IMAGE, person NUMBER".
+    """
+
+    image: str
+    number: int
+    group: str
+    center: Float64 | None
+    height: float | None
+    joints: Float64
+    where: str
+
+
+Numbered = tuple[str, int, Person | DataError]
+
+
+def read_people(path: Path) -> Iterator[Numbered]:
+    """All people of an annotation file in its order: image, number, and the person or what is wrong with it.
+
+    Coordinates become pixels from the outer edge of the first pixel: both files count pixels from 1.
+
+    Raises:
+        DataError: the file as a whole cannot be read.
+    """
+    return _from_json(path) if path.suffix.lower() == ".json" else _from_mat(path)
+
+
+# ---- the official .mat
+
+
+def _from_mat(path: Path) -> Iterator[Numbered]:
+    from scipy.io import loadmat
+
+    try:
+        release: Any = loadmat(path, struct_as_record=False, squeeze_me=True, variable_names=["RELEASE"])["RELEASE"]
+    except KeyError:
+        raise DataError(f"{path} should hold a variable 'RELEASE', as mpii_human_pose_v1_u12_1.mat does.") from None
+    except Exception as error:  # on broken bytes scipy raises whatever they lead it to
+        raise DataError(f"{path} cannot be read as a .mat file: {error}. Fetch it again.") from None
+    images = _structs(release, "annolist")
+    if not images:
+        raise DataError(f"{path}: RELEASE.annolist should list the images. Got none.")
+    for row, entry in enumerate(images, start=1):
+        people = _structs(entry, "annorect")
+        names = _structs(entry, "image")
+        name = getattr(names[0], "name", "") if names else ""
+        if people and not (isinstance(name, str) and name):
+            yield "", row, DataError(f"{path}: annolist({row}) has no image.name.")
+            continue
+        video = _number(getattr(entry, "vididx", None))
+        group = name if video is None else f"video {video:g}"
+        for number, rect in enumerate(people, start=1):
+            where = f"{path}: image {name}, person {number}"
+            try:
+                center = _place((_structs(rect, "objpos") or [None])[0])
+                scale = _number(getattr(rect, "scale", None))
+                height, joints = _height(scale, where), _mat_joints(rect, where)
+                yield name, number, Person(name, number, group, center, height, joints, where)
+            except DataError as error:
+                yield name, number, error
+
+
+def _mat_joints(rect: object, where: str) -> Float64:
+    joints = np.zeros((len(JOINTS), 3))
+    for points in _structs(rect, "annopoints"):
+        for point in _structs(points, "point"):
+            number = _number(getattr(point, "id", None))
+            if number is None or number not in range(len(JOINTS)):
+                raise DataError(f"{where}: a joint's id should be 0 to 15. Got {number} instead.")
+            joint, place = int(number), _place(point)
+            if place is None or not np.isfinite(place).all():
+                raise DataError(f"{where}: {JOINTS[joint]} has no finite place.")
+            if joints[joint, 2]:
+                raise DataError(f"{where}: {JOINTS[joint]} is there twice.")
+            visible = getattr(point, "is_visible", "")  # '0', '1', 0, 1, or empty as it is for heads
+            if np.size(visible) and str(visible) != "" and _number(visible) not in (0, 1):
+                raise DataError(f"{where}: {JOINTS[joint]} should be visible 0, 1 or nothing. Got {visible!r} instead.")
+            joints[joint] = [*place, 1]
+    return joints
+
+
+def _structs(owner: object, name: str) -> list[Any]:
+    """A field as a list of structs: it may be missing, empty, one struct or an array of them."""
+    value = getattr(owner, name, None)
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
+    entries = value if isinstance(value, list) else [value]
+    return [entry for entry in entries if hasattr(entry, "_fieldnames")]
+
+
+def _number(value: object) -> float | None:
+    """A field as a number; None if it is missing or empty."""
+    if value is None:
+        return None
+    try:
+        return float(np.asarray(value, np.float64).reshape(-1)[0])
+    except (ValueError, TypeError, IndexError):
+        return None
+
+
+def _place(point: object) -> Float64 | None:
+    x, y = _number(getattr(point, "x", None)), _number(getattr(point, "y", None))
+    return None if x is None or y is None else np.array([x, y]) - 0.5
+
+
+def _height(scale: float | None, where: str) -> float | None:
+    if scale is not None and not 0 < scale < math.inf:
+        raise DataError(f"{where}: the scale should be a number above 0. Got {scale:g} instead.")
+    return None if scale is None else 200 * scale
+
+
+# ---- HRNet's .json
+
+
+def _from_json(path: Path) -> Iterator[Numbered]:
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}).") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is no whole JSON file: {error}. Fetch it again.") from None
+    if not isinstance(entries, list) or not entries:
+        raise DataError(f"{path} should be a list of people. Got {reprlib.repr(entries)} instead.")
+    seen: Counter[str] = Counter()
+    for row, entry in enumerate(entries, start=1):
+        name = entry.get("image") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name:
+            fault = f"{path}: entry {row} should name its image. Got {reprlib.repr(entry)} instead."
+            yield "", row, DataError(fault)
+            continue
+        seen[name] += 1
+        where = f"{path}: image {name}, person {seen[name]}"
+        try:
+            yield name, seen[name], _json_person(entry, name, seen[name], where)
+        except DataError as error:
+            yield name, seen[name], error
+
+
+def _json_person(entry: dict[str, Any], name: str, number: int, where: str) -> Person:
+    joints = np.zeros((len(JOINTS), 3))
+    if "joints" in entry:  # the file of the test images has none
+        places = _array(entry["joints"], (len(JOINTS), 2), f"{where}: joints")
+        flags = _array(entry.get("joints_vis"), (len(JOINTS),), f"{where}: joints_vis")
+        if not np.isin(flags, (0, 1)).all():
+            raise DataError(f"{where}: joints_vis should be 0 or 1. Got {entry['joints_vis']} instead.")
+        placed = ~((places == -1).all(axis=1) | ((flags == 0) & (places <= 0).all(axis=1)))
+        joints[placed] = np.column_stack([places[placed] - 0.5, np.ones(placed.sum())])
+    scale = entry.get("scale")
+    if isinstance(scale, bool) or not isinstance(scale, int | float):
+        raise DataError(f"{where}: the scale should be a number above 0. Got {scale!r} instead.")
+    center = _array(entry.get("center"), (2,), f"{where}: center") - 0.5
+    return Person(name, number, name, center, _height(scale, where), joints, where)
+
+
+def _array(value: object, shape: tuple[int, ...], what: str) -> Float64:
+    try:
+        array = np.asarray(value, np.float64)
+    except (ValueError, TypeError):
+        array = np.empty(0)
+    if array.shape != shape or not np.isfinite(array).all():
+        size = " x ".join(map(str, shape))
+        raise DataError(f"{what} should be {size} finite numbers. Got {reprlib.repr(value)} instead.")
+    return array

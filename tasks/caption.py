@@ -1,0 +1,88 @@
+"""Captions: images that are alike when people say the same of them, whatever class they belong to.
+
+Command: cml train caption --data DIR --out RUN
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cml.errors import DataError
+from cml.registry import Choice
+from cml.training.config import TrainConfig
+from tasks import main
+from tasks.baselines import variants
+from tasks.value import TASK as VALUE
+
+if TYPE_CHECKING:
+    from cml.data.prepared import DatasetInfo
+
+RECIPE = TrainConfig(
+    label_distance="captions",
+    # Stored 256 px high or wide; the network sees a 224 px box, its side +-12 px and its place +-8 px.
+    crop=224 / 256,
+    scale_jitter=12 / 256,
+    shift_jitter=8 / 256,
+    # What stands left in a picture stands right in its mirror image. "image" mirrors the words as well: see mirror().
+    flip="none",
+)
+VECTORS = "glove-6b-50d"
+_KNOWN = (VECTORS, "scene-words")  # a dataset may name vectors that come with a package, not a file
+_SIDE = re.compile(r"\b(?:left|right)\b", re.IGNORECASE)
+
+
+def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
+    """The recipe's choice; without word vectors of its own it takes the dataset's, or else GloVe.
+
+    Raises:
+        DataError: dataset.json names vectors that do not come with a package.
+    """
+    choice = Choice.parse(recipe.label_distance)
+    if choice.name not in ("captions", "captions-rwmd") or "vectors" in choice.settings:
+        return recipe.label_distance
+    vectors = info.details.get("word_vectors", VECTORS)
+    if vectors not in _KNOWN:
+        raise DataError(
+            f"dataset.json of {info.name!r} should name under details.word_vectors one of {', '.join(_KNOWN)}. "
+            f"Got {vectors!r} instead; take vectors of your own with --label-distance 'captions(vectors=PATH)'."
+        )
+    return str(Choice(choice.name, {"vectors": vectors, **choice.settings}))
+
+
+def mirror(label: Sequence[str], info: DatasetInfo) -> list[str]:
+    """The captions of the mirrored image: left and right exchanged wherever they stand, be it "has left" or "right up".
+
+    Text, clocks and cars on the right side of the road are no longer true of a mirrored photograph: hence not the
+    default.
+    """
+    return [_SIDE.sub(_other_side, text) for text in label]
+
+
+def _other_side(found: re.Match[str]) -> str:
+    word = found[0]
+    other = "right" if word.lower() == "left" else "left"
+    return other.upper() if word.isupper() else other.capitalize() if word[0].isupper() else other
+
+
+def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - part of the task's contract
+    """The captions, one after the other."""
+    return " / ".join(text.strip() for text in label)
+
+
+TASK = replace(
+    VALUE,
+    name="caption",
+    summary="captions: what people say of an image, one or more sentences",
+    recipe=RECIPE,
+    describe=describe,
+    variants=variants(paper_exponent=1.0),  # the published loss takes the sum of Word Mover's Distances as it is
+    label_distance=label_distance,
+    mirror=mirror,
+    sample="scenes",
+)
+
+if __name__ == "__main__":
+    main("caption")

@@ -1,0 +1,269 @@
+"""``cml compare``: its table and intervals, its runs and what is kept of them, its pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import tasks
+from cml import losses, sampling
+from cml.cli import main
+from cml.commands.compare import compare
+from cml.commands.comparison_pictures import sheet_variants
+from cml.commands.comparison_runs import kept_evaluation, planned, slug
+from cml.data.prepared import PreparedDataset
+from cml.errors import UserError
+from cml.losses.log_ratio import LogRatioLoss
+from cml.retrieval.comparison import Comparison, apart, over_seeds
+from cml.retrieval.evaluation import Evaluation, Metric
+from cml.training.config import TrainConfig
+from data_prep.people import People
+from tasks.baselines import OURS, variants
+
+SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
+LISTS = ["--sampler", "grouped(batch_size=30, groups=5, drawn=2, pool=6)"]
+PAIR = ["--variants", "log-ratio", "dense triplet"]
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> PreparedDataset:
+    return People(count=160, size=32).prepare(tmp_path_factory.mktemp("data") / "people")
+
+
+def command(data: PreparedDataset, out: Path, *more: str) -> list[str]:
+    start = ["compare", "pose", "--data", str(data.folder), "--out", str(out), "--steps", "3", "--dimension", "16"]
+    return [*start, *SMALL, *LISTS, *more]
+
+
+@pytest.fixture(scope="module")
+def finished(people: PreparedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "comparison"
+    assert main(command(people, out, "--seeds", "2", "--dimensions", "8", *PAIR)) == 0
+    return out
+
+
+# ---- what it leaves
+
+
+def test_table_figures_and_pictures(finished: Path) -> None:
+    table = (finished / "table.md").read_text()
+    for row in ("log-ratio", "dense triplet", "frozen efficientnet-lite0", "oracle", "random"):
+        assert f"| {row} |" in table
+    assert "px" in table
+    assert "over 2 seeds" in table
+    assert "hit@" not in table  # 41 gallery items: 50 true nearest say nothing
+    for picture in ("retrieval.png", "dimension.png", "sheet.png"):
+        with Image.open(finished / picture) as image:
+            assert image.width > 1000, picture
+    found = json.loads((finished / "comparison.json").read_text())
+    assert set(found["dimensions"]) == {"8", "16"}
+    assert found["rows"] == found["dimensions"]["16"]
+    assert found["dimensions"]["8"]["oracle"] == found["rows"]["oracle"]
+    assert found["dimensions"]["8"]["log-ratio"] != found["rows"]["log-ratio"]
+    for method, values in found["values"]["ndcg@10"].items():
+        assert len(values) == 2
+        assert found["rows"][method]["ndcg@10"][0] == pytest.approx(statistics.fmean(values))
+
+
+def test_every_run_has_the_same_budget_and_its_own_loss_and_seed(finished: Path) -> None:
+    seen = set()
+    for path in finished.rglob("config.json"):
+        train = json.loads(path.read_text())["train"]
+        assert train["steps"] == 3
+        assert train["backbone"] == "small-cnn"
+        seen.add((train["loss"].partition("(")[0], train["dimension"], train["seed"]))
+    expected = {(loss, size, seed) for loss in ("log-ratio", "dense-triplet") for size in (8, 16) for seed in (0, 1)}
+    assert seen == expected
+
+
+def test_finished_runs_are_kept_and_only_missing_ones_trained(
+    people: PreparedDataset, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "again"
+    shutil.copytree(finished, out)
+    models = {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
+    assert len(models) == 8
+    lost = out / "log-ratio" / "dimension-8" / "seed-1"
+    (lost / "model.safetensors").unlink()
+    shutil.rmtree(lost / "checkpoints")
+    capsys.readouterr()
+    assert main(command(people, out, "--seeds", "2", "--dimensions", "8", *PAIR)) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "seed" in line]
+    assert said == ["6/8 log-ratio, seed 1, 8 dimensions"]
+    for path, written in models.items():
+        assert (path.stat().st_mtime_ns == written) is (path.parent != lost)
+    assert (out / "table.md").read_text() == (finished / "table.md").read_text()
+
+
+def test_a_run_with_other_options_is_refused(
+    people: PreparedDataset, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main([*command(people, finished, "--seeds", "2", *PAIR), "--learning-rate", "0.5"]) == 2
+    assert "was started with learning_rate=0.001, now learning_rate=0.5" in capsys.readouterr().err
+
+
+def test_kept_evaluation_is_of_the_same_kind(finished: Path) -> None:
+    folder = finished / "log-ratio" / "dimension-16" / "seed-1"
+    kept = Evaluation.from_json(json.loads((folder / "evaluation.json").read_text()))
+    assert kept_evaluation(folder, kept) is not None
+    assert kept_evaluation(folder, replace(kept, unit="cm")) is None
+    assert kept_evaluation(folder, replace(kept, gallery=7)) is None
+    row = dict(list(kept.rows["embedding"].items())[1:])
+    assert kept_evaluation(folder, replace(kept, rows={"embedding": row})) is None
+    assert kept_evaluation(finished, kept) is None
+
+
+def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_path: Path) -> None:
+    config = TrainConfig(
+        backbone="small-cnn", weights="none", image_size=(32, 32), sampler="random(batch_size=20)", steps=2, workers=0
+    )
+    task = replace(tasks.get("pose"), variants={"a": {}, "binary b": {"loss": "binary-triplet(rule=nearest, k=3)"}})
+    compared = compare(task, people, replace(config, label_distance="keypoints"), tmp_path, seeds=1)
+    assert list(compared.shown) == ["a", "binary b"]
+    assert not (tmp_path / "dimension.png").exists()
+    table = compared.comparison.markdown()
+    trained = [line for line in table.splitlines() if line.startswith(("| a |", "| binary b |"))]
+    assert len(trained) == 2
+    assert not any("±" in line for line in trained)
+    assert "*" not in table
+    with pytest.raises(UserError, match="names no variants"):
+        compare(replace(task, variants={}), people, config, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--variants", "x"], "Unknown variant 'x'"),
+        (["--loss", "dense-triplet"], "leave --loss out"),
+        (["--seeds", "0"], "'seeds' must be at least 1"),
+        (["--dimensions", "0"], "'dimension' must be 1 or more"),
+        (["--dimensions", "big"], "--dimensions"),
+    ],
+)
+def test_mistakes(
+    people: PreparedDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], said: str
+) -> None:
+    assert main(command(people, tmp_path / "c", *flags)) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1
+    assert said in errors[0]
+    assert not (tmp_path / "c").exists()
+
+
+# ---- figures
+
+
+def evaluation(values: Mapping[str, float], width: float = 0.0, gallery: int = 1000) -> Evaluation:
+    """An evaluation whose rows have one value in every metric."""
+    names = ("label_distance@1", "label_distance@10", "ndcg@10", "ndcg@100", "hit@10", "spearman_rho")
+    rows = {
+        row: {name: Metric(name, np.array([value]), value, value - width, value + width) for name in names}
+        for row, value in values.items()
+    }
+    return Evaluation(rows, "px", "reciprocal", 10, gallery)
+
+
+def test_intervals_are_students() -> None:
+    assert over_seeds([2.0]) == (2.0, 2.0, 2.0)
+    values = [1.0, 2.0, 4.0]
+    mean, low, high = over_seeds(values)
+    assert mean == pytest.approx(7 / 3)
+    half = 4.302653 * statistics.stdev(values) / math.sqrt(3)  # the 97.5 % point of t with 2 degrees of freedom
+    assert (low, high) == pytest.approx((mean - half, mean + half))
+
+
+def test_marks_tell_which_intervals_are_apart() -> None:
+    assert apart((1, 0, 2), (4, 3, 5))
+    assert apart((4, 3, 5), (1, 0, 2))
+    assert not apart((1, 0, 3), (4, 3, 5))
+    runs = {"ours": [10.0, 10.1, 10.2], "near": [10.2, 10.3, 10.4], "far": [12.0, 12.1, 12.2]}
+    trained = {name: [evaluation({"embedding": value}) for value in values] for name, values in runs.items()}
+    references = evaluation({"embedding": 0.0, "oracle": 5.0, "wide": 9.0}, width=1.5)
+    found = Comparison(trained, references, "embedding", 16, {})
+    rows = {line[0]: line[1:] for line in found.table()}
+    assert "hit@10" in rows["method"]
+    assert rows["ours"][0] == "10.10 ± 0.25"
+    assert rows["near"][0] == "10.30 ± 0.25"
+    assert rows["far"][0] == "12.10 ± 0.25*"
+    assert rows["oracle"][0] == "5.00 ± 1.50*"
+    assert rows["wide"][0] == "9.00 ± 1.50"
+    assert "does not overlap that of ours" in found.notes()
+    small = Comparison(trained, replace(references, gallery=499), "embedding", 16, {})
+    assert "hit@10" not in small.table()[0]
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+# ---- variants
+
+PUBLISHED_ROWS = (
+    "log-ratio",
+    "log-ratio, plain",
+    "log-ratio, the paper's",
+    "dense triplet",
+    "binary triplet, threshold",
+    "binary triplet, nearest",
+)
+
+
+@pytest.mark.parametrize("name", sorted(set(tasks.registry().names()) & {"pose", "value", "layout", "caption"}))
+def test_every_task_compares_with_every_baseline(name: str) -> None:
+    task = tasks.get(name)
+    assert set(PUBLISHED_ROWS) <= set(task.variants)
+    assert next(iter(task.variants)) == OURS
+    assert task.variants[OURS] == {}
+    for run in planned(task, task.recipe, Path("out"), list(task.variants), 1, [task.recipe.dimension]):
+        losses.registry.make(run.options.loss)
+        sampling.registry.make(run.options.sampler)
+    assert len({slug(variant) for variant in task.variants}) == len(task.variants)
+
+
+def test_variants_share_the_batch_size() -> None:
+    task = replace(
+        tasks.get("pose"), variants={"a": {}, "b": {"sampler": "dense"}, "c": {"sampler": "dense(nearest=3)"}}
+    )
+    for shared, expected in (("random", [150, 150, 150]), ("random(batch_size=20)", [20, 20, 20])):
+        runs = planned(task, replace(task.recipe, sampler=shared), Path("out"), ["a", "b", "c"], 1, [8])
+        samplers = [sampling.registry.make(run.options.sampler) for run in runs]
+        assert [sampler.batch_size for sampler in samplers] == expected
+        assert [sampler.neighbors for sampler in samplers] == [0, 5, 3]
+    stated = replace(task, variants={"d": {"sampler": "dense(batch_size=9)"}})
+    config = replace(task.recipe, sampler="random(batch_size=20)")
+    (run,) = planned(stated, config, Path("out"), ["d"], 1, [8])
+    assert sampling.registry.make(run.options.sampler).batch_size == 9
+
+
+def test_published_variants_are_the_published_loss_and_lists() -> None:
+    torch.manual_seed(0)
+    embeddings, labels = torch.randn(12, 4, dtype=torch.float64), torch.rand(12, 3, dtype=torch.float64)
+    distances = torch.cdist(labels, labels)
+    for exponent in (1.0, 2.0):
+        named = variants(exponent)
+        assert named["log-ratio, plain"]["loss"] == named["log-ratio, the paper's"]["loss"]
+        loss = losses.registry.make(named["log-ratio, plain"]["loss"])
+        loss.fit(distances[torch.triu_indices(12, 12, 1).unbind()])
+        published = LogRatioLoss.paper()(embeddings, distances**exponent)
+        assert loss(embeddings, distances).item() == pytest.approx(published.item())
+        assert loss.normalize is False
+    sampler = sampling.registry.make(variants()["log-ratio, the paper's"]["sampler"])
+    assert (sampler.counted_anchors, sampler.neighbors, sampler.batch_size) == (1, 5, 150)
+    assert sampling.registry.make(variants()["binary triplet, nearest"]["sampler"]).neighbors == 30
+
+
+def test_sheet_shows_ours_and_binary_triplets() -> None:
+    assert sheet_variants(list(variants())) == ["log-ratio", "binary triplet, threshold"]
+    assert sheet_variants(["log-ratio", "dense triplet", "binary triplet, nearest"]) == [
+        "log-ratio",
+        "binary triplet, nearest",
+    ]
+    assert sheet_variants(["dense triplet"]) == ["dense triplet"]
