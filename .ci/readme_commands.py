@@ -1,8 +1,8 @@
 """Run every command and example that the README shows, in order, in one scratch folder.
 
 Shell blocks are run line by line; setting up an environment and pytest are left to the caller. Long commands get fewer
-steps through their own documented option ``--steps``. Python blocks are run as they stand. The raw files that the
-README calls ``tub.tar.gz`` and ``lspet`` are the real ones where they are found; elsewhere those lines are left out,
+steps and seeds through their own documented options. Python blocks are run as they stand. The raw files that the
+README calls ``tub.tar.gz``, ``lspet``, .. are the real ones where they are found; elsewhere those lines are left out,
 by name. ``photos`` and ``labels.csv`` are drawn here.
 """
 
@@ -16,7 +16,12 @@ from pathlib import Path
 
 STEPS = "4"
 LONG = ("cml train", "cml compare", "cml demo")
-RAW = {"tub.tar.gz": "donkeycar_tub/tub.tar.gz", "lspet": "lspet400"}
+RAW = {
+    "tub.tar.gz": "donkeycar_tub/tub.tar.gz",
+    "lspet": "lspet400",
+    "zind": "zind_layouts",
+    "coco": "coco_mini",
+}
 
 
 def main(readme: Path, scratch: Path) -> int:
@@ -40,6 +45,7 @@ def main(readme: Path, scratch: Path) -> int:
                 continue
             if command.startswith(LONG):
                 command = re.sub(r"\s--steps \d+", "", command) + f" --steps {STEPS}"
+                command = re.sub(r"--seeds \d+", "--seeds 1", command)
             print(f"+ {command}", flush=True)
             words = [sys.executable, "-c", command] if language == "python" else ["bash", "-c", command]
             if subprocess.run(words, cwd=scratch).returncode != 0:
@@ -64,7 +70,7 @@ def draw_photos(scratch: Path) -> None:
 
 def needed_files_exist(command: str, scratch: Path) -> bool:
     """Whether what the command reads is there: raw files, or what an earlier, left-out command would have made."""
-    read = re.findall(r"--(?:source|data|images|labels) (\S+)", command)
+    read = re.findall(r"(?:--(?:source|data|images|labels|runs)|cml distances) (\S+)", command)
     return all((scratch / path).exists() for path in read)
 
 

@@ -17,7 +17,7 @@ from cml import __version__
 from cml.errors import UserError
 
 COMMANDS = {
-    "demo": "train and compare on drawn people, from nothing, in three minutes",
+    "demo": "train and compare on drawn people, rooms or scenes, from nothing, in three minutes",
     "prepare": "turn raw files into a prepared dataset",
     "check": "find what is wrong with a prepared dataset",
     "distances": "write all label distances or nearest lists, or say what they are like",
@@ -90,7 +90,7 @@ def _help() -> str:
         "",
         "Train image embeddings whose distances mirror label distances.",
         "",
-        *(f"  {name:<10}{summary}" for name, summary in COMMANDS.items()),
+        *(f"  {name:<11}{summary}" for name, summary in COMMANDS.items()),
         "",
         "cml COMMAND --help tells a command's options.",
     ]

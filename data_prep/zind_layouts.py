@@ -31,24 +31,19 @@ class ZindLayouts:
     Input: a folder with images/, masks/ (1 front, 2 left, 3 right, 4 floor, 5 ceiling), labels.json (for each view its
     image, mask, room and panorama) and groups.json (the rooms, their panoramas, and which rooms are for testing).
 
-    Split: by room, since views of one panorama overlap and panoramas of one room show the same things. No room and no
-    panorama has two roles: of the rooms for testing the one with the most views is the gallery, the others are queries.
+    Split: by room, since views of one panorama overlap and panoramas of one room show the same things; no room and no
+    panorama is on both sides, training and testing. Each view for testing is a query that is searched among all others
+    of them. With gallery_rooms, queries and gallery are of different rooms too.
 
     Licence: ZInD Terms of Use, academic and non-commercial use only.
     """
 
     source: Path
     """The folder with labels.json, groups.json, images/ and masks/."""
-    query_rooms: tuple[str, ...] = ()
-    """Rooms whose views are queries; as described above when none are given."""
+    test_rooms: tuple[str, ...] = ()
+    """Rooms that are not for training; those that groups.json suggests when none are given."""
     gallery_rooms: tuple[str, ...] = ()
-    """Rooms whose views are the gallery; all further rooms are for training."""
-
-    def __post_init__(self) -> None:
-        if bool(self.query_rooms) != bool(self.gallery_rooms):
-            raise UserError("Give query_rooms and gallery_rooms both, or neither.")
-        if both := set(self.query_rooms) & set(self.gallery_rooms):
-            raise UserError(f"The room {min(both)!r} cannot be among query_rooms and gallery_rooms both.")
+    """Those of the rooms for testing that are the gallery, the others being queries; none: see above."""
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
@@ -75,7 +70,11 @@ class ZindLayouts:
             frame="a mask as large as its image",
             source="crops of panoramas of the Zillow Indoor Dataset, Cruz et al., CVPR 2021",
             licence="ZInD Terms of Use: academic, non-commercial use only",
-            details={**DETAILS, "rooms": {role: sorted(_of(roles, role)) for role in ("train", "query", "gallery")}},
+            details={
+                **DETAILS,
+                "rooms": {role: sorted(_of(roles, role)) for role in ("train", "query", "gallery")},
+                **({} if self.gallery_rooms else {"gallery": "queries"}),
+            },
             made_with=origin,
         )
         return write_dataset(out, info, items, skip_bad=skip_bad)
@@ -85,18 +84,23 @@ class ZindLayouts:
         groups = read_json(path, "rooms, their panoramas and the split")
         try:
             rooms: Mapping[str, Any] = groups["rooms"]
-            sizes = {name: sum(map(len, room["panos"].values())) for name, room in rooms.items()}
-            testing = [*self.query_rooms, *self.gallery_rooms] or list(groups["suggested_split"]["test_rooms"])
+            panos = {name: list(room["panos"]) for name, room in rooms.items()}
+            testing = list(self.test_rooms or groups["suggested_split"]["test_rooms"])
         except (KeyError, TypeError, AttributeError):
             raise DataError(
                 f"{path} should hold rooms, each with its panos and their views, and suggested_split with test_rooms."
             ) from None
-        if unknown := [name for name in testing if name not in sizes]:
-            raise DataError(f"{path} has no room {unknown[0]!r}. There are: {', '.join(sorted(sizes))}.")
-        gallery = self.gallery_rooms or (max(testing, key=lambda name: sizes[name]),)
+        if unknown := [name for name in testing if name not in rooms]:
+            raise DataError(f"{path} has no room {unknown[0]!r}. There are: {', '.join(sorted(rooms))}.")
+        if strange := [name for name in self.gallery_rooms if name not in testing]:
+            raise UserError(
+                f"gallery_rooms should be among the rooms for testing, {', '.join(testing)}. "
+                f"Got {strange[0]!r} instead."
+            )
+        gallery = self.gallery_rooms
         roles = {name: "gallery" if name in gallery else "query" if name in testing else "train" for name in rooms}
-        for name, room in rooms.items():
-            for pano in room["panos"]:
+        for name, listed in panos.items():
+            for pano in listed:
                 if roles.setdefault(f"pano {pano}", roles[name]) != roles[name]:
                     raise DataError(
                         f"{path}: the panorama {pano!r} is listed in rooms with the roles {roles[f'pano {pano}']} and "

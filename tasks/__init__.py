@@ -80,6 +80,13 @@ def get(name: str) -> Task:
     return made
 
 
+@functools.cache
+def comparisons() -> Registry[None]:
+    """What ``cml compare`` compares beside the losses of a task: name to ``run(arguments)``, by entry points too."""
+    found = {point.name: point.value for point in entry_points(group="cml.comparisons")}
+    return Registry("comparison", found)
+
+
 def main(name: str) -> NoReturn:
     """Train from the task's own module: ``python -m tasks.pose --data DIR --out RUN`` is ``cml train pose ..``."""
     from cml import cli

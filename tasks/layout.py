@@ -84,7 +84,8 @@ def draw(image: Image, label: Path, info: DatasetInfo) -> Image:
 
     names, ignored = surfaces(info), info.details.get("ignore_id")
     colors = {number: COLORS.get(name, REGIONS[number % len(REGIONS)]) for number, name in names.items()}
-    drawn = draw_regions(image, _mask(label), colors=colors, ignore=() if ignored is None else (ignored,))
+    ignore = () if ignored is None else (ignored,)
+    drawn = draw_regions(image, _mask(label), colors=colors, ignore=ignore, tint=0.2)
     return with_legend(drawn, {name: colors[number] for number, name in names.items() if number != ignored})
 
 

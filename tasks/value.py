@@ -1,6 +1,10 @@
 """Labels that are a number or a vector: angles, ages, scores.
 
 Command: cml train value --data DIR --out RUN
+Expected time: about an hour on 2 cores (1,000 batches of 150 images, 40 images a second). With ``--freeze-backbone
+--steps 300``: 5 s once the images have been embedded.
+Expected score: with that head, on 640 steering angles of a Donkeycar tub, 3 seeds: mean label distance@10 of .197 +-
+.021 (binary triplets .210 +- .018, frozen features .358, oracle .041), nDCG@100 of .935 +- .005.
 """
 
 from __future__ import annotations

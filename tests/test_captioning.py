@@ -94,7 +94,7 @@ def shown(images: int, seed: int) -> Captioned:
 
 
 def test_training_learns_to_say_what_is_seen_and_self_critical_training_does_not_unlearn_it() -> None:
-    config = CaptionerConfig(hidden=32, min_count=1, longest=8, batch_size=32, xe_steps=150, rl_steps=10, xe_rate=1e-2)
+    config = CaptionerConfig(hidden=32, min_count=1, words=8, batch_size=32, xe_steps=150, rl_steps=10, xe_rate=1e-2)
     trained = train_captioner(shown(120, 0), config, seed=0, quiet=True)
     again = train_captioner(shown(120, 0), config, seed=0, quiet=True)
     test = shown(40, 1)
@@ -113,7 +113,7 @@ def test_self_critical_training_raises_its_reward() -> None:
     data = shown(120, 0)
     rare = [[texts[0], *[texts[1]] * 4] for texts in data.captions]  # people mostly say the short form
     wanted = Captioned(data.features, rare)
-    config = CaptionerConfig(hidden=32, min_count=1, longest=8, batch_size=60, xe_steps=60, rl_steps=60, rl_rate=2e-3)
+    config = CaptionerConfig(hidden=32, min_count=1, words=8, batch_size=60, xe_steps=60, rl_steps=60, rl_rate=2e-3)
     trained = train_captioner(wanted, config, seed=1, quiet=True)
     assert trained.rl is not None
     reward = CiderD(wanted.captions)

@@ -6,8 +6,10 @@ import doctest
 import importlib
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import slow_losses
 import torch
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import cml
 from cml import losses
 from cml.errors import UserError
 from cml.losses import rank_n_contrast
@@ -30,6 +33,7 @@ from cml.losses.relaxed_contrastive import relaxed_contrastive_loss
 from cml.losses.rkd_distance import rkd_distance_loss
 from cml.losses.row_order import ascending_rows, tie_runs
 from cml.losses.soft_target import soft_target_loss
+from cml.training.config import TrainConfig
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "rank-n-contrast": rank_n_contrast_loss,
@@ -465,6 +469,31 @@ def test_regression_ranks_in_standardised_units_as_in_true_ones() -> None:
     restored.load_state_dict(module.state_dict())
     assert restored(exact, labels + 1).item() == module(exact, labels + 1).item()
     assert module.takes == "vectors"
+
+
+def test_regression_trains_and_embeds_labels() -> None:
+    places = np.random.default_rng(0).uniform(2, 14, 120)  # of a bright bar
+    light = 255 * np.exp(-((np.arange(16)[None, :] - places[:, None]) ** 2) / 4)
+    images = np.tile(light[:, None, :, None], (1, 16, 1, 3)).astype(np.uint8)
+    config = TrainConfig(
+        backbone="small-cnn",
+        weights="none",
+        image_size=(16, 16),
+        sampler="random(batch_size=16)",
+        loss="regression",
+        dimension=1,
+        steps=60,
+        learning_rate=3e-3,
+        workers=0,
+    )
+    model = cml.fit(images[:80], places[:80], config, quiet=True)
+    found = np.corrcoef(model.embed(images[80:])[:, 0], places[80:])[0, 1]
+    assert found > 0.8
+    head = cml.fit(images[:80], places[:80], replace(config, freeze_backbone=True), quiet=True)
+    found = np.corrcoef(head.embed(images[80:])[:, 0], places[80:])[0, 1]
+    assert found > 0.8  # random starting weights, as large as they are for one dimension, would drown what is learnt
+    with pytest.raises(UserError, match=r"set dimension=1\. Got dimension=8"):
+        cml.fit(images, places, replace(config, dimension=8), quiet=True)
 
 
 def test_regression_refuses_what_does_not_fit() -> None:

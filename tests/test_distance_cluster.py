@@ -198,3 +198,12 @@ def test_errors_of_workers_and_addresses_are_one_sentence(
         np.load(write_matrix(Euclidean(), labels, tmp_path / "d", runner=QUIET).path),
         Euclidean().pairwise(labels, labels),
     )
+
+
+def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "cml.distances.cluster")
+    with pytest.raises(UserError, match=r"pip install 'cml\[cluster\]'"):
+        write_matrix(
+            Euclidean(), Euclidean().encode([1, 2, 3]), tmp_path / "m", runner=replace(QUIET, scheduler="tcp://x:1")
+        )

@@ -110,7 +110,7 @@ def test_embed_writes_what_embed_returns(
     assert [path.name for path in out.iterdir() if path.is_dir()] == []
 
 
-def test_embed_takes_roles_and_labels_of_a_prepared_dataset(model: EmbeddingModel, tmp_path: Path) -> None:
+def test_embed_takes_roles_and_labels_of_a_prepared_dataset(run: Path, model: EmbeddingModel, tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     draw_images(photos, 12)
     (tmp_path / "labels.csv").write_text(
@@ -126,6 +126,9 @@ def test_embed_takes_roles_and_labels_of_a_prepared_dataset(model: EmbeddingMode
         next(value for key, value in item.items() if key not in ("item_id", "file_name", "role")) for item in items[:2]
     ] == [0, 3]
     assert all((Path(data) / item["file_name"]).is_file() for item in items)
+    command = ["embed", str(run), "--images", data, "--out", str(tmp_path / "some"), "--roles", "query", "gallery"]
+    assert main(command) == 0
+    assert [item["role"] for item in EmbeddingFolder.open(tmp_path / "some").items()] == ["query"] * 4 + ["gallery"] * 4
 
 
 def test_a_killed_embedding_is_continued_to_the_same_bytes(

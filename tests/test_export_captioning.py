@@ -197,8 +197,13 @@ def test_odd_images_get_the_features_of_what_they_show(model: EmbeddingModel, tm
 
 def test_order_of_sizes_and_batches_change_nothing(model: EmbeddingModel, photos: Path, tmp_path: Path) -> None:
     images = ImageList.open(photos).with_coco_ids()
+    before = trunk_fingerprint(model)
     for name, batch_size in (("one", 1), ("many", 64)):
+        model.train(name == "many")  # as a model comes out of its constructor; the export does not mind
         export_captioning(model, images, tmp_path, replace(NATIVE, name=name), batch_size=batch_size, quiet=True)
+        assert model.training == (name == "many")
+    model.eval()
+    assert trunk_fingerprint(model) == before
     for key in images.item_ids:
         for part, extension in (("fc", ".npy"), ("att", ".npz")):
             one, many = (reader(tmp_path / f"{name}_{part}", extension)(key) for name in ("one", "many"))
@@ -431,7 +436,7 @@ def test_space_is_asked_for_before_the_start(
     monkeypatch.setattr("cml.export.captioning.shutil.disk_usage", lambda path: Usage)
     command = ["export", "captioning", str(run), "--images", str(photos), "--out", str(tmp_path / "o")]
     assert main(command) == 2
-    assert "take 0.0 GB, but" in capsys.readouterr().err
+    assert "The features of 7 images take 315 kB, but" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
     assert main([*command, "--compress"]) == 0  # then the estimate is no more than a bound
 

@@ -314,12 +314,14 @@ def test_the_command_reaches_both_sources(lsun: Path, tmp_path: Path, capsys: py
 
 def test_real_rooms_are_split_by_room_and_panorama(real_data: Callable[[str], Path], tmp_path: Path) -> None:
     source = real_data("zind_layouts")
-    made = ZindLayouts(source).prepare(tmp_path / "out")
+    alone = ZindLayouts(source).prepare(tmp_path / "alone")
+    assert [len(alone.split(role)) for role in ("train", "query", "gallery")] == [198, 64, 64]
+    assert alone.info.queries_are_gallery
+    kept = json.loads((source / "groups.json").read_text())["suggested_split"]
+    assert alone.info.details["rooms"]["query"] == sorted(kept["test_rooms"])
+    made = ZindLayouts(source, gallery_rooms=("complete_room_01",)).prepare(tmp_path / "out")
     assert [len(made.split(role)) for role in ("train", "query", "gallery")] == [198, 27, 37]
-    kept = json.loads((source / "groups.json").read_text())
-    assert sorted(made.info.details["rooms"]["query"] + made.info.details["rooms"]["gallery"]) == sorted(
-        kept["suggested_split"]["test_rooms"]
-    )
+    assert made.split("train").item_ids == alone.split("train").item_ids
     sides: dict[str, dict[str, str]] = {"room": {}, "pano": {}}
     for folder in ("train", "test"):
         for line in (made.folder / folder / METADATA).read_text().splitlines():
@@ -371,15 +373,17 @@ def change_groups(folder: Path, change: Callable[[Any], Any]) -> None:
 
 
 def test_rooms_of_each_role_can_be_chosen(zind: Path, tmp_path: Path) -> None:
-    made = ZindLayouts(zind, query_rooms=("room0",), gallery_rooms=("room2",)).prepare(tmp_path / "out")
+    made = ZindLayouts(zind, test_rooms=("room0", "room2"), gallery_rooms=("room2",)).prepare(tmp_path / "out")
     assert made.split("query").item_ids == ("p0_0", "p0_1")
+    assert made.split("gallery").item_ids == ("p2_0", "p2_1")
     assert made.split("train").item_ids == ("p1_0", "p1_1")
-    with pytest.raises(UserError, match="both, or neither"):
-        ZindLayouts(zind, query_rooms=("room0",))
-    with pytest.raises(UserError, match="'room0' cannot be among"):
-        ZindLayouts(zind, query_rooms=("room0",), gallery_rooms=("room0",))
+    assert not made.info.queries_are_gallery
+    with pytest.raises(
+        UserError, match=r"gallery_rooms should be among the rooms for testing, room1, room2\. Got 'room0'"
+    ):
+        ZindLayouts(zind, gallery_rooms=("room0",)).prepare(tmp_path / "other")
     with pytest.raises(DataError, match=r"has no room 'attic'\. There are: room0, room1, room2"):
-        ZindLayouts(zind, query_rooms=("attic",), gallery_rooms=("room2",)).prepare(tmp_path / "other")
+        ZindLayouts(zind, test_rooms=("attic",)).prepare(tmp_path / "other")
 
 
 BAD_VIEWS: dict[str, tuple[Callable[[Path], object], str]] = {

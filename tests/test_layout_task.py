@@ -29,13 +29,13 @@ from cml.data.metadata import DatasetInfo
 from cml.data.prepared import PreparedDataset, check_dataset
 from cml.data.prepared_writer import Item, write_dataset
 from cml.data.rooms import draw_rooms
+from cml.distances.dataset_labels import encode
 from cml.distances.layout import Layout
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.reporting.legend import with_legend
 from cml.sampling.lists import RandomBatches
 from cml.training.batches import BatchSource, TrainingData
-from cml.training.prepared import encode
 from data_prep.layout_masks import DETAILS
 from data_prep.rooms import Rooms
 from tasks.layout import TASK, describe, draw, label_distance, mirror, surfaces

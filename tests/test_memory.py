@@ -266,16 +266,6 @@ def test_what_cannot_be_is_named() -> None:
         CrossBatchMemory(3).load_state_dict(larger.state_dict())
 
 
-def test_regression_trains_and_embeds_labels() -> None:
-    images, places = bars(120)
-    config = replace(CONFIG, memory=0, loss="regression", dimension=1, steps=60, learning_rate=3e-3)
-    model = cml.fit(images[:80], places[:80], config, quiet=True)
-    found = np.corrcoef(model.embed(images[80:])[:, 0], places[80:])[0, 1]
-    assert found > 0.8
-    with pytest.raises(UserError, match=r"set dimension=1\. Got dimension=8"):
-        cml.fit(images, places, replace(config, dimension=8), quiet=True)
-
-
 def test_examples() -> None:
     failed, tried = doctest.testmod(cml.losses.memory)
     assert tried > 0

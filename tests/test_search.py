@@ -250,6 +250,12 @@ def test_index_of_another_run_is_refused(
     assert words in failure(capsys, "search", index, photos / "001.png", "--run", other)
     assert words in failure(capsys, "index", other, photos, "--out", index, "--add")
     assert words in failure(capsys, "index", other, photos, "--out", index)
+    (run / "model.safetensors").rename(tmp_path / "kept")
+    (run / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
+    try:
+        assert f"{run} was trained anew since" in failure(capsys, "search", index, photos / "001.png")
+    finally:
+        (tmp_path / "kept").rename(run / "model.safetensors")
     assert "is gone; say where it is with --run" in failure(
         capsys, "search", index, photos / "001.png", "--run", tmp_path / "gone"
     )
@@ -264,6 +270,8 @@ def test_wrong_indexes_and_images_are_said(
     index = tmp_path / "index"
     assert main(["index", str(run), str(photos), "--out", str(index)]) == 0
     assert main(["index", str(run), str(photos), "--out", str(index)]) == 0  # the same again: nothing to do
+    assert "cml search needs INDEX." in failure(capsys, "search")
+    assert "cml index needs IMAGES and --out." in failure(capsys, "index", run)
     assert "needs an image" in failure(capsys, "search", index)
     assert "gone.png is missing" in failure(capsys, "search", index, tmp_path / "gone.png")
     assert "'k' must be 1 or more" in failure(capsys, "search", index, image, "--k", "0")

@@ -65,8 +65,13 @@ def run(arguments: Sequence[str]) -> None:
 
     from cml.data.prepared import PreparedDataset
 
+    others = tasks.comparisons()
     known = {name: tasks.get(name).summary for name in tasks.registry().names()}
+    known |= {name: (others.entry(name).__doc__ or "").partition("\n")[0] for name in others.names()}
     name, rest = pick(arguments, "task", known, "cml compare")
+    if name in others.names():
+        others.entry(name)(rest)
+        return
     task = tasks.get(name)
     recipe = recipe_for(task, rest)
     defaults = Compare(tyro.MISSING, tyro.MISSING, recipe)

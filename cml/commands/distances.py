@@ -89,22 +89,16 @@ def open_labels(data: Path, label_distance: str, role: str) -> tuple[PreparedDat
     import tasks
     from cml import distances
     from cml.data.prepared import PreparedDataset
+    from cml.distances.dataset_labels import encode
 
     dataset = PreparedDataset.open(data)
     if not label_distance:
         task = tasks.get(dataset.info.task)
         label_distance = task.label_distance(task.recipe, dataset.info)
     names = [name for name in ROLES[role] if name in dataset.info.roles or role == "gallery"]
-    splits = [dataset.split(name) for name in names]
     distance = distances.registry.make(label_distance).fit(dataset.split("train").labels)
-    ids = [item for split in splits for item in split.item_ids]
-    try:
-        labels = distance.encode([label for split in splits for label in split.labels])
-    except distances.LabelError as error:
-        raise UserError(
-            f"{dataset.folder}, item {ids[error.position]!r}: its {dataset.info.label_column} {error.fault}"
-        ) from None
-    return dataset, distance, labels, ids
+    labels = encode(distance, dataset, names)
+    return dataset, distance, labels, [item for name in names for item in dataset.split(name).item_ids]
 
 
 def _unit(distance: LabelDistance, dataset: PreparedDataset) -> str:

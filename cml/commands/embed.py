@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from cml.commands import parse, print_json
+from cml.export.decoding import DEFAULT_THREADS
 
 
 @dataclass(frozen=True)
 class Embed:
     """Embed a folder of images: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
 
-    run: Positional[Path]
+    run: Annotated[Path, Positional, arg(metavar="RUN")]
     """Run folder, or a folder that 'cml export hub' made."""
     images: Path
     """Folder of images, or a prepared dataset."""
     out: Path
     """Folder to write; the same command continues it after a kill."""
+    roles: tuple[Literal["train", "query", "gallery"], ...] = ("train", "query", "gallery")
+    """Which items of a prepared dataset to take."""
     batch_size: int | None = None
     """Images a forward pass; 64, or 16 on a processor, when not given."""
-    threads: int = 2
+    threads: int = DEFAULT_THREADS
     """Images decoded at a time."""
     skip_bad: bool = False
     """Leave out images that cannot be read, and list them in skipped.jsonl."""
@@ -44,7 +48,7 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Embed, arguments, prog="cml embed", description=Embed.__doc__ or "")
     made = embed_folder(
         cml.load(options.run, device=options.device),
-        ImageList.open(options.images),
+        ImageList.open(options.images, options.roles),
         options.out,
         batch_size=options.batch_size,
         threads=options.threads,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from cml.commands import parse, pick, print_json, say
 
@@ -21,7 +22,7 @@ KINDS = {
 class Onnx:
     """Write the model as an ONNX graph: uint8 pixels in, embeddings out, any batch size."""
 
-    run: Positional[Path]
+    run: Annotated[Path, Positional, arg(metavar="RUN")]
     """Run folder, or a folder that 'cml export hub' made."""
     out: Path
     """A file NAME.onnx, or a new folder."""
@@ -33,7 +34,7 @@ class Onnx:
 class Hub:
     """Write a folder to upload or hand on: model.safetensors, config.json, README.md. cml.load reads it."""
 
-    run: Positional[Path]
+    run: Annotated[Path, Positional, arg(metavar="RUN")]
     """Run folder."""
     out: Path
     """The new folder."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from cml.commands import parse, print_json, say
 from cml.export.captioning import CaptioningFeatures
+from cml.export.decoding import DEFAULT_THREADS
 
 if TYPE_CHECKING:
     from cml.export.captioning import Estimate
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class Captioning:
     """Write global (fc) and spatial (att) features of a trunk, keyed by COCO id, for public captioning code."""
 
-    run: Positional[str]
+    run: Annotated[str, Positional, arg(metavar="RUN")]
     """Run folder, or a backbone with ImageNet weights such as efficientnet-lite0 or resnet101."""
     images: Path
     """Folder of images named by their COCO ids, or a prepared dataset."""
@@ -33,7 +34,7 @@ class Captioning:
     """JSON that gives files their ids, COCO's or Karpathy's; only images listed there are taken."""
     batch_size: int | None = None
     """Images of 640 x 480 pixels a forward pass; 16, or 1 on a processor, when not given."""
-    threads: int = 2
+    threads: int = DEFAULT_THREADS
     """Images decoded at a time."""
     skip_bad: bool = False
     """Leave out images that cannot be read; the manifest lists them."""
@@ -45,6 +46,7 @@ class Captioning:
 
 def run(arguments: Sequence[str]) -> None:
     """Export features, and say where they are."""
+    from cml.distances.job_forecast import size_text
     from cml.export.captioning import export_captioning
     from cml.export.feature_stores import STORES
     from cml.export.image_list import ImageList
@@ -57,10 +59,8 @@ def run(arguments: Sequence[str]) -> None:
         say(f"warning: {trunk.warning}")
 
     def tell(estimate: Estimate) -> None:
-        say(
-            f"{estimate.images} images, {estimate.needed / 1e9:.2f} GB at most to write, "
-            f"{estimate.free / 1e9:.1f} GB free"
-        )
+        needed, free = size_text(estimate.needed), size_text(estimate.free)
+        say(f"{estimate.images} images, at most {needed} to write, {free} free")
 
     features = options.features
     manifest = export_captioning(

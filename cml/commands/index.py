@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from cml.commands import parse, print_json, say
+from cml.export.decoding import DEFAULT_THREADS
 
 
 @dataclass(frozen=True)
 class IndexOptions:
     """Make a search index of images, or add images to one."""
 
-    run: Positional[Path]
+    run: Annotated[Path, Positional, arg(metavar="RUN")]
     """Run folder, or a folder that 'cml export hub' made."""
-    images: Positional[Path]
+    images: Annotated[Path, Positional, arg(metavar="IMAGES")]
     """Folder of images, or a prepared dataset."""
     out: Path
     """Folder of the index; the same command continues it after a kill."""
@@ -28,9 +29,11 @@ class IndexOptions:
     """exact compares with every item; the others are faiss's; auto chooses by size."""
     prefix: str = ""
     """Put before every item id, so that two folders may hold equal file names."""
+    roles: tuple[Literal["train", "query", "gallery"], ...] = ("train", "query", "gallery")
+    """Which items of a prepared dataset to take."""
     batch_size: int | None = None
     """Images a forward pass; 64, or 16 on a processor, when not given."""
-    threads: int = 2
+    threads: int = DEFAULT_THREADS
     """Images decoded at a time."""
     skip_bad: bool = False
     """Leave out images that cannot be read."""
@@ -49,7 +52,7 @@ def run(arguments: Sequence[str]) -> None:
 
     options = parse(IndexOptions, arguments, prog="cml index", description=IndexOptions.__doc__ or "")
     model = cml.load(options.run, device=options.device)
-    images = ImageList.open(options.images)
+    images = ImageList.open(options.images, options.roles)
     images = images.prefixed(options.prefix) if options.prefix else images
     source = str(options.run.absolute())
     known = 0

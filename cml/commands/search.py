@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from cml.commands import parse, print_json
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class Search:
     """Find the images of an index that are nearest to given ones."""
 
-    index: Positional[Path]
+    index: Annotated[Path, Positional, arg(metavar="INDEX")]
     """Folder that 'cml index' made."""
-    images: Positional[tuple[Path, ...]]
+    images: Annotated[tuple[Path, ...], Positional, arg(metavar="IMAGE")]
     """Images to look for."""
     k: int = 5
     """Images found for each."""

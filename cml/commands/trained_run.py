@@ -60,8 +60,8 @@ class TrainedRun:
             UserError: not a finished run, or the dataset is not the one it was trained on.
         """
         from cml import distances
+        from cml.distances.dataset_labels import encode
         from cml.models.device import pick_device
-        from cml.training.prepared import encode
         from cml.training.run_folder import RunConfig, load_model
 
         config = RunConfig.load(folder)

@@ -54,7 +54,7 @@ def one_line(box: str, prog: str) -> str:
         elif rows[1:]:  # where the terminal knows no frames, the first rule is below the title
             rows = rows[1:]
             break
-    missing = [match[1] for row in rows if (match := re.match(r"\s*(--[\w-]+)", row))]
+    missing = [match[1] for row in rows if (match := re.match(r"\s*(--[\w-]+|[A-Z]{2,}$)", row))]
     if rows and rows[0].strip().startswith("Missing from") and missing:
         said = f"{prog} needs {' and '.join(missing)}."
     else:

@@ -26,7 +26,7 @@ __all__ = ["Scenes", "Thing", "draw_scenes"]
 
 Rng = np.random.Generator
 
-SIZES: Mapping[str, tuple[float, float]] = {"small": (0.1, 0.12), "": (0.145, 0.17), "large": (0.205, 0.245)}
+SIZES: Mapping[str, tuple[float, float]] = {"small": (0.115, 0.135), "": (0.16, 0.185), "large": (0.225, 0.265)}
 """Lowest and highest half width of a thing, in sides of the picture, by the word for it."""
 
 
@@ -50,7 +50,7 @@ THEMES = (
     Theme(("ball", "box", "star", "car"), (222, 196, 204)),  # among toys
     Theme(("flower", "mushroom", "tree", "bird"), (112, 146, 92)),  # in a wood
 )
-STRAY = 0.15
+STRAY = 0.1
 """Share of things that come from anywhere."""
 
 
@@ -141,8 +141,8 @@ def _draw_scene(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> Drawn:
     side = size * oversampling
     background = sample_background(rng, photos[int(rng.integers(len(photos)))], size)
     background = background.filter(ImageFilter.GaussianBlur(0.8 * size / 64))
-    tint = Image.new("RGB", background.size, tuple(int(channel + 18 * rng.standard_normal()) for channel in theme.tint))
-    background = Image.blend(background, tint, rng.uniform(0.35, 0.6))
+    tint = Image.new("RGB", background.size, tuple(int(channel + 14 * rng.standard_normal()) for channel in theme.tint))
+    background = Image.blend(background, tint, rng.uniform(0.4, 0.65))
     scene = background.resize((side, side), Image.Resampling.BILINEAR)
     canvas = ImageDraw.Draw(scene, "RGBA")
     light = 1 if rng.random() < 0.5 else -1
@@ -172,7 +172,7 @@ def _draw_thing(rng: Rng, canvas: ImageDraw.ImageDraw, thing: Thing, side: int, 
 
 def sample_things(rng: Rng, theme: Theme) -> tuple[Thing, ...]:
     """Draw 2 to 5 things of 2 kinds or more: single ones, pairs and threes; in a third of the scenes one on another."""
-    wanted = int(rng.choice([2, 3, 4, 5], p=[0.35, 0.35, 0.2, 0.1]))
+    wanted = int(rng.choice([2, 3, 4, 5], p=[0.4, 0.35, 0.17, 0.08]))
     stacked = rng.random() < 0.35
     while True:
         things: list[Thing] = []

@@ -10,6 +10,7 @@ float32, whatever the blocks, threads or BLAS. Not for: what is compared, which 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,12 +54,33 @@ def settle(
         np.sqrt(high, out=high)
     result = high.astype(np.float32)
     rows, columns = np.divmod(np.flatnonzero(low.astype(np.float32) != result), result.shape[1])
+    compute_again(rows, columns, direct, pair_bytes=pair_bytes, root=root, out=result)
+    return result
+
+
+def compute_again(
+    rows: Rows,
+    columns: Rows,
+    direct: Callable[[Rows, Rows], Float64],
+    *,
+    pair_bytes: int,
+    root: bool,
+    out: Float32,
+) -> None:
+    """Write the pairs that an estimate leaves open, ``rows`` (P,) and ``columns`` (P,), by the direct formula.
+
+    The other arguments are those of ``settle``.
+    """
     pairs = max(1, _DIRECT_BYTES // pair_bytes)
     for start in range(0, len(rows), pairs):
         row, column = rows[start : start + pairs], columns[start : start + pairs]
         exact = direct(row, column)
-        result[row, column] = np.sqrt(exact) if root else exact
-    return result
+        out[row, column] = np.sqrt(exact) if root else exact
+
+
+def noise_floor(a: Any, b: Any) -> Any:  # noqa: ANN401 - arrays or numbers
+    """Mean squared differences of equal labels whose coordinates carry rounding errors ``a`` and ``b``: up to this."""
+    return np.square(4 * (a + b))
 
 
 def running_sum(terms: Float64) -> Float64:

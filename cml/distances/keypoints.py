@@ -6,6 +6,7 @@ not look closer than others. Not for: deciding which joints exist or where the c
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +19,12 @@ from cml.distances.blas_threads import one_blas_thread
 from cml.distances.euclidean import LARGEST
 from cml.distances.exact_products import (
     TILE_COLUMNS,
-    TILE_ROWS,
     UNIT_ROUNDOFF,
     Float64,
     Rows,
+    compute_again,
+    noise_floor,
     running_sum,
-    settle,
 )
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.errors import UserError
@@ -156,42 +157,22 @@ class Keypoints(LabelDistance):
         result = np.empty((len(a), len(b)), np.float32)
         if result.size == 0:
             return result
-        seen = b.arrays["visible"]
-        middle = b.arrays["xy"].sum(axis=(0, 1)) / max(1, np.count_nonzero(seen))
-        left, right = _Factors(a, middle), _Factors(b, middle)
+        from cml.distances.keypoint_products import PoseProducts
+
+        root = not self.squared
+        products = PoseProducts(a, b, centered=self._centered, min_shared=self.min_shared, root=root)
         with one_blas_thread():
-            for i in range(0, len(a), TILE_ROWS):
-                for j in range(0, len(b), TILE_COLUMNS):
-                    rows, columns = slice(i, i + TILE_ROWS), slice(j, j + TILE_COLUMNS)
-                    result[rows, columns] = self._tile(a[rows], b[columns], left, right, rows, columns)
+            for first in range(0, len(b), TILE_COLUMNS):
+                others = b[first : first + TILE_COLUMNS]
+                rows, columns = products.estimate(others, result, first)
+                direct = functools.partial(self._direct, a, others)
+                out = result[:, first : first + TILE_COLUMNS]
+                compute_again(rows, columns, direct, pair_bytes=100 * joints, root=root, out=out)
         return result
 
-    def _tile(self, a: Labels, b: Labels, left: _Factors, right: _Factors, rows: slice, columns: slice) -> Float32:
-        shared = left.seen[rows] @ right.seen[columns].T  # (R, C), whole numbers
-        apart = shared < self.min_shared
-        any_apart = apart.any()
-        if any_apart:
-            shared[apart] = 1  # divided by below, then overwritten
-        total = left.terms[rows] @ right.mirrored[columns].T  # (R, C)
-        if self._centered:
-            x, y = (left.forward[axis][rows] @ right.backward[axis][columns].T for axis in (0, 1))
-            np.multiply(x, x, out=x)
-            np.multiply(y, y, out=y)
-            x += y
-            x /= shared
-            total -= x
-        total /= shared
-        if any_apart:
-            total[apart] = np.inf
-        error = left.error[rows, None] + right.error[columns]
-
-        def direct(row: Rows, column: Rows) -> Float64:
-            return self._direct(a[row], b[column])
-
-        return settle(total, error, direct, pair_bytes=100 * a.arrays["xy"].shape[1], root=not self.squared)
-
-    def _direct(self, a: Labels, b: Labels) -> Float64:
-        """Squared distances of P pairs by differences: a and b hold P poses each that share enough joints."""
+    def _direct(self, a: Labels, b: Labels, rows: Rows, columns: Rows) -> Float64:
+        """Squared distances of P pairs by differences: ``rows`` of a and ``columns`` of b that share enough joints."""
+        a, b = a[rows], b[columns]
         both = a.arrays["visible"] & b.arrays["visible"]  # (P, J)
         shared = np.count_nonzero(both, axis=1)
         difference = np.where(both[:, :, None], a.arrays["xy"] - b.arrays["xy"], 0.0)  # (P, J, 2)
@@ -200,7 +181,7 @@ class Keypoints(LabelDistance):
             x = np.where(both, x - (running_sum(x) / shared)[:, None], 0.0)
             y = np.where(both, y - (running_sum(y) / shared)[:, None], 0.0)
         mean = running_sum(x * x + y * y) / shared
-        return np.where(mean <= _noise_floor(a.arrays["noise"], b.arrays["noise"]), 0.0, mean)
+        return np.where(mean <= noise_floor(a.arrays["noise"], b.arrays["noise"]), 0.0, mean)
 
     def _torso_length(self, xy: Float64, visible: NDArray[np.bool_]) -> Float64:
         assert self.torso is not None
@@ -210,33 +191,6 @@ class Keypoints(LabelDistance):
         first, second = (xy[:, list(group)].mean(axis=1) for group in self.torso)
         length = np.linalg.norm(first - second, axis=1)
         return np.where(visible[:, joints].all(axis=1), length, 0.0)
-
-
-class _Factors:
-    """The factors of the matrix products of a set of poses, as the left or the right side of a product."""
-
-    def __init__(self, labels: Labels, middle: Float64) -> None:
-        visible = labels.arrays["visible"]
-        xy = np.where(visible[:, :, None], labels.arrays["xy"] - middle, 0.0)
-        x, y = xy[:, :, 0], xy[:, :, 1]
-        v = visible.astype(np.float64)
-        squares = x * x + y * y
-        self.seen = v
-        # A dot product of n terms errs by at most n roundings of the sum of their sizes, here at most twice that of
-        # the two norms; 6 J + 16 for n covers products, division and direct formula of the plain form, four times as
-        # much those of the centred form. Each side brings its part of the bound.
-        roundings = 16 * (6 * x.shape[1] + 16) * UNIT_ROUNDOFF
-        self.error = roundings * squares.sum(axis=1) + 2 * _noise_floor(labels.arrays["noise"], 0.0)
-        self.terms = np.hstack([squares, v, x, y])  # left times mirrored right: sum of v_a v_b |p_a - p_b|^2
-        self.mirrored = np.hstack([v, squares, -2 * x, -2 * y])
-        # forward left times backward right: sum of v_a v_b (p_a - p_b), for x and for y
-        self.forward = [np.hstack([p, v]) for p in (x, y)]
-        self.backward = [np.hstack([v, -p]) for p in (x, y)]
-
-
-def _noise_floor(a: Any, b: Any) -> Any:  # noqa: ANN401 - arrays or numbers
-    """Mean squared distances up to this are what rounding left of equal poses: 0 where coordinates are as given."""
-    return np.square(4 * (a + b))
 
 
 def _stack(labels: Sequence[Any]) -> Float64:

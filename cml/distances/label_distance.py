@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -146,8 +147,11 @@ class LabelDistance(ABC):
         return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(this)}
 
     def fingerprint(self) -> str:
-        """Hex digest of name and settings: caches and jobs are keyed by it."""
-        text = json.dumps([self.name, self.settings()], sort_keys=True)
+        """Hex digest of name and settings: caches and jobs are keyed by it.
+
+        The source text of a class that is not cml's own is part of it, but not of what that calls elsewhere.
+        """
+        text = json.dumps([self.name, self.settings(), _own_code(type(self))], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def neighbors(
@@ -251,6 +255,20 @@ def nearest_columns(block: Float32, k: int) -> tuple[Int32, Float32]:
     nearest = np.take_along_axis(values, order, axis=1)
     columns[np.isinf(nearest)] = -1
     return columns, nearest
+
+
+def _own_code(kind: type) -> list[str]:
+    """What a user's own classes are written like; nothing for those of cml, whose numbers stay the same."""
+    own = []
+    for part in kind.__mro__:
+        if part.__module__.partition(".")[0] in ("cml", "abc", "builtins"):
+            continue
+        try:
+            own.append(inspect.getsource(part))
+        except (OSError, TypeError):  # typed into an interpreter
+            functions = [value for value in vars(part).values() if inspect.isfunction(value)]
+            own += [f"{one.__name__} {one.__code__.co_code.hex()} {one.__code__.co_names}" for one in functions]
+    return own
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any setting

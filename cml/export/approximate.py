@@ -1,6 +1,7 @@
 """Indexes that answer quickly and may miss some neighbours: faiss's flat, HNSW and IVF, chosen by size.
 
-How much one misses is measured (index.py). Not for: exact search (cml.retrieval.search), which needs no extra package.
+How much one misses is measured against exact search. Not for: exact search itself (cml.retrieval.search), which needs
+no extra package.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
 from cml.files import atomic_file
-from cml.retrieval.search import rows_at
+from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -26,6 +27,7 @@ _HNSW_TO = 2_000_000  # items: beyond, its graph takes more memory than it saves
 _LINKS, _BUILD_WIDTH, _SEARCH_WIDTH = 32, 200, 128  # HNSW: edges an item, candidates held while building, searching
 _TRAINING = 64  # IVF: items a cell that its centres are fitted to
 _BLOCK = 16_384
+_RECALL_AT, _RECALL_QUERIES = 10, 256
 
 
 def method_for(items: int) -> Method:
@@ -103,6 +105,23 @@ class ApproximateIndex:
             return cls(faiss.read_index(str(path)))
         except RuntimeError as error:
             raise DataError(f"{path} cannot be read ({str(error).splitlines()[0][:120]}); index anew.") from None
+
+
+def measured_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> dict[str, Any] | None:
+    """Share of the true nearest that the index finds for items drawn from it, themselves left out."""
+    total = sum(map(len, embeddings))
+    k = min(_RECALL_AT, total - 1)
+    if k < 1:
+        return None
+    drawn = np.sort(np.random.default_rng(0).choice(total, min(_RECALL_QUERIES, total), replace=False))
+    query = rows_at(embeddings, drawn)
+    exact, nearest = nearest_embeddings(query, embeddings, k + 1)
+    positions = made.search(query, k + 1)
+    found = distances_to(query, embeddings, positions)
+    # equally near items are equally right, whichever of them is found
+    limit = np.where(nearest == drawn[:, None], 0, exact).max(axis=1)[:, None] * (1 + 1e-6)
+    right = ((found <= limit) & (positions != drawn[:, None])).sum(axis=1).clip(max=k)
+    return {"k": k, "queries": len(query), "value": float(right.mean() / k)}
 
 
 def _installed() -> bool:

@@ -8,6 +8,7 @@ trained run's or the untouched ImageNet one, and nothing else differs between th
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from torch.nn import functional
 
 from cml import __version__
 from cml.data.images import UInt8
+from cml.distances.job_forecast import size_text
 from cml.errors import DataError, UserError
 from cml.export.captioning_view import View
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
@@ -126,7 +128,7 @@ def export_captioning(
         **({"image_size": list(model.config.image_size)} if options.view == "crop" else {}),
     }
     manifest = f"{options.name}_manifest.json"
-    with building(out, made_with, store.parts(options.name), manifest) as made:
+    with building(out, made_with, store.parts(options.name), manifest) as made, _evaluating(model):
         if made.manifest is not None:
             return made.manifest
         shape = Shape(_channels(model), options.att_size, options.dtype, options.compress)
@@ -135,8 +137,8 @@ def export_captioning(
         estimate = Estimate(left, left * store.bytes_each(shape), shutil.disk_usage(made.work).free)
         if estimate.needed > estimate.free and not options.compress:
             raise UserError(
-                f"The features of {left} images take {estimate.needed / 1e9:.1f} GB, but {out} has "
-                f"{estimate.free / 1e9:.1f} GB left. Take --att-size 7 or --dtype float16, or another disk."
+                f"The features of {left} images take {size_text(estimate.needed)}, but {out} has "
+                f"{size_text(estimate.free)} left. Take --att-size 7 or --dtype float16, or another disk."
             )
         if tell is not None:
             tell(estimate)
@@ -169,6 +171,17 @@ def trunk_fingerprint(model: EmbeddingModel) -> str:
     """Digest of the backbone: equal for a run with a frozen backbone and the ImageNet network that it froze."""
     constants = [model.mean.flatten().tolist(), model.std.flatten().tolist()]
     return weights_fingerprint(model.backbone, f"{model.config.backbone} {constants}")
+
+
+@contextlib.contextmanager
+def _evaluating(model: EmbeddingModel) -> Iterator[None]:
+    """Evaluation mode, then the mode it was in."""
+    training = model.training
+    try:
+        model.eval()
+        yield
+    finally:
+        model.train(training)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -232,8 +233,8 @@ class LmdbStore(FeatureStore):
                         content = npy(one.fc) if path == self._fc else npz(one.att, compress=self._shape.compress)
                         transaction.put(one.key.encode("ascii"), content)
             except lmdb.Error as error:  # of the disk: a transaction that fails leaves the file as it was
-                kind = errno.ENOSPC if isinstance(error, lmdb.DiskError) else errno.EIO
-                raise OSError(kind, str(error), str(path)) from None
+                full = shutil.disk_usage(path.parent).free < len(features) * self.bytes_each(self._shape)
+                raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
 
     def close(self) -> None:
         """End writing."""

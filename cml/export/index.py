@@ -7,7 +7,8 @@ Not for: comparing embeddings (cml.retrieval.search, approximate.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,12 +18,12 @@ from numpy.typing import NDArray
 
 from cml import __version__
 from cml.errors import DataError, UserError
-from cml.export.approximate import ApproximateIndex, Method, method_for
+from cml.export.approximate import ApproximateIndex, Method, measured_recall, method_for
 from cml.export.decoding import DEFAULT_THREADS
 from cml.export.embeddings import EmbeddingFolder, embed_folder, model_fingerprint
 from cml.export.image_list import ImageList
 from cml.files import locked, read_json, write_json
-from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
+from cml.retrieval.search import distances_to, nearest_embeddings
 
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
@@ -31,7 +32,6 @@ Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
 _MANIFEST, _PARTS, _LOCK = "manifest.json", "parts", ".lock"
-_RECALL_AT, _RECALL_QUERIES = 10, 256
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,8 @@ class Index:
     def check_model(self, model: EmbeddingModel, run: Path | str) -> None:
         """Raise ``UserError`` unless the index was made with this model."""
         if model_fingerprint(model) != self.manifest["model"]:
+            if str(run) == self.manifest["run"]:
+                raise UserError(f"{run} was trained anew since {self.folder} was made of it; index anew.")
             raise UserError(
                 f"{self.folder} is an index of another run ({self.manifest['run']}): its embeddings mean nothing to "
                 f"the model of {run}. Give that run, or index anew."
@@ -117,13 +119,17 @@ class Index:
         if exact or self.manifest["method"] == "exact":
             distances, positions = nearest_embeddings(query, self.embeddings, k)
         else:
-            positions = ApproximateIndex.load(self.folder / self.manifest["file"]).search(query, k)
+            positions = self._approximate.search(query, k)
             distances = distances_to(query, self.embeddings, positions)
         items = self._items(set(positions[positions >= 0].tolist()))
         return [
             [Hit(*items[position], distance) for position, distance in zip(places, row, strict=True) if position >= 0]
             for places, row in zip(positions.tolist(), distances.tolist(), strict=True)
         ]
+
+    @functools.cached_property
+    def _approximate(self) -> ApproximateIndex:
+        return ApproximateIndex.load(self.folder / self.manifest["file"])
 
     def _items(self, wanted: set[int]) -> dict[int, tuple[str, Path]]:
         """Id and path of some items; the lists are read through, not kept."""
@@ -255,7 +261,7 @@ def _publish(
     if made is not None:
         file = f"{head['method']}-{len(parts):04}.faiss"
         made.save(out / file)
-        recall = _recall(made, embeddings)
+        recall = measured_recall(made, embeddings)
     manifest = {
         "cml": __version__,
         "kind": "index",
@@ -269,23 +275,6 @@ def _publish(
     if before is not None and before != file:
         (out / before).unlink(missing_ok=True)
     return Index(out, manifest, parts)
-
-
-def _recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> dict[str, Any] | None:
-    """Share of the true nearest that the index finds for items drawn from it, themselves left out."""
-    total = sum(map(len, embeddings))
-    k = min(_RECALL_AT, total - 1)
-    if k < 1:
-        return None
-    drawn = np.sort(np.random.default_rng(0).choice(total, min(_RECALL_QUERIES, total), replace=False))
-    query = rows_at(embeddings, drawn)
-    exact, nearest = nearest_embeddings(query, embeddings, k + 1)
-    positions = made.search(query, k + 1)
-    found = distances_to(query, embeddings, positions)
-    # equally near items are equally right, whichever of them is found
-    limit = np.where(nearest == drawn[:, None], 0, exact).max(axis=1)[:, None] * (1 + 1e-6)
-    right = ((found <= limit) & (positions != drawn[:, None])).sum(axis=1).clip(max=k)
-    return {"k": k, "queries": len(query), "value": float(right.mean() / k)}
 
 
 def _named(parts: Iterable[EmbeddingFolder]) -> Iterable[tuple[str, Path]]:

@@ -109,6 +109,8 @@ def building(
                     out.rmdir()  # unless it holds something
             elif isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt("the same command goes on from its last record") from None
+            if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+                raise OSError(error.errno, error.strerror, str(out)) from None  # a full disk should have a name
             raise
 
 

@@ -22,7 +22,7 @@ class TrainConfig:
     label_distance: str = "euclidean"
     """How far apart two labels are: a name, or name(setting=value, ..)."""
     loss: str = "log-ratio"
-    """The loss: a name, or name(setting=value, ..)."""
+    """The loss: a name, or name(setting=value, ..); cml losses lists them."""
     sampler: str = "random"
     """What makes a batch: random | grouped | dense (the paper's lists) | binary | per-class."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from cml import distances, losses, sampling
 from cml.data.augmentation import stored_size
-from cml.data.images import Images, native_size
-from cml.data.masks import MaskFault, check_size
-from cml.data.prepared import PreparedDataset, Split
+from cml.data.images import Images
+from cml.data.prepared import PreparedDataset
+from cml.distances.dataset_labels import encode
 from cml.distances.stored_matrix import through_matrix
-from cml.errors import DataError, UserError
+from cml.errors import UserError
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import frozen_features
@@ -88,67 +87,3 @@ def train_prepared(
         features=features,
         quiet=quiet,
     )
-
-
-def encode(
-    distance: distances.LabelDistance,
-    dataset: PreparedDataset,
-    role: str,
-    mirror: Callable[[Any], Any] | None = None,
-) -> distances.Labels:
-    """Encode the labels of a role; an error names the item.
-
-    Args:
-        distance: The label distance.
-        dataset: The dataset.
-        role: train, query or gallery.
-        mirror: Mirrors a label. When given, the labels of the mirrored images follow those of the images: packed
-            together, so that both have arrays of one shape.
-
-    Raises:
-        DataError: a label is not of the kind that the label distance takes, or a mask is not as large as its image.
-    """
-    split = dataset.split(role)
-    where = f"{dataset.folder}, role {role}, item "
-    try:
-        encoded = distance.encode(split.labels if mirror is None else _WithMirrored(split.labels, mirror))
-    except distances.LabelError as error:
-        item = split.item_ids[error.position % len(split)]
-        raise DataError(f"{where}{item!r}: its {dataset.info.label_column} {error.fault}") from None
-    masks = [row for row, label in enumerate(split.labels) if isinstance(label, Path)]
-    with ThreadPoolExecutor(2) as pool:
-        for row, fault in zip(masks, pool.map(lambda row: _size_fault(split, row), masks), strict=True):
-            if fault is not None:
-                raise DataError(f"{where}{split.item_ids[row]!r}: its mask {split.labels[row]} {fault}.")
-    return encoded
-
-
-class _WithMirrored(Sequence[Any]):
-    """N labels, then the N mirrored ones, each made when it is asked for: masks are large."""
-
-    def __init__(self, labels: Sequence[Any], mirror: Callable[[Any], Any]) -> None:
-        self._labels, self._mirror = labels, mirror
-
-    def __len__(self) -> int:
-        return 2 * len(self._labels)
-
-    @overload
-    def __getitem__(self, position: int) -> Any: ...  # noqa: ANN401 - a label of any form
-
-    @overload
-    def __getitem__(self, position: slice) -> list[Any]: ...
-
-    def __getitem__(self, position: int | slice) -> Any:
-        if isinstance(position, slice):
-            return [self[one] for one in range(len(self))[position]]
-        position = range(len(self))[position]
-        half = len(self._labels)
-        return self._labels[position] if position < half else self._mirror(self._labels[position - half])
-
-
-def _size_fault(split: Split, row: int) -> str | None:
-    try:
-        check_size(native_size(split.labels[row]), split.paths[row])
-    except MaskFault as fault:
-        return str(fault)
-    return None

@@ -54,7 +54,7 @@ class CompareCaptioning:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Compare, write table.md, comparison.json and every caption, print the table."""
+    """Captioners on ImageNet features against captioners on the features of caption-trained runs."""
     import tyro
 
     defaults = CompareCaptioning(

@@ -34,7 +34,7 @@ class CaptionerConfig:
     """Size of both LSTMs."""
     min_count: int = 5
     """Words that occur less often in the training captions are unknown."""
-    longest: int = 20
+    words: int = 20
     """Words of a caption; longer ones are cut."""
     batch_size: int = 50
     """Images a step, each with one of its captions in turn."""
@@ -50,7 +50,7 @@ class CaptionerConfig:
     """Beams of the search that makes the captions to be scored."""
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "min_count", "longest", "batch_size", "xe_steps", "beams"):
+        for name in ("hidden", "min_count", "words", "batch_size", "xe_steps", "beams"):
             if getattr(self, name) < 1:
                 raise UserError(f"'{name}' must be 1 or more. Got {getattr(self, name)} instead.")
         if self.rl_steps < 0:
@@ -113,7 +113,7 @@ def train_captioner(data: Captioned, config: CaptionerConfig, *, seed: int, quie
     rng = np.random.default_rng(seed)
     vocabulary = Vocabulary(data.captions, config.min_count)
     captioner = TopDown(len(vocabulary.words), data.features.shape[2], config.hidden)
-    encoded = [torch.tensor([vocabulary.encode(text, config.longest) for text in texts]) for texts in data.captions]
+    encoded = [torch.tensor([vocabulary.encode(text, config.words) for text in texts]) for texts in data.captions]
 
     optimizer = torch.optim.Adam(captioner.parameters(), config.xe_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.xe_steps)
@@ -133,8 +133,8 @@ def train_captioner(data: Captioned, config: CaptionerConfig, *, seed: int, quie
         images = rng.choice(len(encoded), min(config.batch_size, len(encoded)), replace=False)
         features = _features(data, images)
         with torch.no_grad():
-            usual, _ = captioner.eval().speak(captioner.look(features), config.longest, sample=False)
-        drawn, log_probability = captioner.train().speak(captioner.look(features), config.longest, sample=True)
+            usual, _ = captioner.eval().speak(captioner.look(features), config.words, sample=False)
+        drawn, log_probability = captioner.train().speak(captioner.look(features), config.words, sample=True)
         gain = [
             reward(image, vocabulary.decode(ours)) - reward(image, vocabulary.decode(greedy))
             for image, ours, greedy in zip(images.tolist(), drawn.tolist(), usual.tolist(), strict=True)
@@ -152,7 +152,7 @@ def caption(
     """Captions of images with features (N, R, C), by beam search."""
     captions: list[list[str]] = []
     for part in np.array_split(features, max(1, len(features) // 64)):
-        found = captioner.search(captioner.look(torch.from_numpy(part).float()), config.longest, config.beams)
+        found = captioner.search(captioner.look(torch.from_numpy(part).float()), config.words, config.beams)
         captions += [vocabulary.decode(numbers) for numbers in found.tolist()]
     return captions
 

@@ -1,9 +1,10 @@
-"""Speed of all registered losses, forward and backward, side by side with the log-ratio loss.
+"""Speed of the registered losses over continuous labels, forward and backward, side by side with the log-ratio loss.
 
 Run by hand: ``python tests/benchmarks/losses.py``. Every item is an anchor, d = 128, one thread by default.
 
 1. B = 1024: every loss against the registered log-ratio (rank weights) and against its uniform weights; the bar is 6
-   times. Losses over classes are given 32 classes, losses over vectors labels of 128 numbers.
+   times. Losses over vectors are given labels of 128 numbers. Losses over classes are left out: their time depends on
+   the number of classes and triplets, not on A B.
 2. B = 256: Rank-N-Contrast against a loop over the positives as its authors run it: each of the B - 1 turns masks and
    sums (B, B - 1) exponentials, O(B^3) in all. The bars are 20 times and a difference of 1e-6.
 
@@ -68,14 +69,10 @@ def batch(items: int) -> tuple[Tensor, Tensor]:
 
 
 def sides(embeddings: Tensor, label_distances: Tensor) -> dict[str, tuple[Callable[[], Tensor], int]]:
-    """Every registered loss, prepared, with what it takes."""
+    """Every registered loss over label distances or vectors, prepared."""
     generator = torch.Generator().manual_seed(1)
-    items = len(embeddings)
-    targets = {
-        "label distances": label_distances,
-        "classes": torch.arange(items) % 32,
-        "vectors": torch.randn(items, embeddings.shape[1], generator=generator),
-    }
+    items, dimension = embeddings.shape
+    vectors = torch.randn(items, dimension, generator=generator)
     found: dict[str, tuple[Callable[[], Tensor], int]] = {}
     for name in [*losses.names(), "log-ratio(weights=uniform)"]:
         try:
@@ -83,16 +80,14 @@ def sides(embeddings: Tensor, label_distances: Tensor) -> dict[str, tuple[Callab
         except UserError as error:
             print(f"left out: {error}")
             continue
-        target = targets[loss.takes]
         if loss.takes == "label distances":
+            target = label_distances
             loss.fit(label_distances[~torch.eye(items, dtype=torch.bool)])
+        elif loss.takes == "vectors":
+            target = vectors
+            loss.prepare(vectors, dimension=dimension, names=(), generator=generator)
         else:
-            names = [f"class {number}" for number in range(32)] if loss.takes == "classes" else []
-            try:
-                loss.prepare(target, dimension=embeddings.shape[1], names=names, generator=generator)
-            except UserError as error:
-                print(f"left out: {error}")
-                continue
+            continue
         found[name] = (lambda loss=loss, target=target: loss(embeddings, target), 1)
     return found
 

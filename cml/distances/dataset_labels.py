@@ -1,0 +1,87 @@
+"""The labels of a prepared dataset, encoded: a label that is refused is named by its item.
+
+Not for: what a label means, which the label distances check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, overload
+
+from cml.data.images import native_size
+from cml.data.masks import MaskFault, check_size
+from cml.data.prepared import PreparedDataset
+from cml.distances.label_distance import LabelDistance, LabelError, Labels
+from cml.errors import DataError
+
+
+def encode(
+    distance: LabelDistance,
+    dataset: PreparedDataset,
+    role: str | Sequence[str],
+    mirror: Callable[[Any], Any] | None = None,
+) -> Labels:
+    """Encode the labels of a role, or of several one after the other; an error names the item.
+
+    Args:
+        distance: The label distance.
+        dataset: The dataset.
+        role: train, query or gallery, or several of them.
+        mirror: Mirrors a label. When given, the labels of the mirrored images follow those of the images: packed
+            together, so that both have arrays of one shape.
+
+    Raises:
+        DataError: a label is not of the kind that the label distance takes, or a mask is not as large as its image.
+    """
+    splits = [dataset.split(name) for name in ([role] if isinstance(role, str) else role)]
+    labels = [label for split in splits for label in split.labels]
+    paths = [path for split in splits for path in split.paths]
+    items = [(split.role, item_id) for split in splits for item_id in split.item_ids]
+
+    def where(position: int) -> str:
+        name, item_id = items[position % len(items)]
+        return f"{dataset.folder}, role {name}, item {item_id!r}"
+
+    try:
+        encoded = distance.encode(labels if mirror is None else _WithMirrored(labels, mirror))
+    except LabelError as error:
+        raise DataError(f"{where(error.position)}: its {dataset.info.label_column} {error.fault}") from None
+    masks = [row for row, label in enumerate(labels) if isinstance(label, Path)]
+    with ThreadPoolExecutor(2) as pool:
+        for row, fault in zip(masks, pool.map(lambda row: _size_fault(labels[row], paths[row]), masks), strict=True):
+            if fault is not None:
+                raise DataError(f"{where(row)}: its mask {labels[row]} {fault}.")
+    return encoded
+
+
+class _WithMirrored(Sequence[Any]):
+    """N labels, then the N mirrored ones, each made when it is asked for: masks are large."""
+
+    def __init__(self, labels: Sequence[Any], mirror: Callable[[Any], Any]) -> None:
+        self._labels, self._mirror = labels, mirror
+
+    def __len__(self) -> int:
+        return 2 * len(self._labels)
+
+    @overload
+    def __getitem__(self, position: int) -> Any: ...  # noqa: ANN401 - a label of any form
+
+    @overload
+    def __getitem__(self, position: slice) -> list[Any]: ...
+
+    def __getitem__(self, position: int | slice) -> Any:
+        if isinstance(position, slice):
+            return [self[one] for one in range(len(self))[position]]
+        position = range(len(self))[position]
+        half = len(self._labels)
+        return self._labels[position] if position < half else self._mirror(self._labels[position - half])
+
+
+def _size_fault(mask: Path, image: Path) -> str | None:
+    try:
+        check_size(native_size(mask), image)
+    except MaskFault as fault:
+        return str(fault)
+    return None
