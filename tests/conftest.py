@@ -1,14 +1,23 @@
-"""What the tests share: where the real data lies."""
+"""What the tests share: where the real data lies, and a cache of their own."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Unless CML_CACHE says otherwise, nothing of the tests stays in the user's cache, nor is found there."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "CML_CACHE" not in os.environ:
+            patch.setenv("CML_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

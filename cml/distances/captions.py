@@ -83,7 +83,8 @@ class Captions(LabelDistance):
         if not self.vectors:
             raise UserError(f"The captions need word vectors. {HOW_TO_GET}.")
         object.__setattr__(self, "vectors", str(self.vectors))
-        words: Any = self.stop_words
+        words: Any = "none" if self.stop_words is None else self.stop_words  # a bare none on the command line
+        object.__setattr__(self, "stop_words", words)
         if isinstance(words, list | tuple) and all(isinstance(word, str) for word in words):
             object.__setattr__(self, "stop_words", tuple(words))
         elif words not in ("none", "english"):

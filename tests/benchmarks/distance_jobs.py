@@ -3,9 +3,9 @@
     python tests/benchmarks/distance_jobs.py [SCRATCH FOLDER]
 
 Each job runs in a process of its own, for 5,000 to 19,919 poses, on two threads. A job holds two strips of up to 4
-million pairs (16 MB of float32) and what it takes to make them, whatever the number of poses. "Start" is the peak of the
-process with its labels encoded and its code compiled, before the job. The result is written to the scratch folder (a
-temporary one by default) and deleted.
+million pairs (16 MB of float32) and what it takes to make them, whatever the number of poses. "Start" is the peak of
+the process with its labels encoded and its code compiled, before the job. The result is written to the scratch folder
+(a temporary one by default) and deleted.
 """
 
 from __future__ import annotations
