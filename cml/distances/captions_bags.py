@@ -59,9 +59,11 @@ def pack(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
 
 def vocabulary(*labels: Labels) -> Int:
     """The word numbers (V,) that occur, ascending."""
-    used = [np.unique(part.arrays["words"]) for part in labels]
-    found: Int = np.unique(np.concatenate(used)).astype(np.int64)
-    return found[found >= 0]
+    occurs = np.zeros(1 + max(int(part.arrays["words"].max()) for part in labels), bool)
+    for part in labels:
+        words = part.arrays["words"]
+        occurs[words[words >= 0]] = True
+    return np.flatnonzero(occurs)
 
 
 def ranks(*labels: Labels) -> list[Int]:
@@ -78,7 +80,9 @@ def unpack(labels: Labels, words: Int, order: Int) -> Bags:
     captions = np.concatenate([[0], np.cumsum(np.count_nonzero(lengths, axis=1))])
     flat_lengths = lengths[lengths > 0].astype(np.int64)
     tokens = labels.arrays["words"]
-    tokens = np.searchsorted(words, tokens[tokens >= 0])
+    place = np.zeros(1 + words[-1], np.int64)  # in the vocabulary; a look each, where a search would take longest here
+    place[words] = np.arange(len(words))
+    tokens = place[tokens[tokens >= 0]]
     caption = np.repeat(np.arange(len(flat_lengths)), flat_lengths)
     starts = np.flatnonzero(np.diff(caption, prepend=-1) | np.diff(tokens, prepend=-1))  # of each distinct word
     counts = np.diff(starts, append=len(tokens))

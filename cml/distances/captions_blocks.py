@@ -5,6 +5,7 @@ Not for: text, settings (captions.py), or the arithmetic of a pair (captions_ker
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cml.distances.captions_desk import Sizes
 
 TABLE_BYTES = 64 << 20  # of distances between words at a time
+_PIECE = 512  # images of a row, or words of a table, that a thread takes at a time
 _DIMENSIONS = 32  # vectors are padded with zeros to a multiple of it: whole vector instructions, several at a time
 
 
@@ -33,7 +35,7 @@ def distances(
         vectors_of: The vectors (V, D) of word numbers (V,).
         relaxed: Stop at the lower bounds.
         plain: Use POT instead of the kernels.
-        threads: Row blocks under way at a time.
+        threads: Pieces of rows under way at a time.
     """
     if len(a) == 0 or len(b) == 0:
         return np.empty((len(a), len(b)))
@@ -56,14 +58,22 @@ def distances(
 
     sizes = _sizes(bags_a, bags_b, len(words))
     vectors = _padded(vectors)
-
-    def fill(rows: slice) -> None:
-        part = unpack(a[rows], words, ranks_a[rows])
-        block(part, bags_b, *_table(vectors, part), sizes, wanted[rows], relaxed, out[rows])
-
-    most = len(a) if threads == 1 else -(-len(a) // (8 * threads))  # several blocks a thread, to end together
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(fill, _row_blocks(bags_a, len(words), most, TABLE_BYTES)))
+        for rows in _row_blocks(bags_a, len(words), len(a), TABLE_BYTES):
+            table = _table(vectors, unpack(a[rows], words, ranks_a[rows]), pool)
+
+            def fill(piece: tuple[int, slice], table: tuple[Float, Int] = table) -> None:
+                row, columns = piece
+                block(bags_a, row, bags_b, columns.start, columns.stop, *table, sizes, wanted, relaxed, out)
+
+            # Whole rows, as each begins with its own tables; the last ones in pieces, so that the threads end together.
+            whole = max(rows.start, rows.stop - 2 * threads) if threads > 1 else rows.stop
+            pieces = itertools.product(range(whole, rows.stop), _cut(len(b)))
+            list(
+                pool.map(
+                    fill, itertools.chain(zip(range(rows.start, whole), itertools.repeat(slice(0, len(b)))), pieces)
+                )
+            )
     return out[source]
 
 
@@ -82,7 +92,7 @@ def nearest_search(labels: Labels, k: int, vectors_of: Callable[[Int], Float], *
         part = unpack(labels[start:stop], words, bags.ranks[start:stop])
         for rows in _row_blocks(part, len(words), stop - start, block_bytes):
             few = slice(start + rows.start, start + rows.stop)
-            table = _table(vectors, unpack(labels[few], words, bags.ranks[few]))
+            table = _table(vectors, unpack(labels[few], words, bags.ranks[few]), None)
             nearest(bags, few.start, *table, sizes, ids[rows], found[rows])
         return Neighbors(ids, found)
 
@@ -136,7 +146,12 @@ def _padded(vectors: Float) -> Float:
     return np.pad(vectors, ((0, 0), (0, -vectors.shape[1] % _DIMENSIONS)))
 
 
-def _table(vectors: Float, bags: Bags) -> tuple[Float, Int]:
+def _cut(count: int) -> Iterator[slice]:
+    """All of ``count``, ``_PIECE`` at a time."""
+    return (slice(start, min(start + _PIECE, count)) for start in range(0, count, _PIECE))
+
+
+def _table(vectors: Float, bags: Bags, pool: ThreadPoolExecutor | None) -> tuple[Float, Int]:
     """Distances (V, U) of all words to those of ``bags``, and the column (V,) of each of these."""
     from cml.distances.captions_desk import word_distances
 
@@ -144,5 +159,10 @@ def _table(vectors: Float, bags: Bags) -> tuple[Float, Int]:
     columns = np.zeros(len(vectors), np.int64)
     columns[own] = np.arange(len(own))
     table = np.empty((len(vectors), len(own)))
-    word_distances(vectors, vectors[own], table)
+    own_vectors = vectors[own]
+
+    def fill(words: slice) -> None:
+        word_distances(vectors[words], own_vectors, table[words])
+
+    list((pool.map if pool else map)(fill, _cut(len(vectors))))
     return table, columns

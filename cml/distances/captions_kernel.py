@@ -138,7 +138,10 @@ def _pair(desk: Desk, a: Bags, i: int, b: Bags, j: int, room: int, abort: float)
 @compiled()
 def block(
     a: Bags,
+    i: int,
     b: Bags,
+    start: int,
+    stop: int,
     distances: Float,
     columns: Int,
     sizes: Sizes,
@@ -146,25 +149,27 @@ def block(
     relaxed: bool,
     out: Float,
 ) -> None:
-    """Distances, or with ``relaxed`` their lower bounds, of the images of ``a`` and ``b`` into ``out`` (A, B).
+    """Distances, or with ``relaxed`` their lower bounds, of an image of ``a`` to images of ``b`` into ``out`` (A, B).
 
     Args:
         a: A images.
+        i: The row of ``out`` to fill.
         b: B images.
+        start: First column of ``out`` to fill.
+        stop: First column after it.
         distances: (V, U) distances of every word to some words.
-        columns: (V,) the column of each word of ``a``.
+        columns: (V,) the column of each word of image ``i``.
         sizes: Of the scratch memory.
         wanted: (A, B); the other entries of ``out`` are left alone.
         relaxed: Stop at the bounds.
         out: Result.
     """
     desk = make_desk(sizes)
-    for i in range(len(a.ranks)):
-        open_image(desk, a, i, distances, columns)
-        for j in range(len(b.ranks)):
-            if wanted[i, j]:
-                bound = pair_bounds(desk, a, i, b, j)
-                out[i, j] = bound if relaxed else _pair(desk, a, i, b, j, sizes.room, FAR)
+    open_image(desk, a, i, distances, columns)
+    for j in range(start, stop):
+        if wanted[i, j]:
+            bound = pair_bounds(desk, a, i, b, j)
+            out[i, j] = bound if relaxed else _pair(desk, a, i, b, j, sizes.room, FAR)
 
 
 @compiled(inline=True)
