@@ -142,7 +142,7 @@ def test_real_rooms(real_data: Callable[[str], Path], tmp_path: Path) -> None:
 def test_entry_point_and_variants() -> None:
     assert tasks.get("layout") is TASK
     assert TASK.recipe.flip == "image"
-    assert TASK.recipe.scale_jitter == TASK.recipe.shift_jitter == 0  # would move borders in the picture alone
+    assert max(TASK.recipe.scale_jitter, TASK.recipe.shift_jitter) < 0.05  # borders move in the picture alone
     for changes in TASK.variants.values():
         config = replace(TASK.recipe, **changes)
         losses.registry.make(config.loss)

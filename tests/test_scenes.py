@@ -18,7 +18,7 @@ from cml import distances
 from cml.data.scene_captions import NOUNS, NUMBERS, PLACES, RELATIONS, SIZE_WORDS, describe, vocabulary
 from cml.data.scene_pen import Pen
 from cml.data.scene_things import COLOURS, KINDS, sample_rgb
-from cml.data.scenes import THEMES, Scenes, Thing, draw_scenes, sample_things
+from cml.data.scenes import RING, Scenes, Thing, draw_scenes, sample_things
 from cml.distances.scene_words import glove_text
 from cml.distances.tokens import WORDS, tokenize
 from cml.distances.word_vectors import SCENE_WORDS
@@ -32,7 +32,7 @@ Told = tuple[tuple[Thing, ...], tuple[str, ...]]
 
 def scene(seed: int) -> Told:
     rng = np.random.default_rng(seed)
-    things = sample_things(rng, THEMES[seed % len(THEMES)])
+    things = sample_things(rng, seed % len(RING))
     return things, describe(things, rng)
 
 

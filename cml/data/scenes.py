@@ -30,26 +30,27 @@ SIZES: Mapping[str, tuple[float, float]] = {"small": (0.115, 0.135), "": (0.16, 
 """Lowest and highest half width of a thing, in sides of the picture, by the word for it."""
 
 
-@dataclass(frozen=True)
-class Theme:
-    """Kinds that are often together, as they are in photographs, and the colour of the air around them.
-
-    Attributes:
-        kinds: Keys of ``KINDS``.
-        tint: What the background tends to.
-    """
-
-    kinds: tuple[str, ...]
-    tint: tuple[int, int, int]
-
-
-THEMES = (
-    Theme(("car", "house", "tree", "clock"), (150, 152, 158)),  # in the street
-    Theme(("boat", "fish", "bird", "star"), (96, 146, 196)),  # at sea
-    Theme(("cup", "apple", "clock", "flower"), (176, 134, 96)),  # on a table
-    Theme(("ball", "box", "star", "car"), (222, 196, 204)),  # among toys
-    Theme(("flower", "mushroom", "tree", "bird"), (112, 146, 92)),  # in a wood
-)
+RING: Mapping[str, tuple[int, int, int]] = {
+    "house": (168, 158, 148),
+    "tree": (116, 150, 96),
+    "mushroom": (104, 122, 72),
+    "flower": (152, 176, 92),
+    "bird": (142, 190, 196),
+    "fish": (84, 152, 190),
+    "boat": (88, 138, 210),
+    "star": (84, 84, 156),
+    "ball": (184, 148, 200),
+    "box": (206, 150, 146),
+    "cup": (196, 142, 96),
+    "apple": (204, 120, 80),
+    "clock": (168, 128, 108),
+    "car": (148, 148, 154),
+}
+"""Kinds in a ring, and what the background tends to around them: from the street into the woods, to the sea, to toys,
+to the table and back. What is near each other here is often together in a scene, as things are in photographs; there
+are no classes of scenes, only places on the ring."""
+SPREAD = 1.5
+"""Standard deviation of the kinds of a scene around its place, in steps of the ring."""
 STRAY = 0.1
 """Share of things that come from anywhere."""
 
@@ -134,14 +135,14 @@ def _draw_chunk(items: range, size: int, seed: int, photos: tuple[Image.Image, .
 
 def _draw_scene(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> Drawn:
     """One image (size, size, 3), its captions and things. Noise comes last: what is before it suits any size."""
-    theme = THEMES[int(rng.integers(len(THEMES)))]
-    things = sample_things(rng, theme)
+    place = rng.uniform(0, len(RING))
+    things = sample_things(rng, place)
     captions = describe(things, rng)
     oversampling = 4 if size <= 96 else 3 if size <= 160 else 2
     side = size * oversampling
     background = sample_background(rng, photos[int(rng.integers(len(photos)))], size)
     background = background.filter(ImageFilter.GaussianBlur(0.8 * size / 64))
-    tint = Image.new("RGB", background.size, tuple(int(channel + 14 * rng.standard_normal()) for channel in theme.tint))
+    tint = Image.new("RGB", background.size, _tint(rng, place))
     background = Image.blend(background, tint, rng.uniform(0.4, 0.65))
     scene = background.resize((side, side), Image.Resampling.BILINEAR)
     canvas = ImageDraw.Draw(scene, "RGBA")
@@ -170,8 +171,24 @@ def _draw_thing(rng: Rng, canvas: ImageDraw.ImageDraw, thing: Thing, side: int, 
     kind.draw(pen)
 
 
-def sample_things(rng: Rng, theme: Theme) -> tuple[Thing, ...]:
-    """Draw 2 to 5 things of 2 kinds or more: single ones, pairs and threes; in a third of the scenes one on another."""
+def _tint(rng: Rng, place: float) -> tuple[int, int, int]:
+    """The colour of the ring at ``place``, a little off."""
+    colours = np.array([*RING.values(), *list(RING.values())[:1]], float)  # (kinds + 1, 3): the ring closes
+    red, green, blue = (np.interp(place, range(len(colours)), channel) for channel in colours.T)
+    off = 14 * rng.standard_normal(3)
+    return int(red + off[0]), int(green + off[1]), int(blue + off[2])
+
+
+def sample_things(rng: Rng, place: float) -> tuple[Thing, ...]:
+    """Draw 2 to 5 things of 2 kinds or more: single ones, pairs and threes; in a third of the scenes one on another.
+
+    Args:
+        rng: Where chance comes from.
+        place: On the ring, 0 to the number of kinds.
+    """
+    apart = np.abs(np.arange(len(RING)) - place)
+    usual = np.exp(-0.5 * (np.minimum(apart, len(RING) - apart) / SPREAD) ** 2)
+    shares = dict(zip(RING, (1 - STRAY) * usual / usual.sum() + STRAY / len(RING), strict=True))
     wanted = int(rng.choice([2, 3, 4, 5], p=[0.4, 0.35, 0.17, 0.08]))
     stacked = rng.random() < 0.35
     while True:
@@ -180,31 +197,31 @@ def sample_things(rng: Rng, theme: Theme) -> tuple[Thing, ...]:
             room = wanted - len(things)
             if room == 0:
                 break
-            taken = {thing.kind for thing in things}
-            near = [name for name in (KINDS if rng.random() < STRAY else theme.kinds) if name not in taken]
-            anything = [name for name in KINDS if name not in taken]
+            left = {name: share for name, share in shares.items() if all(thing.kind != name for thing in things)}
             if stacked and attempt == 0:
-                kinds = [name for name in near if KINDS[name].flat_top] or [k for k in KINDS if KINDS[k].flat_top]
+                kinds = {name: share for name, share in left.items() if KINDS[name].flat_top}
                 things += _placed(rng, [_sample_thing(rng, kinds, "large" if rng.random() < 0.6 else "")], things)
             elif stacked and all(thing.on < 0 for thing in things):
-                kinds = [name for name in near if KINDS[name].rides] or [k for k in anything if KINDS[k].rides]
+                kinds = {name: share for name, share in left.items() if KINDS[name].rides}
                 things += _placed_on(rng, _sample_thing(rng, kinds, "small"), things)
             else:
                 many = min(room, int(rng.choice([1, 2, 3], p=[0.78, 0.15, 0.07])))
                 sizes = [0.25, 0.45, 0.3] if many == 1 else [0.5, 0.5, 0.0]
-                one = _sample_thing(rng, near or anything, str(rng.choice(list(SIZES), p=sizes)))
+                one = _sample_thing(rng, left, str(rng.choice(list(SIZES), p=sizes)))
                 things += _placed(rng, [one] * many, things)
         if len({thing.kind for thing in things}) >= 2:
             return tuple(things)
 
 
-def _sample_thing(rng: Rng, kinds: Sequence[str], size: str) -> Thing:
-    """A thing of one of some kinds; it has no place yet."""
-    kind = str(rng.choice(list(kinds)))
-    colours = KINDS[kind].colours
-    weights = np.array(list(colours.values()), float)
-    colour = str(rng.choice(list(colours), p=weights / weights.sum()))
-    return Thing(kind, colour, size, 0.5, 0.5, rng.uniform(*SIZES[size]))
+def _sample_thing(rng: Rng, kinds: Mapping[str, float], size: str) -> Thing:
+    """A thing of one of some kinds, by their shares; it has no place yet."""
+    kind = _drawn(rng, kinds)
+    return Thing(kind, _drawn(rng, KINDS[kind].colours), size, 0.5, 0.5, rng.uniform(*SIZES[size]))
+
+
+def _drawn(rng: Rng, shares: Mapping[str, float]) -> str:
+    weights = np.array(list(shares.values()), float)
+    return str(rng.choice(list(shares), p=weights / weights.sum()))
 
 
 def _placed_on(rng: Rng, thing: Thing, things: Sequence[Thing]) -> list[Thing]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from cml.data.scene_captions import describe
-from cml.data.scenes import THEMES, sample_things
+from cml.data.scenes import RING, sample_things
 from cml.distances.captions import Captions
 from cml.distances.precomputed import Precomputed
 
@@ -39,7 +39,7 @@ def main() -> None:
     captions = []
     for item in range(ITEMS):
         rng = np.random.default_rng(item)
-        captions.append(list(describe(sample_things(rng, THEMES[item % len(THEMES)]), rng)))
+        captions.append(list(describe(sample_things(rng, item % len(RING)), rng)))
     distance = Captions("scene-words")
     labels = distance.encode(captions)
     batch = labels[np.random.default_rng(0).permutation(ITEMS)[:BATCH]]
