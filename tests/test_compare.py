@@ -124,6 +124,16 @@ def test_kept_evaluation_is_of_the_same_kind(finished: Path) -> None:
     assert kept_evaluation(finished, kept) is None
 
 
+def test_losses_are_rows_of_their_own(people: PreparedDataset, tmp_path: Path) -> None:
+    named = ["log-ratio(weights=uniform)", "cosent(scale=5.0)"]
+    assert main(command(people, tmp_path, "--seeds", "1", "--variants", "dense triplet", "--losses", *named)) == 0
+    rows = json.loads((tmp_path / "comparison.json").read_text())["rows"]
+    assert [row for row in rows if row in {"dense triplet", *named, "log-ratio"}] == ["dense triplet", *named]
+    for name in named:
+        saved = json.loads((tmp_path / slug(name) / "dimension-16" / "seed-0" / "config.json").read_text())
+        assert saved["train"]["loss"] == name
+
+
 def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_path: Path) -> None:
     config = TrainConfig(
         backbone="small-cnn", weights="none", image_size=(32, 32), sampler="random(batch_size=20)", steps=2, workers=0
@@ -146,6 +156,8 @@ def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_pat
     [
         (["--variants", "x"], "Unknown variant 'x'"),
         (["--loss", "dense-triplet"], "leave --loss out"),
+        (["--losses", "log-ratoi"], "Did you mean 'log-ratio'"),
+        (["--losses", "cosent(scale=0)"], "scale"),
         (["--seeds", "0"], "'seeds' must be at least 1"),
         (["--dimensions", "0"], "'dimension' must be 1 or more"),
         (["--dimensions", "big"], "--dimensions"),

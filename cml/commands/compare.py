@@ -6,7 +6,7 @@ Every run is kept; a comparison cut off and started again trains and evaluates o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,9 @@ class Compare:
     """Folder for the runs, the table and the figures."""
     config: TrainConfig
     variants: tuple[str, ...] = ()
-    """Names of the task's variants to train, each in quotes; all when none are given. A variant sets its loss."""
+    """Names of the task's variants to train, each in quotes; all when neither they nor losses are given."""
+    losses: tuple[str, ...] = ()
+    """Losses to compare, each as --loss takes it: a row each, after the variants that are named."""
     seeds: int = 3
     """Runs a variant, with seeds 0, 1, ..; intervals over seeds need at least 2."""
     dimensions: tuple[int, ...] = ()
@@ -78,14 +80,18 @@ def run(arguments: Sequence[str]) -> None:
     description = f"Compare losses on {task.summary}. Variants: {_quoted(task.variants)}."
     options = parse(Compare, rest, prog=f"cml compare {name}", description=description, default=defaults)
     if options.config.loss != task.recipe.loss:
-        raise UserError("In a comparison the variants set the loss: leave --loss out and choose with --variants.")
+        raise UserError(
+            "In a comparison the rows set the loss: leave --loss out and choose with --variants and --losses."
+        )
     dataset = PreparedDataset.open(options.data)
+    task = with_losses(task, options.losses)
+    variants = (*options.variants, *(loss for loss in options.losses if loss not in options.variants))
     comparison = compare(
         task,
         dataset,
         options.config,
         options.out,
-        variants=options.variants or None,
+        variants=variants or None,
         seeds=options.seeds,
         dimensions=options.dimensions,
     ).comparison
@@ -96,6 +102,21 @@ def run(arguments: Sequence[str]) -> None:
     print(f"\n{comparison.notes()}")
     pictures = ", ".join(sorted(path.name for path in options.out.glob("*.png")))
     print(f"In {options.out}: comparison.json with all figures, table.md, {pictures}")
+
+
+def with_losses(task: tasks.Task, losses: Sequence[str]) -> tasks.Task:
+    """The task with a variant more for each loss, called as the loss is written.
+
+    Raises:
+        UserError: a loss that does not exist, or a setting that it does not have.
+    """
+    if not losses:
+        return task
+    from cml.losses import registry
+
+    for loss in losses:
+        registry.make(loss)
+    return replace(task, variants={**task.variants, **{loss: {"loss": loss} for loss in losses}})
 
 
 def compare(
