@@ -81,7 +81,7 @@ def write_dataset(
     if isinstance(items, Sequence):
         total = len(items)
         if not skip_bad and (bad := next((item for item in items if isinstance(item, DataError)), None)) is not None:
-            raise _unskipped(str(bad))
+            raise unskipped(str(bad))
     threads = threads or min(os.cpu_count() or 1, 32)
     with (
         PreparedWriter(folder, info) as writer,
@@ -98,7 +98,7 @@ def write_dataset(
                 if not isinstance(error, DataError):
                     raise type(error)(located) from None
                 if not skip_bad:
-                    raise _unskipped(located) from None
+                    raise unskipped(located) from None
                 writer.skip(item.item_id if isinstance(item, Item) else str(item))
                 if writer.skipped <= _SHOWN:
                     bar.write(f"skipped: {located}", file=sys.stderr)
@@ -162,5 +162,6 @@ def _made_in_order(
     yield from waiting
 
 
-def _unskipped(problem: str) -> DataError:
+def unskipped(problem: str) -> DataError:
+    """The error of a bad item, which says that such items may be skipped."""
     return DataError(f"{problem} (With --skip-bad such items are left out and counted.)")
