@@ -23,7 +23,7 @@ from data_prep import folder_labels
 from data_prep.captioned import Shrink
 from data_prep.class_labels import Protocol
 from data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
-from data_prep.source import check_shares, made_with, role_by_hash
+from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from data_prep.table import Row, cell, read_rows
 
 _SPLITS = ("train", "query", "gallery", "test")
@@ -146,7 +146,7 @@ class Folder:
             made_with=origin,
         )
         items = [self._item(one, roles[one.name], details) if isinstance(one, Labelled) else one for one in read]
-        return write_dataset(out, info, items, skip_bad=skip_bad)
+        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
 
     def _columns(self) -> tuple[str, ...]:
         if self.label_columns is not None:
