@@ -20,6 +20,7 @@ from cml.errors import UserError
 
 T = TypeVar("T")
 _CHOICE = re.compile(r"\s*(?P<name>[\w.-]+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
+_NAME = re.compile(r"[\w.-]+")
 _QUOTED = r"'(?:\\.|[^'\\])*'" + r'|"(?:\\.|[^"\\])*"'
 _HYPHENED = re.compile(rf"(?P<quoted>{_QUOTED})|(?<![\w.])(?P<word>[A-Za-z_][\w.]*(?:-[\w.]+)+)")
 
@@ -82,8 +83,13 @@ class Registry(Generic[T]):
         """Decorator that adds a class or function under ``name``.
 
         Raises:
-            UserError: the name is taken by something else.
+            UserError: the name is taken by something else, or could not be written as a choice.
         """
+        if not _NAME.fullmatch(name):
+            raise UserError(
+                f"A {self.kind} cannot be called {name!r}: options name it, as in NAME(setting=value), so that it "
+                "should be of letters, digits, '_', '-' and '.' alone."
+            )
 
         def add(entry: Callable[..., T]) -> Callable[..., T]:
             taken = self._entries.get(name)

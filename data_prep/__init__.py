@@ -18,7 +18,7 @@ registry: Registry[DataSource] = Registry(
         "donkeycar": "data_prep.donkeycar:Donkeycar",
         "flickr8k": "data_prep.flickr8k:Flickr8k",
         "folder": "data_prep.folder:Folder",
-        "in-shop": "data_prep.in_shop:InShop",
+        "in_shop": "data_prep.in_shop:InShop",
         "lspet": "data_prep.lspet:Lspet",
         "lsun_layout": "data_prep.lsun_layout:LsunLayout",
         "mpii": "data_prep.mpii:Mpii",

@@ -15,7 +15,7 @@ from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared
 from cml.errors import DataError
 from data_prep.class_labels import Protocol, check_image_size, check_roles, image_item, write_classes
-from data_prep.source import made_with
+from data_prep.source import input_folders, made_with
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Cars:
             licence="none stated; research use only",
             made_with=origin,
             skip_bad=skip_bad,
+            within=input_folders(self),
         )
 
 

@@ -56,6 +56,7 @@ def write_classes(
     licence: str,
     made_with: Mapping[str, Any],
     skip_bad: bool,
+    within: Iterable[Path] = (),
 ) -> PreparedDataset:
     """Write a dataset of classes; see ``write_dataset``."""
     info = DatasetInfo(
@@ -69,7 +70,7 @@ def write_classes(
         details=protocol.details(),
         made_with=made_with,
     )
-    return write_dataset(out, info, items, skip_bad=skip_bad)
+    return write_dataset(out, info, items, skip_bad=skip_bad, within=within)
 
 
 def image_item(

@@ -19,7 +19,7 @@ from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import already_prepared, write_dataset
 from cml.errors import DataError, UserError
 from data_prep.captioned import Photo, Shrink, items_of
-from data_prep.source import check_shares, made_with, role_by_hash
+from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
 _NAMES = {2014: re.compile(r"COCO_(train|val)2014_\d{12}\.jpg"), 2017: re.compile(r"\d{12}\.jpg")}
 _KARPATHY = {"train": "train", "restval": "train", "test": "test", "val": ""}
@@ -89,7 +89,7 @@ class CocoCaptions:
             },
             made_with=origin,
         )
-        return write_dataset(out, info, items, skip_bad=skip_bad)
+        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
 
     def _files(self) -> dict[str, Path]:
         """The annotation files that are there, by the image folder that they are about."""

@@ -23,7 +23,7 @@ from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.errors import DataError, UserError
 from data_prep.person_crop import Box, Float64, box_around, check_joints_inside, crop_file, into_crop
-from data_prep.source import check_shares, made_with, role_by_hash
+from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
 COCO_JOINTS = (
     *("nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder"),
@@ -102,7 +102,7 @@ class CocoKeypoints:
             },
             made_with=origin,
         )
-        return write_dataset(out, info, items, skip_bad=skip_bad)
+        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
 
     def _files(self) -> dict[str, Path]:
         """The annotation files that are there, by the image folder that they are about."""

@@ -12,7 +12,7 @@ from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared
 from cml.errors import DataError
 from data_prep.class_labels import Protocol, check_image_size, check_roles, image_item, text_lines, write_classes
-from data_prep.source import made_with
+from data_prep.source import input_folders, made_with
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Cub:
             licence="non-commercial research and education",
             made_with=origin,
             skip_bad=skip_bad,
+            within=input_folders(self),
         )
 
     def _items(self, images: Path, labels: Path) -> list[Item | DataError]:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.errors import DataError, UserError
-from data_prep.source import made_with
+from data_prep.source import input_folders, made_with
 
 _MEMBER = re.compile(r"(?P<root>(?:.*/)?)(?P<name>catalog_\d+\.catalog|manifest\.json|images/(?!\._)[^/]+\.jpg)")
 _LARGEST = 64 << 20  # bytes of one member; a real catalog has 200 KB, a real frame 5 KB
@@ -101,7 +101,9 @@ class Donkeycar:
                 if role is not None
             )
             total = len(bad) + len(frames) - roles.count(None)
-            return write_dataset(out, info, itertools.chain(bad, items), total=total, skip_bad=skip_bad)
+            return write_dataset(
+                out, info, itertools.chain(bad, items), total=total, skip_bad=skip_bad, within=input_folders(self)
+            )
 
 
 def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | None]:

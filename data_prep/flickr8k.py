@@ -15,7 +15,7 @@ from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import already_prepared, write_dataset
 from cml.errors import DataError, UserError
 from data_prep.captioned import Photo, Shrink, items_of
-from data_prep.source import check_shares, made_with, role_by_hash
+from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
 _LINE = re.compile(r"(?P<name>[^\t/\\]+)#(?P<number>\d+)\t(?P<caption>.*)")
 # The published file has five captions of a photograph that was never published.
@@ -81,7 +81,7 @@ class Flickr8k:
             details={"split": "lists" if lists else "hash of the names", "left_out": dict(left_out)},
             made_with=origin,
         )
-        return write_dataset(out, info, [*bad, *items], skip_bad=skip_bad)
+        return write_dataset(out, info, [*bad, *items], skip_bad=skip_bad, within=input_folders(self))
 
     def _with_roles(self, photos: dict[str, Photo], left_out: Counter[str]) -> Iterator[tuple[Photo, str]]:
         if self.train_list is None or self.test_list is None:

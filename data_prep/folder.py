@@ -1,207 +1,251 @@
-"""A user's own folder: images and one CSV or JSONL file with a numeric label each.
+"""A user's own folder: images, and a CSV or JSONL file with a label each: numbers, captions, a class or a mask.
 
-Not for: labels that are not numbers; those have sources of their own.
+Not for: reading the file (table.py), what the labels are (folder_labels.py), public datasets.
 """
 
 from __future__ import annotations
 
-import csv
 import functools
-import json
-import math
-from collections.abc import Iterator, Mapping
+import sys
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from PIL import Image
 
-from cml.data.image_files import Picture
-from cml.data.images import native_size, read_image
 from cml.data.label_form import LabelForm
 from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.prepared_writer import Item, already_prepared, unskipped, write_dataset
 from cml.errors import DataError, UserError
-from data_prep.source import check_shares, made_with, role_by_hash
+from data_prep import folder_labels
+from data_prep.captioned import Shrink
+from data_prep.class_labels import Protocol
+from data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
+from data_prep.source import check_shares, input_folders, made_with, role_by_hash
+from data_prep.table import Row, cell, read_rows
 
 _SPLITS = ("train", "query", "gallery", "test")
-Row = Mapping[str, Any]
+
+
+@dataclass
+class Labelled:
+    """An image and what the rows say of it.
+
+    Attributes:
+        name: The image's path, relative to the folder of the images.
+        where: "FILE:LINE" of its first row.
+        split: What the split column says, or None.
+        label: The label; for captions the list that further rows add to; for masks the file.
+    """
+
+    name: str
+    where: str
+    split: str | None
+    label: Any
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Your own images with numeric labels: ages, angles, scores, measurements.
+    """Your own images with labels of your own: numbers, captions, classes or masks.
 
-    Command: cml prepare folder --images DIR --labels labels.csv --out DIR
+    Command: cml prepare folder --images DIR --labels labels.csv --kind captions --out DIR
 
-    Input: images in a folder, and a CSV file with a header or a JSONL file with one object a line; one line an image.
+    Input: images in a folder, and a CSV file with a header or a JSONL file with one object a line; one line an image,
+    or with captions several. --kind says what the label columns hold, and so which task the dataset is for:
+
+    numbers (task value): one column gives a number, several a vector: ages, angles, scores.
+
+    captions (task caption): texts, from one column or several and from every line of the image.
+
+    classes (task classes): a name. Without a split column whole classes are held out, and every image of theirs is a
+    query that is searched among the others.
+
+    masks (task layout): an 8-bit PNG of ids, as large as the image. The label column has its path; without one it has
+    the image's name, ending in .png, in the folder --masks, and then no labels file is needed.
 
     Licence: yours.
     """
 
     images: Path
     """Folder of the images."""
-    labels: Path
+    labels: Path | None = None
     """CSV file with a header (.csv), or JSON lines (.jsonl)."""
+    kind: KindName = "numbers"
+    """What a label is."""
     file_column: str = "file_name"
     """Column with the image's path, relative to the folder of the images."""
-    label_columns: tuple[str, ...] = ("value",)
-    """Columns with the numbers of the label: one gives a number, several a vector."""
+    label_columns: tuple[str, ...] | None = None
+    """Columns with the label; when not given: value, caption or class, and for masks none."""
     split_column: str | None = None
     """Column that says train, query, gallery or test. Without it the split follows from the images' names."""
     test_share: float = 0.3
-    """Without a split column: share of the images that are not for training."""
+    """Without a split column: share of the images (of the classes, for classes) that are not for training."""
     query_share: float = 0.3
     """Share of the test images that are queries, where no column says it; the others are the gallery."""
     image_size: int | None = None
     """Larger images are shrunk once so that their shorter side has so many pixels; without it files are kept."""
     unit: str = ""
-    """Unit of the label, for tables and axes: "years", "degrees", .."""
+    """Unit of numbers, for tables and axes: "years", "degrees", .."""
+    masks: Path | None = None
+    """Folder of the masks, if it is not that of the images."""
+    mask_names: tuple[str, ...] = ()
+    """What the ids in masks mean: 1=wall 2=floor ..; without it all ids that occur are taken as they are."""
+    ignore_id: int | None = None
+    """The id in masks that does not count."""
 
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share, query_share=self.query_share)
-        if not self.label_columns:
+        if self.label_columns is not None and not self.label_columns:
             raise UserError("label_columns should name at least one column.")
+        if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks"):
+            raise UserError(f"An image has one label of kind {self.kind!r}; label_columns should name one column.")
         if self.image_size is not None and self.image_size < 16:
             raise UserError(f"The image_size should be at least 16 pixels. Got {self.image_size} instead.")
+        if self.labels is None and (self.kind != "masks" or self.label_columns or self.split_column):
+            raise UserError("'labels' is missing: name the CSV or JSONL file with the images' labels.")
+        if self.labels is None and self.masks is None:
+            raise UserError("'masks' is missing: name the folder of the masks, or a labels file with their paths.")
+        if self.unit and self.kind != "numbers":
+            raise UserError(f"A unit belongs to numbers. Got {self.unit!r} for {self.kind}; leave it out.")
+        if self.kind != "masks" and (self.masks is not None or self.mask_names or self.ignore_id is not None):
+            raise UserError("masks, mask_names and ignore_id belong to --kind masks.")
+        named_ids(self.mask_names)
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
-        origin = made_with(self, revision=1, files=[self.labels], images=self.images)
+        folders = [self.images, *([] if self.masks is None else [self.masks])]
+        files = [] if self.labels is None else [self.labels]
+        origin = made_with(self, revision=2, files=files, images=folders)
         if (done := already_prepared(out, origin)) is not None:
             return done
-        items = list(self._items())
+        read = list(self._read())
+        if not skip_bad and (bad := next((one for one in read if isinstance(one, DataError)), None)) is not None:
+            raise unskipped(str(bad))
+        images = [one for one in read if isinstance(one, Labelled)]
+        kind, columns = KINDS[self.kind], self._columns()
+        roles = self._roles(images)
+        details: dict[str, Any] = {"label_columns": list(columns)}
+        if self.kind == "classes":
+            own_gallery = "gallery" in roles.values()
+            searched = Counter(roles.values())["gallery" if own_gallery else "query"]
+            details |= Protocol([k for k in (1, 2, 4, 8) if k < searched] or [1], own_gallery).details()
+        if self.kind == "masks":
+            ids = named_ids(self.mask_names) or found_ids((one.label for one in images), self.ignore_id)
+            details |= {"ids": ids, "ignore_id": self.ignore_id}
         info = DatasetInfo(
             name=self.images.resolve().name,
-            task="value",
-            label_column="value",
-            label_unit=self.unit,
-            frame="",
-            source=f"a user's own images; label: {', '.join(self.label_columns)}",
+            task=kind.task,
+            label_column=kind.column,
+            label_unit=self.unit or kind.unit,
+            frame="a mask as large as its image" if self.kind == "masks" else "",
+            source=f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}",
             licence="the user's own",
-            details={"label_columns": list(self.label_columns)},
+            details=details,
             made_with=origin,
         )
-        return write_dataset(out, info, items, skip_bad=skip_bad)
+        items = [self._item(one, roles[one.name], details) if isinstance(one, Labelled) else one for one in read]
+        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
 
-    def _items(self) -> Iterator[Item | DataError]:
+    def _columns(self) -> tuple[str, ...]:
+        if self.label_columns is not None:
+            return self.label_columns
+        return () if self.kind == "masks" else (KINDS[self.kind].default,)
+
+    def _read(self) -> Iterator[Labelled | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""
         form = LabelForm()
-        seen: dict[str, str] = {}
-        for where, row in _rows(self.labels):
+        seen: dict[str, Labelled] = {}
+        for where, row in self._files() if self.labels is None else read_rows(self.labels):
             try:
-                yield self._item(where, row, form, seen)
+                if isinstance(row, DataError):
+                    raise row
+                if (one := self._labelled(where, row, form, seen)) is not None:
+                    yield one
             except DataError as error:
                 yield error
 
-    def _item(self, where: str, row: Row | DataError, form: LabelForm, seen: dict[str, str]) -> Item:
-        if isinstance(row, DataError):
-            raise row
+    def _files(self) -> Iterator[tuple[str, Row]]:
+        """The images that have masks beside them, as the rows of a file would name them."""
+        assert self.masks is not None
+        suffixes, masks = Image.registered_extensions(), self.masks.resolve()
+        for path in sorted(path for path in self.images.rglob("*") if path.suffix.lower() in suffixes):
+            if masks == self.images.resolve() or not path.resolve().is_relative_to(masks):
+                yield str(path), {self.file_column: path.relative_to(self.images).as_posix()}
+
+    def _labelled(self, where: str, row: Row, form: LabelForm, seen: dict[str, Labelled]) -> Labelled | None:
+        """What a row says of an image; None for a further row of captions, which go to the image's first."""
         name = self._file_name(row, where)
-        if name in seen:
-            raise DataError(f"{where}: {name!r} stands already in {seen[name]}; an image has one line.")
-        label = self._label(row, where)
-        if (fault := form.fault(label)) is not None:
+        first = seen.get(name)
+        if first is not None and self.kind != "captions":
+            raise DataError(f"{where}: {name!r} stands already in {first.where}; an image has one line.")
+        one = Labelled(name, where, self._split(row, where), self._label(row, name, where))
+        if first is not None:
+            if one.split != first.split:
+                raise DataError(f"{where}: {name!r} is {one.split!r} here, but {first.split!r} in {first.where}.")
+            first.label += one.label
+            return None
+        if self.kind != "masks" and (fault := form.fault(one.label)) is not None:
             raise DataError(f"{where}: the label {fault}.")
-        item = Item(name, self._role(row, name, where), self._picture(name), label, where=where)
-        seen[name] = where
-        return item
+        seen[name] = one
+        return one
 
     def _file_name(self, row: Row, where: str) -> str:
-        value = _cell(row, self.file_column, where)
+        value = cell(row, self.file_column, where)
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{where}: {self.file_column} should be the path of an image. Got {value!r} instead.")
         path = PurePosixPath(value.strip())
         if path.is_absolute() or ".." in path.parts:
             raise DataError(f"{where}: {value!r} should be relative to {self.images} and without '..'.")
         if not (self.images / path).is_file():
-            raise DataError(f"{where}: the image {self.images / path} is missing.")
+            raise DataError(f"{where}: the image {self.images / path} is missing; add it, or delete the line.")
         return str(path)
 
-    def _label(self, row: Row, where: str) -> Any:  # noqa: ANN401 - a number or a list of numbers
-        values = [_cell(row, column, where) for column in self.label_columns]
-        if len(values) == 1 and isinstance(values[0], list):  # a JSONL line may hold the whole vector
-            return [_number(value, self.label_columns[0], where) for value in values[0]]
-        numbers = [_number(value, column, where) for value, column in zip(values, self.label_columns, strict=True)]
-        return numbers[0] if len(numbers) == 1 else numbers
+    def _label(self, row: Row, name: str, where: str) -> Any:  # noqa: ANN401 - of any kind
+        columns = self._columns()
+        if self.kind == "numbers":
+            return folder_labels.numbers_of(row, columns, where)
+        if self.kind == "captions":
+            return folder_labels.captions_of(row, columns, where)
+        if self.kind == "classes":
+            return folder_labels.class_of(row, columns, where)
+        return folder_labels.mask_of(row, columns, self.masks or self.images, name, where)
 
-    def _role(self, row: Row, name: str, where: str) -> str:
+    def _split(self, row: Row, where: str) -> str | None:
         if self.split_column is None:
-            return role_by_hash(name, self.test_share, self.query_share)
-        value = _cell(row, self.split_column, where)
+            return None
+        value = cell(row, self.split_column, where)
         if value not in _SPLITS:
             raise DataError(
                 f"{where}: {self.split_column} should be one of {', '.join(_SPLITS)}. Got {value!r} instead."
             )
-        return role_by_hash(name, 1.0, self.query_share) if value == "test" else str(value)
+        return str(value)
 
-    def _picture(self, name: str) -> Picture:
-        path = self.images / name
-        return path if self.image_size is None else functools.partial(_shrunk, path, self.image_size)
+    def _roles(self, images: list[Labelled]) -> dict[str, str]:
+        """Image to role."""
+        classes = self.kind == "classes"
+        held_out: set[str] = set()
+        if classes and self.split_column is None:
+            held_out = folder_labels.deal_classes((one.label for one in images), self.test_share)
+        every_query = classes and not any(one.split == "gallery" for one in images)
 
+        def role(one: Labelled) -> str:
+            if one.split is None and classes:
+                return "query" if one.label in held_out else "train"
+            if one.split is None:
+                return role_by_hash(one.name, self.test_share, self.query_share)
+            if one.split == "test":
+                return "query" if every_query else role_by_hash(one.name, 1.0, self.query_share)
+            return one.split
 
-def _shrunk(path: Path, size: int) -> Image.Image | bytes:
-    height, width = native_size(path)
-    shorter = min(height, width)
-    if shorter <= size:
-        return path.read_bytes()
-    return Image.fromarray(read_image(path, (round(height * size / shorter), round(width * size / shorter))))
+        return {one.name: role(one) for one in images}
 
-
-def _rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
-    """The rows of a CSV or JSONL file, or what is wrong with one, each with "FILE:LINE"."""
-    if path.suffix.lower() not in (".csv", ".jsonl"):
-        raise UserError(f"The labels should be a .csv or .jsonl file. Got {path} instead.")
-    empty = True
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            for line, row in _csv(file, path) if path.suffix.lower() == ".csv" else _jsonl(file, path):
-                yield f"{path}:{line}", row
-                empty = False
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} should be UTF-8 text, but is not: {error.reason} at byte {error.start + 1}.") from None
-    if empty:
-        raise DataError(f"{path} lists no images.")
-
-
-def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
-    reader = csv.DictReader(file, strict=True)
-    try:
-        for row in reader:
-            if None in row or None in row.values():
-                cells = len(reader.fieldnames or ())
-                fault = DataError(f"{path}:{reader.line_num}: should have {cells} cells, as the header has.")
-                yield reader.line_num, fault
-            else:
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.reader.line_num}: is not CSV: {error}.") from None
-
-
-def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
-    for number, line in enumerate(file, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            row = DataError(f"{path}:{number}: is not JSON: {error}.")
-        if not isinstance(row, dict | DataError):
-            row = DataError(f"{path}:{number}: should be a JSON object {{..}}.")
-        yield number, row
-
-
-def _cell(row: Row, column: str, where: str) -> Any:  # noqa: ANN401 - whatever the file holds
-    if column not in row:
-        raise DataError(f"{where}: there is no column {column!r}. There are: {', '.join(map(str, row))}.")
-    return row[column]
-
-
-def _number(value: object, column: str, where: str) -> float:
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead.")
-    return number
+    def _item(self, one: Labelled, role: str, details: dict[str, Any]) -> Item:
+        image, label = self.images / one.name, one.label
+        if self.kind == "masks":
+            label = functools.partial(
+                folder_labels.mask_image, one.label, image, details["ids"], self.ignore_id, self.image_size
+            )
+        picture = Shrink(self.image_size, sys.maxsize).picture(image)
+        return Item(one.name, role, picture, label, where=one.where)

@@ -12,7 +12,7 @@ from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared
 from cml.errors import DataError
 from data_prep.class_labels import Protocol, check_image_size, check_roles, image_item, text_lines, write_classes
-from data_prep.source import made_with
+from data_prep.source import input_folders, made_with
 
 _HEADER = ["image_name", "item_id", "evaluation_status"]
 _ROLES = ("train", "query", "gallery")
@@ -22,7 +22,7 @@ _ROLES = ("train", "query", "gallery")
 class InShop:
     """Garments of In-Shop Clothes Retrieval, split as published: 3,997 train, 3,985 are queried in a gallery.
 
-    Command: cml prepare in-shop --source In-shop --out DIR
+    Command: cml prepare in_shop --source In-shop --out DIR
 
     Input: a folder with Eval/list_eval_partition.txt (or Anno/..) and the photographs under Img/ (img/WOMEN/..), where
     the archive puts them. Recall@1, 10, 20, 40.
@@ -57,6 +57,7 @@ class InShop:
             licence="non-commercial research use only",
             made_with=origin,
             skip_bad=skip_bad,
+            within=input_folders(self),
         )
 
     def _items(self, path: Path, images: Path) -> list[Item | DataError]:

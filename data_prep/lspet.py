@@ -19,7 +19,7 @@ from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.errors import DataError, UserError
 from data_prep.person_crop import Float64, crop_file, into_crop, outside_photo, person_box
-from data_prep.source import check_shares, made_with, role_by_hash
+from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
 JOINTS = (
     *("r_ankle", "r_knee", "r_hip", "l_hip", "l_knee", "l_ankle"),
@@ -102,7 +102,7 @@ class Lspet:
             },
             made_with=origin,
         )
-        return write_dataset(out, info, items, skip_bad=skip_bad)
+        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
 
     def _checked(self, photos: dict[int, Path], number: int, joints: Float64) -> Path:
         """The photograph of a person whose numbers make sense."""

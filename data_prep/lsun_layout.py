@@ -24,7 +24,7 @@ from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data.rooms_view import LAYOUT_TYPES
 from cml.errors import DataError, UserError
 from data_prep.layout_masks import DETAILS, IDS, check_mask, shorter_side, shrunk_image, shrunk_mask
-from data_prep.source import check_shares, made_with, role_by_hash
+from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
 _INDEX_BYTES = 256 << 20  # the real training.mat has under 1 MB
 _MASK_BYTES = 64 << 20  # the real masks have under 100 KB
@@ -120,7 +120,7 @@ class LsunLayout:
                 training = path.stem == "training"
                 role = "train" if training else role_by_hash(entry.name, 1.0, self.query_share)
                 items.append(self._item(entry, role, images, layouts, order, f"{path}: room {place}"))
-        dataset = write_dataset(out, info, items, skip_bad=skip_bad)
+        dataset = write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
         if not original and order.share() > _SUSPICIOUS:
             print(
                 f"warning: in {order.share():.0%} of the masks the floor is above the ceiling or the left wall right "

@@ -20,7 +20,7 @@ from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.errors import DataError, UserError
 from data_prep.mpii_annotations import JOINTS, Person, read_people
 from data_prep.person_crop import box_around, check_joints_inside, crop_file, into_crop
-from data_prep.source import check_shares, made_with, role_by_hash
+from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
 _SEEN = 224 / 288  # share of a stored crop's side that the pose recipe shows the network
 _DOWN = 0.075  # heights from the annotated middle of a person down to the crop's, so that feet are not cut off
@@ -106,7 +106,7 @@ class Mpii:
             },
             made_with=origin,
         )
-        return write_dataset(out, info, items, skip_bad=skip_bad)
+        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
 
     def _items(self, listed: Listed | None, left_out: Counter[str]) -> Iterator[Item | DataError]:
         sizes: dict[str, Size] = {}

@@ -79,6 +79,12 @@ def made_with(
     }
 
 
+def input_folders(source: DataclassInstance) -> set[Path]:
+    """The folders that a source's paths name, and those that the files that they name lie in."""
+    paths = [getattr(source, field.name) for field in dataclasses.fields(source)]
+    return {path if path.is_dir() else path.parent for path in paths if isinstance(path, Path)}
+
+
 def role_by_hash(item_id: str, test_share: float, query_share: float) -> str:
     """A role that depends on the item's id alone: another item never moves this one from train to test.
 

@@ -19,7 +19,7 @@ from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.errors import DataError, UserError
 from cml.files import read_json
 from data_prep.layout_masks import DETAILS, check_mask
-from data_prep.source import made_with
+from data_prep.source import input_folders, made_with
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ZindLayouts:
             },
             made_with=origin,
         )
-        return write_dataset(out, info, items, skip_bad=skip_bad)
+        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
 
     def _roles(self, path: Path) -> dict[str, str]:
         """Role of each room and, under "pano NAME", of each panorama."""

@@ -151,13 +151,13 @@ def test_digits(tmp_path: Path) -> None:
         Digits(size=4)
 
 
-SOURCES: dict[str, Callable[[Path], Any]] = {"cub": Cub, "cars": Cars, "sop": Sop, "in-shop": InShop}
+SOURCES: dict[str, Callable[[Path], Any]] = {"cub": Cub, "cars": Cars, "sop": Sop, "in_shop": InShop}
 every_source = pytest.mark.parametrize("name", SOURCES)
 
 
 @pytest.fixture
 def root(name: str, request: pytest.FixtureRequest) -> Path:
-    found: Path = request.getfixturevalue(name.replace("-", "_"))
+    found: Path = request.getfixturevalue(name)
     return found
 
 

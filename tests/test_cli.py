@@ -86,6 +86,21 @@ def test_demo_runs_from_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "Unknown task 'value'. Known: " in failure(capsys, "demo", "value")
 
 
+@pytest.mark.filterwarnings("ignore:Some anchors have no positive")
+def test_demo_with_seeds_and_variants_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = ["demo", "--out", str(tmp_path / "demo"), "--steps", "1", "--count", "300", "--seeds", "2"]
+    assert main([*start, "--variants", "dense triplet"]) == 0
+    out = capsys.readouterr().out
+    assert "| dense triplet |" in out
+    assert "log-ratio" not in out
+    assert "over 2 seeds" in out
+    assert " ± " in next(line for line in out.splitlines() if line.startswith("| dense triplet"))
+    assert len(list((tmp_path / "demo").rglob("gallery.html"))) == 1
+    assert "Unknown variant 'dense' of task 'pose'. Known: \"log-ratio\"" in failure(
+        capsys, *start, "--variants", "dense"
+    )
+
+
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     out = capsys.readouterr().out

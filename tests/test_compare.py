@@ -279,3 +279,14 @@ def test_sheet_shows_ours_and_binary_triplets() -> None:
         "binary triplet, nearest",
     ]
     assert sheet_variants(["dense triplet"]) == ["dense triplet"]
+
+
+def test_variants_that_would_share_a_folder_are_refused(tmp_path: Path) -> None:
+    config = TrainConfig(steps=2)
+    pair = replace(tasks.get("pose"), variants={"Triplet, p = 0.5": {}, "triplet (p=0,5)": {}})
+    with pytest.raises(UserError, match=r"'triplet \(p=0,5\)' of task 'pose' .* 'triplet-p-0-5', as those of 'Triplet"):
+        planned(pair, config, tmp_path, ["triplet (p=0,5)"], 1, [8])
+    with pytest.raises(UserError, match="would go into the folder '': only"):
+        planned(replace(pair, variants={"∞": {}}), config, tmp_path, ["∞"], 1, [8])
+    for name in tasks.registry().names():
+        planned(tasks.get(name), config, tmp_path, [], 1, [8])

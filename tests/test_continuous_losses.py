@@ -529,3 +529,32 @@ def test_examples(module: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(f"cml.losses.{module}"))
     assert tried > 0
     assert failed == 0
+
+
+OVER_DISTANCES = [name for name in losses.names() if losses.registry.entry(name).takes == "label distances"]  # type: ignore[attr-defined]
+NEEDED = {"binary": {"loss": "contrastive", "k": 2}, "binary-triplet": {"k": 2}}
+
+
+@pytest.mark.parametrize("name", OVER_DISTANCES)
+@pytest.mark.parametrize(("value", "written"), [(math.nan, "nan"), (-0.5, "-0.5"), (-math.inf, "-inf")])
+def test_label_distance_that_is_nan_or_negative_is_one_error_that_says_where(
+    name: str, value: float, written: str
+) -> None:
+    loss = losses.get(name, **NEEDED.get(name, {}))
+    embeddings, label_distances = batch(5, 6)
+    upper = torch.triu_indices(5, 6, 1)
+    loss.fit(label_distances[upper[0], upper[1]])
+    assert loss(embeddings, label_distances).isfinite()
+    label_distances[3, 1] = value
+    with pytest.raises(UserError, match=f"at least 0, .* Got {written} between items 3 and 1 of the batch \\(1 such"):
+        loss(embeddings, label_distances)
+
+
+def test_label_distances_that_are_left_out_may_hold_anything() -> None:
+    embeddings, label_distances = batch(5, 6)
+    mask = torch.ones(5, 6, dtype=torch.bool)
+    mask[2, 4] = False
+    expected = rkd_distance_loss(embeddings, label_distances, mask=mask)
+    label_distances[2, 4] = math.nan
+    label_distances.diagonal().fill_(-1)
+    assert rkd_distance_loss(embeddings, label_distances, mask=mask) == expected

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,11 +29,11 @@ import cml.distances
 from cml.distances.euclidean import Euclidean
 from dataclasses import dataclass
 
-@cml.distances.register("slow euclidean")
+@cml.distances.register("slow-euclidean")
 @dataclass(frozen=True)
 class Slow(Euclidean):
     log: str = ""
-    name = "slow euclidean"
+    name = "slow-euclidean"
 
     def pairwise(self, a, b):
         if "worker" in " ".join(sys.argv):
@@ -127,14 +128,12 @@ def test_a_worker_killed_in_the_middle_costs_only_its_strips(
     workers: Workers, slow: type[Euclidean], tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    distance = cml.distances.get("slow euclidean", log=str(log))
+    distance = cml.distances.get("slow-euclidean", log=str(log))
     labels = distance.encode(list(range(100)))
     out = tmp_path / "m"
     killed: list[int] = []
 
     def kill_one(_: str) -> None:
-        import threading
-
         def when_strips_came_back() -> None:
             while not (out / "done.txt").exists() or len((out / "done.txt").read_text().splitlines()) < 3:
                 time.sleep(0.01)
@@ -156,6 +155,39 @@ def test_a_worker_killed_in_the_middle_costs_only_its_strips(
     workers.workers[0] = workers.start_worker()
 
 
+def test_a_job_without_workers_says_so_and_goes_on_when_one_comes(
+    workers: Workers,
+    slow: type[Euclidean],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(cluster, "QUIET", 0.3)
+    distance = cml.distances.get("slow-euclidean", log=str(tmp_path / "log"))
+    labels = distance.encode(list(range(60)))
+    out = tmp_path / "m"
+
+    def kill_all(_: str) -> None:
+        def when_a_strip_came_back() -> None:
+            while not (out / "done.txt").exists() or not (out / "done.txt").read_text():
+                time.sleep(0.01)
+            for process in workers.workers:
+                process.kill()
+                process.wait()
+            time.sleep(2)
+            workers.workers = [workers.start_worker() for _ in range(2)]
+
+        threading.Thread(target=when_a_strip_came_back, daemon=True).start()
+
+    runner = replace(QUIET, scheduler=workers.address, strip_pairs=180, say=kill_all)
+    result = write_matrix(distance, labels, out, runner=runner)
+    expected = write_matrix(Euclidean(), labels, tmp_path / "here", runner=QUIET)
+    assert result.path.read_bytes() == expected.path.read_bytes()
+    said = capsys.readouterr().err
+    assert f"The scheduler at {workers.address} has no worker left; the job waits" in said
+    assert f"'dask worker {workers.address}'" in said
+
+
 def test_errors_of_workers_and_addresses_are_one_sentence(
     workers: Workers, slow: type[Euclidean], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,10 +201,10 @@ def test_errors_of_workers_and_addresses_are_one_sentence(
     with pytest.raises(UserError, match=r"by its name and settings, test nameless\(squared=False\): Unknown label"):
         write_matrix(Nameless(), labels, tmp_path / "a", runner=there)
 
-    @cml.distances.register("test only here")
+    @cml.distances.register("test-only-here")
     @dataclass(frozen=True)
     class OnlyHere(Euclidean):
-        name = "test only here"
+        name = "test-only-here"
 
     with pytest.raises(UserError, match="worker of the cluster cannot make the label distance: Unknown label"):
         write_matrix(OnlyHere(), labels, tmp_path / "b", runner=there)

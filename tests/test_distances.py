@@ -84,10 +84,10 @@ def _cases() -> Iterator[Case]:
         "combined", people, wrong, "Label 3 part 'age' has 0 numbers, the first has 1", {"parts": parts}, weights
     )
     yield Case("combined", people, {"age": 3}, "Label 3 should be a dict of age, tags", {"parts": parts, **weights})
-    yield Case("test hours", [n / 2 for n in range(13)], float("nan"), "Label 3 cannot be written as JSON")
+    yield Case("test-hours", [n / 2 for n in range(13)], float("nan"), "Label 3 cannot be written as JSON")
 
 
-@cml.distances.register("test hours", unit="h", metric=True, symmetric=True)
+@cml.distances.register("test-hours", unit="h", metric=True, symmetric=True)
 def hours(a: float, b: float) -> float:
     return min(abs(a - b), 24 - abs(a - b))
 
@@ -114,7 +114,7 @@ def test_every_registered_distance_has_a_case() -> None:
     # of a new interpreter: other tests register distances of their own in this one
     command = "import cml.distances; print(*cml.distances.names(), sep='\\n')"
     built_in = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
-    assert {case.name for case in CASES} - {"test hours"} == set(built_in.stdout.split())
+    assert {case.name for case in CASES} - {"test-hours"} == set(built_in.stdout.split())
 
 
 @every_case

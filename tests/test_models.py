@@ -134,3 +134,14 @@ def test_frozen_features_are_computed_once_per_content(tmp_path: Path, monkeypat
     for file in (tmp_path / "cache" / "features").iterdir():
         file.write_bytes(b"damaged")
     assert frozen_features(model, [path]).shape == (1, 1280)
+
+
+@pytest.mark.parametrize(("name", "least"), [("efficientnet-lite0", 32), ("alexnet", 63)])
+def test_images_too_small_for_the_backbone_are_one_error_that_says_the_least(name: str, least: int) -> None:
+    model = EmbeddingModel(ModelConfig(name, "none", 4, True, (16, 16)))
+    with pytest.raises(UserError, match=f"'{name}' cannot take images of 16 x 20 pixels; .* have {least} x {least}:"):
+        model.features(torch.zeros(2, 3, 16, 20))
+    assert model.training
+    assert model.eval().features(torch.zeros(2, 3, least, least)).shape[0] == 2
+    with pytest.raises(RuntimeError, match="4 channels"):  # not a matter of size
+        model.backbone(torch.zeros(2, 4, 64, 64))

@@ -147,8 +147,8 @@ def test_a_function_of_ones_own() -> None:
         cml.distances.register("ages")(lambda a, b: 0.0)
     assert whole(cml.distances.made("sets(base=ages)"), [[1, 2], [5]])[0, 1] == 4 + 3 + 3
 
-    cml.distances.register("ages 2")(lambda a, b: 2 * abs(a - b))
-    assert cml.distances.get("ages 2").fingerprint() != distance.fingerprint()
+    cml.distances.register("ages-2")(lambda a, b: 2 * abs(a - b))
+    assert cml.distances.get("ages-2").fingerprint() != distance.fingerprint()
 
 
 @pytest.mark.usefixtures("own_names")

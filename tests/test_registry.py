@@ -66,3 +66,12 @@ def test_registering_takes_one_line() -> None:
 
     assert registry.make("threes(count=3)") == [3, 3, 3]
     assert threes() == [3, 3]
+
+
+@pytest.mark.parametrize("name", ["two words", "", "a(b)", "a=b", "a,b", " a"])
+def test_names_that_no_option_could_say_are_refused(name: str) -> None:
+    registry: Registry[int] = Registry("loss", {})
+    with pytest.raises(UserError, match=r"A loss cannot be called .* of letters, digits, '_', '-' and '\.' alone"):
+        registry.register(name)
+    registry.register("a-b_c.2")(lambda: 3)
+    assert registry.make("a-b_c.2()") == 3

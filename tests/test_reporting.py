@@ -555,6 +555,18 @@ def test_a_far_reference_is_named_and_does_not_press_the_methods_together(tmp_pa
     assert height("frozen", oracle=1000.0) > 0.6 * alone  # ... and else named
 
 
+@pytest.mark.parametrize("panels", [1, 2])
+def test_the_legend_of_many_long_names_stays_within_the_figure(tmp_path: Path, panels: int) -> None:
+    names = [f"language-guided multi-similarity, {'WM'[place % 2] * 7}" for place in range(9)] + ["oracle", "random"]
+    curves = {name: {k: (place + k, place, place) for k in (1, 2, 4)} for place, name in enumerate(names)}
+    write_metric_curves(tmp_path / "many.png", [Panel(curves, "recall@K")] * panels)  # type: ignore[arg-type]
+    with Image.open(tmp_path / "many.png") as image:
+        pixels = np.asarray(image.convert("L"))
+    assert (pixels[:, :6] > 250).all()
+    assert (pixels[:, -6:] > 250).all()
+    assert (pixels[-3:] > 250).all()
+
+
 @pytest.mark.parametrize("curves", [{}, {"cml": {}}, {"cml": {1: (math.nan, math.nan, math.nan)}}])
 def test_empty_metric_curves_are_refused(
     tmp_path: Path, curves: dict[str, dict[int, tuple[float, float, float]]]

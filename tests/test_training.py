@@ -26,6 +26,7 @@ from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
 from cml.training.loop import learning_rate_factor, train
 from cml.training.run_folder import RunConfig, read_metrics
+from cml.training.targets import Targets
 
 CONFIG = TrainConfig(
     backbone="small-cnn",
@@ -387,3 +388,42 @@ def test_run_config_round_trip(tmp_path: Path) -> None:
     assert saved.train == replace(CONFIG, steps=1)
     saved.save(tmp_path / "run")
     assert RunConfig.load(tmp_path / "run") == saved
+
+
+@pytest.mark.parametrize("anchors", [6, 3])
+def test_asymmetric_label_distances_are_refused_unless_declared(anchors: int, tmp_path: Path) -> None:
+    _, places = bars(8)
+    matrix = np.abs(places[:, None] - places).astype(np.float32)
+    items = np.array([7, 2, 4, 0, 1, 5])
+
+    def block(symmetric: bool) -> torch.Tensor:
+        np.save(tmp_path / "matrix.npy", matrix)
+        distance = distances.get("precomputed", path=str(tmp_path / "matrix.npy"), symmetric=symmetric)
+        labels = distance.encode(list(range(8)))
+        return Targets("label distances", distance, labels).of(items, labels[items], anchors)
+
+    matrix[2, 7] *= 1 + 1e-6
+    assert block(symmetric=True).shape == (anchors, 6)  # rounding
+    matrix[0, 5] = matrix[4, 2] = 9
+    matrix[2, 4] = 2
+    if anchors == 6:
+        matrix[1, 5] = np.inf
+    one, other, there, back = (1, 5, "inf", f"{matrix[5, 1]:g}") if anchors == 6 else (4, 2, "9", "2")
+    with pytest.raises(UserError) as caught:
+        block(symmetric=True)
+    assert "'precomputed' gives" in str(caught.value)
+    assert f"item {one} to {other}, but" in str(caught.value) or f"item {other} to {one}, but" in str(caught.value)
+    assert there in str(caught.value)
+    assert back in str(caught.value)
+    np.testing.assert_array_equal(block(symmetric=False), matrix[items[:anchors]][:, items])
+
+
+def test_declared_asymmetric_label_distance_trains(tmp_path: Path) -> None:
+    images, places = bars(30)
+    matrix = np.abs(places[:, None] - places) * np.where(places[:, None] < places, 1, 2)
+    np.save(tmp_path / "matrix.npy", matrix.astype(np.float32))
+    written = f"precomputed(path='{tmp_path / 'matrix.npy'}', symmetric=%s)"
+    config = replace(CONFIG, steps=2, sampler="random(batch_size=12)")
+    cml.fit(images, list(range(30)), replace(config, label_distance=written % "False"), quiet=True)
+    with pytest.raises(UserError, match="register it as asymmetric"):
+        cml.fit(images, list(range(30)), replace(config, label_distance=written % "True"), quiet=True)

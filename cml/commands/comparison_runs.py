@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tasks
 from cml.commands.evaluate import EMBEDDING
-from cml.errors import DataError
+from cml.errors import DataError, UserError
 from cml.files import read_json
 from cml.registry import Choice
 from cml.retrieval.results import Evaluation
@@ -49,7 +49,11 @@ def planned(
 
     All variants see batches of one size: a sampler that a variant brings along takes over the shared one's
     ``batch_size``.
+
+    Raises:
+        UserError: two variants of the task would share a folder, or the name of one has nothing that a folder may have.
     """
+    _check_folders(task)
     runs = []
     for dimension in dimensions:
         for variant in variants:
@@ -93,6 +97,18 @@ def kept_evaluation(folder: Path, like: Evaluation) -> Evaluation | None:
         for name in ("unit", "reported_unit", "gain", "queries", "gallery", "hit_neighbors")
     )
     return kept if same and set(kept.rows.get(EMBEDDING, ())) == set(like.rows[EMBEDDING]) else None
+
+
+def _check_folders(task: tasks.Task) -> None:
+    taken: dict[str, str] = {}
+    for variant in task.variants:
+        other = taken.setdefault(slug(variant), variant)
+        if other != variant or not slug(variant):
+            beside = f", as those of {other!r} do" if other != variant else ""
+            raise UserError(
+                f"The runs of the variant {variant!r} of task {task.name!r} would go into the folder "
+                f"{slug(variant)!r}{beside}: only the letters a to z and digits of a name count. Rename one."
+            )
 
 
 def _of_equal_batches(sampler: str, shared: str) -> str:

@@ -31,6 +31,11 @@ class Demo:
     """Training steps of each loss."""
     count: int | None = None
     """Pictures drawn; as many as the data source draws by itself when not given."""
+    seeds: int = 1
+    """Runs of each loss, with seeds 0, 1, ..; with 2 and more the table has intervals over seeds."""
+    variants: tuple[str, ...] = ()
+    """Names of the task's variants to train, each in quotes; those named above when none are given. The gallery shows
+    the first, beside the first binary one."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -52,13 +57,18 @@ def run(arguments: Sequence[str]) -> None:
     say(f"1/3 drawing {task.sample}")
     settings: dict[str, Any] = {} if options.count is None else {"count": options.count}
     dataset = data_prep.get(task.sample, **settings).prepare(options.out / task.sample)
-    say("2/3 training two losses with the same network and budget")
+    variants = options.variants or VARIANTS
+    of_seeds = f", {options.seeds} seeds each" if options.seeds > 1 else ""
+    say(f"2/3 training {', '.join(variants)} with the same network and budget{of_seeds}")
     config = small_config(options.steps, task=name, info=dataset.info)
-    compared = compare(task, dataset, config, options.out / f"{task.sample}-runs", variants=VARIANTS, seeds=1)
+    compared = compare(
+        task, dataset, config, options.out / f"{task.sample}-runs", variants=variants, seeds=options.seeds
+    )
     comparison = compared.comparison
     say("3/3 writing the gallery")
-    ours, baseline = (compared.shown[name] for name in VARIANTS)
-    page = write_run_gallery(ours, ("binary triplet", baseline.embeddings), table=comparison.table())
+    (_, ours), *others = compared.shown.items()  # the first variant, and the first binary one if there is any
+    beside = [(name.partition(",")[0], baseline.embeddings) for name, baseline in others]
+    page = write_run_gallery(ours, beside[0] if beside else None, table=comparison.table())
     seconds = perf_counter() - began
     if options.json:
         print_json({**comparison.to_json(), "gallery": str(page), "seconds": seconds})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections import deque
@@ -58,6 +59,7 @@ def write_dataset(
     total: int | None = None,
     threads: int | None = None,
     skip_bad: bool = False,
+    within: Iterable[Path] = (),
 ) -> PreparedDataset:
     """Write a dataset whole, with a progress bar on stderr; images are made on several threads.
 
@@ -73,6 +75,7 @@ def write_dataset(
         threads: Images decoded, cropped and encoded at a time; as many as there are processors by default.
         skip_bad: Leave bad items out, print the first ones and count them under ``details.skipped`` of dataset.json.
             Otherwise the first one is the error.
+        within: Folders of the input: dataset.json names files in them relative to them, wherever they lie.
 
     Raises:
         UserError: as ``PreparedWriter``.
@@ -81,7 +84,8 @@ def write_dataset(
     if isinstance(items, Sequence):
         total = len(items)
         if not skip_bad and (bad := next((item for item in items if isinstance(item, DataError)), None)) is not None:
-            raise _unskipped(str(bad))
+            raise unskipped(str(bad))
+    folders = sorted({f"{path}{os.sep}" for path in within if path != Path()}, key=len, reverse=True)
     threads = threads or min(os.cpu_count() or 1, 32)
     with (
         PreparedWriter(folder, info) as writer,
@@ -98,8 +102,8 @@ def write_dataset(
                 if not isinstance(error, DataError):
                     raise type(error)(located) from None
                 if not skip_bad:
-                    raise _unskipped(located) from None
-                writer.skip(item.item_id if isinstance(item, Item) else str(item))
+                    raise unskipped(located) from None
+                writer.skip(item.item_id if isinstance(item, Item) else _relative(str(item), folders))
                 if writer.skipped <= _SHOWN:
                     bar.write(f"skipped: {located}", file=sys.stderr)
             bar.update()
@@ -162,5 +166,12 @@ def _made_in_order(
     yield from waiting
 
 
-def _unskipped(problem: str) -> DataError:
+def _relative(text: str, folders: Sequence[str]) -> str:
+    for folder in folders:
+        text = re.sub(rf"(?<![\w./-]){re.escape(folder)}", "", text)
+    return text
+
+
+def unskipped(problem: str) -> DataError:
+    """The error of a bad item, which says that such items may be skipped."""
     return DataError(f"{problem} (With --skip-bad such items are left out and counted.)")

@@ -16,6 +16,8 @@ Dask's connections carry pickles: use a cluster that you trust. Not for: threads
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +39,7 @@ except ImportError:
     raise UserError("A scheduler needs Dask, which is in an extra: pip install 'cml[cluster]'.") from None
 
 PATIENCE = 15  # seconds for the scheduler to answer and for a first worker
+QUIET = 30  # seconds without a worker before that is said, and said again
 AHEAD = 2  # strips given out for each thread of the workers, so that none waits for this process
 
 
@@ -57,6 +60,7 @@ class Cluster:
 
     def __init__(self, address: str, work: Work) -> None:
         self._name = f"cml-{uuid.uuid4().hex}"
+        self._address = address
         recipe = _recipe(work)
         try:
             self._client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
@@ -107,20 +111,47 @@ class Cluster:
                 under_way[key] = strip
                 yield self._client.submit(_compute, self._name, strip.start, strip.stop, key=key, pure=False)
 
-        coming = distributed.as_completed(list(give(AHEAD * self.threads)), loop=self._client.loop)
-        for future in coming:
-            strip = under_way.pop(future.key)
-            try:
-                arrays = future.result()
-            except distributed.KilledWorker as error:
-                raise UserError(
-                    f"The strip of the rows {strip.start} to {strip.stop - 1} took several workers down, the last one "
-                    f"{error.last_worker.address}; have they enough memory?"
-                ) from None
-            future.release()
-            store(strip, arrays)
-            done(strip)
-            coming.update(list(give(1)))
+        with self._watched():
+            coming = distributed.as_completed(list(give(AHEAD * self.threads)), loop=self._client.loop)
+            for future in coming:
+                strip = under_way.pop(future.key)
+                try:
+                    arrays = future.result()
+                except distributed.KilledWorker as error:
+                    raise UserError(
+                        f"The strip of the rows {strip.start} to {strip.stop - 1} took several workers down, the last "
+                        f"one {error.last_worker.address}; have they enough memory?"
+                    ) from None
+                future.release()
+                store(strip, arrays)
+                done(strip)
+                coming.update(list(give(1)))
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Say on stderr, every ``QUIET`` seconds, that there is no worker: Dask itself waits without a word."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(QUIET):
+                try:
+                    trouble = "" if self._client.nthreads() else "has no worker left"
+                except (OSError, TimeoutError):
+                    trouble = "does not answer"
+                if trouble and not over.is_set():
+                    print(
+                        f"The scheduler at {self._address} {trouble}; the job waits, and finished strips are kept. "
+                        f"Start workers with 'dask worker {self._address}', or stop here and go on later.",
+                        file=sys.stderr,
+                    )
+
+        watcher = threading.Thread(target=watch, name="cml-cluster-watch", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join(timeout=1)
 
 
 class _Carrier(WorkerPlugin):  # type: ignore[misc]

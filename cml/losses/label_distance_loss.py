@@ -125,10 +125,13 @@ class LabelDistanceLoss(nn.Module):
 
 
 def check_batch(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None) -> None:
-    """Check shapes and types of a loss's arguments; values are checked where they are made, not at every step.
+    """Check a loss's arguments: shapes, types, and that no used label distance is NaN or negative.
+
+    Symmetry is not the loss's to ask for: a label distance may be declared asymmetric, and who makes the batch knows.
 
     Raises:
-        UserError: a tensor has another number of dimensions or type, B differs, A > B, or B < 2.
+        UserError: a tensor has another number of dimensions or type, B differs, A > B, B < 2, or a label distance is
+            NaN or negative.
     """
     if embeddings.ndim != 2 or not embeddings.is_floating_point():
         raise UserError(
@@ -151,6 +154,22 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None
         )
     if mask is not None:
         check_mask("mask", mask, label_distances.shape)
+    if not bool(label_distances.amin() >= 0):  # as NaN is not; the usual batch is told by this one pass
+        _check_values(label_distances, mask)
+
+
+def _check_values(label_distances: Tensor, mask: Tensor | None) -> None:
+    bad = ~(label_distances >= 0)
+    bad.diagonal().fill_(False)  # left out, as what the mask leaves out, whatever stands there
+    if mask is not None:
+        bad &= mask
+    if bool(bad.any()):
+        row, column = bad.nonzero()[0].tolist()
+        raise UserError(
+            "The 'label_distances' must be numbers of at least 0, or infinite for no comparison. Got "
+            f"{label_distances[row, column].item():g} between items {row} and {column} of the batch ({int(bad.sum())} "
+            "such in all); mend the label distance, or leave the pair out by infinity."
+        )
 
 
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from cml.errors import UserError
 
 Weights = Literal["imagenet", "none"]
+LARGEST_TRIED = 384  # pixels; the largest that a torchvision classifier wants by default
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -53,6 +54,35 @@ def backbone(name: str, weights: Weights = "imagenet") -> Backbone:
 def has_published_weights(name: str) -> bool:
     """Whether ``weights="imagenet"`` means anything for this backbone."""
     return name != "small-cnn"
+
+
+def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
+    """Side of the smallest square images that a backbone takes, found by trying, if it takes none of ``size``.
+
+    Args:
+        module: The backbone.
+        size: (height, width) that it failed at.
+
+    Returns:
+        The side in pixels, at most ``LARGEST_TRIED``; None if that size is not the trouble, or none was found.
+    """
+    first, training = next(module.parameters()), module.training
+
+    def takes(height: int, width: int) -> bool:
+        try:
+            module(torch.zeros(1, 3, height, width, device=first.device, dtype=first.dtype))
+        except (RuntimeError, AssertionError):  # vision transformers assert
+            return False
+        return True
+
+    try:
+        with torch.inference_mode():
+            module.eval()
+            if takes(*size):
+                return None
+            return next((side for side in range(1, LARGEST_TRIED + 1) if takes(side, side)), None)
+    finally:
+        module.train(training)
 
 
 class SmallCNN(nn.Module):

@@ -20,7 +20,7 @@ from torch.nn import functional
 from cml.data.augmentation import center_box, stored_size
 from cml.data.images import Images, UInt8
 from cml.errors import UserError
-from cml.models.backbones import Weights, backbone
+from cml.models.backbones import Weights, backbone, least_side
 from cml.models.feature_maps import feature_map
 
 
@@ -81,8 +81,23 @@ class EmbeddingModel(nn.Module):
         self.register_buffer("std", 255 * torch.tensor(made.std).view(3, 1, 1), persistent=False)
 
     def features(self, images: Tensor) -> Tensor:
-        """Backbone features (B, F) of images (B, 3, h, w), uint8 or float in 0..255."""
-        features: Tensor = self.backbone(self._normalized(images))
+        """Backbone features (B, F) of images (B, 3, h, w), uint8 or float in 0..255.
+
+        Raises:
+            UserError: the backbone does not take images of that size; says the least that it takes.
+        """
+        try:
+            features: Tensor = self.backbone(self._normalized(images))
+        except (RuntimeError, AssertionError) as error:  # vision transformers assert
+            out_of_memory = isinstance(error, torch.OutOfMemoryError)
+            least = None if out_of_memory else least_side(self.backbone, (images.shape[2], images.shape[3]))
+            if least is None:
+                raise
+            height, width = images.shape[2:]
+            raise UserError(
+                f"The backbone {self.config.backbone!r} cannot take images of {height} x {width} pixels; the smallest "
+                f"square ones that it takes have {least} x {least}: set image_size, or take the backbone 'small-cnn'."
+            ) from None
         return features
 
     def feature_maps(self, images: Tensor) -> Tensor:

@@ -31,6 +31,8 @@ Interval = tuple[float, float, float]  # value, lower end, upper end
 Curves = Mapping[str, Mapping[int, Interval]]
 
 _DOTS = 200  # an inch
+_LONGEST = 40  # letters of a name
+_LEGEND_LETTER, _LEGEND_MARK = 0.078, 0.7  # inches that a letter of a legend takes, and its mark with the gaps
 _FEW = 5  # so many x, or fewer: every point has its bar; else a method has bars at some x only, so that all are seen
 _DODGE = 0.3  # of the step between two of a few x: what all methods' points spread over
 # a reference farther from what is drawn than this share of the compared methods' span is named, not drawn
@@ -77,7 +79,9 @@ def write_metric_curves(
     styles = {method: _loud_style(place) for place, method in enumerate(loud)}
     styles |= {method: _quiet_style(method) for method in methods if method in quiet}
 
-    figure = new_figure(5.2 * len(panels), 4.0 + 0.22 * -(-len(methods) // 4), dots=_DOTS)
+    width = 5.2 * len(panels)
+    columns = _columns(methods, width)
+    figure = new_figure(width, 4.0 + 0.22 * -(-len(methods) // columns), dots=_DOTS)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     with any_script():
         drawn: set[str] = set()
@@ -89,13 +93,23 @@ def write_metric_curves(
 
         handles = [Line2D([], [], **styles[method]) for method in methods]
         # the names go in afterwards: the legend would leave out one that begins with an underscore
-        legend = figure.legend(
-            handles, [str(place) for place in range(len(methods))], loc="outside lower center", ncols=4, frameon=False
-        )
+        numbers = [str(place) for place in range(len(methods))]
+        columns = _columns(methods, width)
+        legend = figure.legend(handles, numbers, loc="outside lower center", ncols=columns, frameon=False)
         for text, method in zip(legend.get_texts(), methods, strict=True):
             text.set_parse_math(False)
-            text.set_text(visible_text(method, 40))
+            text.set_text(visible_text(method, _LONGEST))
     save_figure(figure, path)
+
+
+def _columns(methods: Sequence[str], width: float) -> int:
+    """Columns of a legend of ``width`` inches: as many as its names leave room for, up to 4."""
+    longest = [min(len(visible_text(method, _LONGEST)), _LONGEST) for method in methods]
+    for count in (4, 3, 2):
+        parts = [part for part in np.array_split(longest, count) if len(part)]  # as matplotlib fills them
+        if sum(_LEGEND_LETTER * int(part.max()) + _LEGEND_MARK for part in parts) <= width:
+            return count
+    return 1
 
 
 def _check(panel: Panel) -> None:

@@ -15,9 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cml.distances.label_distance import LabelDistance, Labels
+from cml.distances.label_distance import Float32, LabelDistance, Labels
 from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss, Takes
+
+ROUNDING = 1e-4  # part of the batch's largest label distance that the two ways may differ by
 
 
 class ClassNumbers(NamedTuple):
@@ -88,12 +90,44 @@ class Targets:
             items: (B,) item numbers of the batch.
             labels: Their B labels, those of mirrored images mirrored.
             anchors: A.
+
+        Raises:
+            UserError: the label distance is not symmetric and does not say so.
         """
         if self._numbers is not None:
             return torch.from_numpy(self._numbers[items])
         if self._takes == "vectors":
             return label_vectors(self._distance, labels)
-        return torch.from_numpy(self._distance.pairwise(labels[:anchors], labels))
+        block = self._distance.pairwise(labels[:anchors], labels)  # (A, B)
+        if self._distance.is_symmetric:
+            check_symmetric(self._distance.name, block, items)
+        return torch.from_numpy(block)
+
+
+def check_symmetric(name: str, block: Float32, items: NDArray[np.int64]) -> None:
+    """Check that the label distances among a batch's anchors are the same both ways, but for rounding.
+
+    Args:
+        name: Of the label distance.
+        block: (A, B) label distances; the first A items are the anchors.
+        items: (B,) item numbers.
+
+    Raises:
+        UserError: they are not; names the pair that is furthest off.
+    """
+    square = block[:, : len(block)]  # (A, A)
+    if np.array_equal(square, square.T):  # as declared, to the last bit
+        return
+    off = ~np.isclose(square, square.T, rtol=ROUNDING, atol=ROUNDING * np.max(square, initial=0, where=square < np.inf))
+    off &= ~np.isnan(square + square.T)  # the loss says what is wrong with these
+    if off.any():
+        with np.errstate(invalid="ignore"):
+            row, column = np.unravel_index(np.argmax(np.where(off, np.abs(square - square.T), -1)), off.shape)
+        raise UserError(
+            f"The label distance {name!r} gives {square[row, column]:g} from training item {items[row]} to "
+            f"{items[column]}, but {square[column, row]:g} back. Mend it, or register it as asymmetric: "
+            "symmetric=False, or a class whose is_symmetric is False."
+        )
 
 
 def prepare_loss(

@@ -1,0 +1,180 @@
+"""The kinds of label that a user's own folder may have: what a row says of one, and what dataset.json says of all.
+
+Not for: the rows themselves (table.py), the images and their roles (folder.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from cml.data.masks import MaskFault, check_ids, check_size, read_mask
+from cml.errors import DataError, UserError
+from data_prep.layout_masks import shrunk_mask
+from data_prep.table import Row, cell, number
+
+KindName = Literal["numbers", "captions", "classes", "masks"]
+
+
+class Kind(NamedTuple):
+    """What a kind of label fixes.
+
+    Attributes:
+        task: The task that the dataset belongs to.
+        column: Its label column.
+        unit: The unit of its labels, where the user states none.
+        default: The column of the user's file, where the user names none.
+    """
+
+    task: str
+    column: str
+    unit: str
+    default: str
+
+
+KINDS: Mapping[KindName, Kind] = {
+    "numbers": Kind("value", "value", "", "value"),
+    "captions": Kind("caption", "captions", "captions", "caption"),
+    "classes": Kind("classes", "class", "", "class"),
+    "masks": Kind("layout", "layout_file_name", "id of a region", "mask"),
+}
+
+
+def numbers_of(row: Row, columns: Sequence[str], where: str) -> float | list[float]:
+    """One number, or the vector of several columns; a JSONL cell may hold the whole vector.
+
+    Raises:
+        DataError: a column is missing, or a number is none or not finite.
+    """
+    values = [cell(row, column, where) for column in columns]
+    if len(values) == 1 and isinstance(values[0], list):
+        return [number(value, columns[0], where) for value in values[0]]
+    numbers = [number(value, column, where) for value, column in zip(values, columns, strict=True)]
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def captions_of(row: Row, columns: Sequence[str], where: str) -> list[str]:
+    """The captions of a row: a text a column, empty ones passed over; a JSONL cell may hold a list of them.
+
+    Raises:
+        DataError: a column is missing or holds no text, or all are empty.
+    """
+    captions = []
+    for column in columns:
+        value = cell(row, column, where)
+        for text in value if isinstance(value, list) else [value]:
+            if not isinstance(text, str):
+                raise DataError(f"{where}: {column} should be a text, or a list of texts. Got {value!r} instead.")
+            if text.strip():
+                captions.append(" ".join(text.split()))
+    if not captions:
+        raise DataError(f"{where}: {' and '.join(columns)} should hold a caption, but is empty; delete the line.")
+    return captions
+
+
+def class_of(row: Row, columns: Sequence[str], where: str) -> str:
+    """The class of a row: a text or a whole number, as a text.
+
+    Raises:
+        DataError: the column is missing, or it is neither.
+    """
+    value = cell(row, columns[0], where)
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+        raise DataError(
+            f"{where}: {columns[0]} should be the name of a class, or a whole number. Got {value!r} instead."
+        )
+    return str(value).strip()
+
+
+def mask_of(row: Row, columns: Sequence[str], folder: Path, name: str, where: str) -> Path:
+    """The mask that a row's image has: what its column names, or the PNG of the image's name.
+
+    Args:
+        row: The row.
+        columns: The column with the mask's path relative to ``folder``, or none.
+        folder: Of the masks.
+        name: The image's path.
+        where: "FILE:LINE".
+
+    Raises:
+        DataError: the path is none, leads out of the folder, or there is no such file.
+    """
+    value = cell(row, columns[0], where) if columns else str(PurePosixPath(name).with_suffix(".png"))
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"{where}: {columns[0]} should be the path of a mask, relative to {folder}. Got {value!r}.")
+    path = PurePosixPath(value.strip())
+    if path.is_absolute() or ".." in path.parts:
+        raise DataError(f"{where}: the mask {value!r} should be relative to {folder} and without '..'.")
+    if not (folder / path).is_file():
+        raise DataError(f"{where}: the mask {folder / path} of {name!r} is missing; add it, or delete the line.")
+    return folder / path
+
+
+def mask_image(path: Path, image: Path, ids: Mapping[str, str], ignore_id: int | None, size: int | None) -> Image.Image:
+    """A mask as it shall be stored, checked against its image and shrunk like it.
+
+    Raises:
+        DataError: it cannot be read, has another size, or an unknown id.
+    """
+    try:
+        mask = read_mask(path)
+        check_size((mask.shape[0], mask.shape[1]), image)
+        check_ids(mask, ids, ignore_id)
+    except MaskFault as fault:
+        raise DataError(f"The mask {path} {fault}.") from None
+    return Image.fromarray(mask) if size is None else shrunk_mask(mask, size)
+
+
+def named_ids(names: Sequence[str]) -> dict[str, str]:
+    """What the ids of masks mean, of texts such as "1=wall": id, as a text, to name.
+
+    Raises:
+        UserError: a text reads otherwise, or an id stands twice.
+    """
+    ids: dict[str, str] = {}
+    for text in names:
+        key, _, name = text.partition("=")
+        known = key.isdecimal() and int(key) <= 255
+        if not known or not name.strip() or str(int(key)) in ids:
+            raise UserError(
+                f"mask_names should read 1=wall 2=floor .., an id from 0 to 255 once each. Got {text!r} instead."
+            )
+        ids[str(int(key))] = name.strip()
+    return ids
+
+
+def found_ids(masks: Iterable[Path], ignore_id: int | None) -> dict[str, str]:
+    """The ids that occur in masks, called "region 1" and so on; a mask that cannot be read is passed over here."""
+    with ThreadPoolExecutor() as pool:
+        present = set().union(*pool.map(_present, masks)) - {ignore_id}
+    return {str(one): f"region {one}" for one in sorted(present)}
+
+
+def deal_classes(classes: Iterable[str], test_share: float) -> set[str]:
+    """The classes that are for testing alone: those of the least hashes of their names, one at least.
+
+    Raises:
+        UserError: with fewer than 3 classes, 2 to train on and 1 that was never seen cannot be had.
+    """
+    known = sorted(set(classes), key=lambda name: hashlib.sha256(name.encode()).digest())
+    if len(known) < 3:
+        raise UserError(
+            f"Classes are tested on classes that were never seen, so that there should be 3 at least. Got "
+            f"{', '.join(map(repr, sorted(known))) or 'none'}; with fewer, name a split_column that says train, query "
+            "and gallery."
+        )
+    return set(known[: min(max(1, math.floor(test_share * len(known) + 0.5)), len(known) - 2)])
+
+
+def _present(path: Path) -> set[Any]:
+    try:
+        return set(np.unique(read_mask(path)).tolist())
+    except MaskFault:
+        return set()

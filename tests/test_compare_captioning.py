@@ -1,0 +1,72 @@
+"""``cml compare captioning`` from end to end: drawn scenes, a run, two representations, captioners, a table."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cml.cli import main
+from data_prep.scenes import Scenes
+from tasks.captioning import comparison
+from tasks.captioning.training import TrainedCaptioner, train_captioner
+
+pytest.importorskip("pycocoevalcap.bleu.bleu")
+
+ROWS = ["Img XE", "Cap XE", "Img RL", "Cap RL"]
+SCORED = ["BLEU-1", "BLEU-4", "ROUGE-L", "CIDEr-D"]  # METEOR and SPICE run in Java
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The seeds of the captioners that are trained."""
+    seeds: list[int] = []
+
+    def noted(*arguments: Any, seed: int, **more: Any) -> TrainedCaptioner:  # noqa: ANN401
+        seeds.append(seed)
+        return train_captioner(*arguments, seed=seed, **more)
+
+    monkeypatch.setattr(comparison, "train_captioner", noted)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    return seeds
+
+
+def test_four_rows_and_nothing_is_trained_twice(
+    tmp_path: Path, trained: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, run, out = (str(tmp_path / name) for name in ("scenes", "run", "out"))
+    Scenes(count=24, size=64).prepare(Path(data))
+    small = ["--image-size", "64", "64", "--crop", "1", "--freeze-backbone", "--steps", "2", "--warmup", "0"]
+    learn = ["train", "caption", "--data", data, "--out", run, "--sampler", "random(batch_size=8)", *small]
+    assert main([*learn, "--device", "cpu", "--workers", "0"]) == 0
+    budget = ["--hidden", "16", "--min-count", "1", "--batch-size", "8", "--xe-steps", "3", "--rl-steps", "2"]
+    again = ["compare", "captioning", "--data", data, "--runs", run, "--out", out, "--beams", "2", "--device", "cpu"]
+    capsys.readouterr()
+    assert main([*again, *budget, "--seeds", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert trained == [0, 0, 1, 1]  # Img and Cap
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines() if line.startswith("|")
+    ]
+    assert lines[0] == ["captioner", *SCORED]
+    assert [line[0] for line in lines[2:]] == ROWS
+    assert (tmp_path / "out/table.md").read_text().strip() in shown
+
+    found = json.loads((tmp_path / "out/comparison.json").read_text())["rows"]
+    for row in ROWS:
+        method, name = row.split()[1], row.split()[0].lower()
+        kept = [json.loads((tmp_path / f"out/{name}-seed-{seed}.json").read_text()) for seed in (0, 1)]
+        assert found[row]["BLEU-1"][0] == pytest.approx(sum(one["scores"][method]["BLEU-1"] for one in kept) / 2)
+        assert all(len(one["captions"][method]) == 8 for one in kept)  # queries and gallery
+    features = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/features").rglob("*.npz")}
+    assert len(features) == 48
+
+    assert main([*again, *budget, "--seeds", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+    assert trained == [0, 0, 1, 1]
+    assert {path: path.stat().st_mtime_ns for path in features} == features
+    assert main([*again, *budget, "--seeds", "1", "--xe-steps", "4"]) == 0  # another budget is another comparison
+    assert trained == [0, 0, 1, 1, 0, 0]

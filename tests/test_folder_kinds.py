@@ -1,0 +1,204 @@
+"""A user's own folder with captions, classes and masks; numbers are in test_data_prep.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import cml.cli
+import tasks
+from cml import distances
+from cml.data.masks import read_mask
+from cml.data.prepared import ROLES, PreparedDataset, check_dataset
+from cml.errors import DataError, UserError
+from data_prep.folder import Folder
+from data_prep.folder_labels import deal_classes
+from data_prep.source import role_by_hash
+
+COUNT = 24
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    (folder / "sub").mkdir(parents=True)
+    for number in range(COUNT):
+        Image.new("RGB", (40, 30), (number * 10, 99, 5)).save(folder / name_of(number))
+    return folder
+
+
+def name_of(number: int) -> str:
+    return f"sub/{number}.png" if number % 2 else f"{number}.jpg"
+
+
+def written(folder: Path, header: str, rows: Callable[[int], str]) -> Path:
+    path = folder / "labels.csv"
+    path.write_text(header + "\n" + "".join(rows(number) + "\n" for number in range(COUNT)))
+    return path
+
+
+def labels_of(dataset: PreparedDataset) -> dict[str, Any]:
+    splits = [dataset.split(role) for role in ROLES]
+    return {item: label for one in splits for item, label in zip(one.item_ids, one.labels, strict=True)}
+
+
+def refusal(folder: Path, **changes: Any) -> str:  # noqa: ANN401
+    with pytest.raises(UserError) as caught:
+        Folder(**changes).prepare(folder / "set")
+    assert not (folder / "set").exists()
+    return str(caught.value)
+
+
+def test_captions_come_from_all_columns_and_all_lines(photos: Path, tmp_path: Path) -> None:
+    twice = '{0},A dog  runs.,\n{0},,It is brown.\n{0},"A dog,\na big one",Third'
+    labels = written(
+        tmp_path, "file_name,one,two", lambda n: twice.format(name_of(n)) if n == 3 else f"{name_of(n)},cat {n},c"
+    )
+    dataset = Folder(photos, labels, "captions", label_columns=("one", "two")).prepare(tmp_path / "set")
+    assert (dataset.info.task, dataset.info.label_column) == ("caption", "captions")
+    assert check_dataset(dataset.folder) == []
+    found = labels_of(dataset)
+    assert len(found) == COUNT
+    assert found["sub/3.png"] == ["A dog runs.", "It is brown.", "A dog, a big one", "Third"]
+    assert found["4.jpg"] == ["cat 4", "c"]
+    assert set(dataset.split("train").item_ids) == {
+        n for n in map(name_of, range(COUNT)) if role_by_hash(n, 0.3, 0.3) == "train"
+    }
+    assert tasks.get("caption").describe(found["4.jpg"], dataset.info) == "cat 4 / c"
+
+
+def test_captions_of_a_jsonl_list_and_a_command_line(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text(
+        "\n".join(json.dumps({"file_name": name_of(n), "caption": ["a", f"b {n}"]}) for n in range(COUNT))
+    )
+    flags = ["--images", str(photos), "--labels", str(labels), "--kind", "captions", "--image-size", "16"]
+    assert cml.cli.main(["prepare", "folder", *flags, "--out", str(tmp_path / "set")]) == 0
+    assert "cml train caption" in capsys.readouterr().out
+    dataset = PreparedDataset.open(tmp_path / "set")
+    assert labels_of(dataset)["0.jpg"] == ["a", "b 0"]
+    with Image.open(dataset.split("train").paths[0]) as image:
+        assert image.size == (21, 16)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("2.jpg, ,train", "labels.csv:3: caption should hold a caption, but is empty"),
+        ("0.jpg,more,query", "labels.csv:3: '0.jpg' is 'query' here, but 'train' in .*labels.csv:2"),
+        ("gone.jpg,a,train", "labels.csv:3: the image .*gone.jpg is missing; add it, or delete the line"),
+        ("2.jpg,a,val", "labels.csv:3: split should be one of train, query, gallery, test. Got 'val'"),
+    ],
+)
+def test_broken_captions(photos: Path, tmp_path: Path, line: str, message: str) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text(f"file_name,caption,split\n0.jpg,a,train\n{line}\n4.jpg,a,query\n6.jpg,b,gallery\n8.jpg,b,train")
+    source = Folder(photos, labels, "captions", split_column="split")
+    with pytest.raises(DataError, match=message):
+        source.prepare(tmp_path / "set")
+    dataset = source.prepare(tmp_path / "set", skip_bad=True)
+    skipped = dataset.info.details["skipped"]
+    assert skipped["count"] == 1
+    assert skipped["first"][0].startswith("labels.csv:3: ")  # as the input is called wherever it lies
+    assert str(tmp_path) not in str(skipped)
+    assert labels_of(dataset)["0.jpg"] == ["a"]
+
+
+def test_classes_are_held_out_whole(photos: Path, tmp_path: Path) -> None:
+    labels = written(tmp_path, "file_name,class", lambda n: f"{name_of(n)},kind {n % 6}")
+    dataset = Folder(photos, labels, "classes").prepare(tmp_path / "set")
+    assert (dataset.info.task, dataset.info.label_column) == ("classes", "class")
+    train, query = set(dataset.split("train").labels), set(dataset.split("query").labels)
+    assert (len(train), len(query), train & query) == (4, 2, set())
+    assert dataset.split("gallery") == dataset.split("query")
+    assert dataset.info.details["recall_ks"] == [1, 2, 4]  # of 8 test images one is the query
+    assert check_dataset(dataset.folder) == []
+
+
+def test_classes_with_a_split_have_a_gallery_of_their_own(photos: Path, tmp_path: Path) -> None:
+    roles = ("train", "query", "gallery")
+    labels = tmp_path / "labels.jsonl"
+    rows = [{"file_name": name_of(n), "class": n % 2, "s": roles[n % 3]} for n in range(COUNT)]
+    labels.write_text("\n".join(map(json.dumps, rows)))
+    dataset = Folder(photos, labels, "classes", split_column="s").prepare(tmp_path / "set")
+    assert dataset.info.counts == {"train": 8, "query": 8, "gallery": 8}
+    assert set(labels_of(dataset).values()) == {"0", "1"}
+    assert not dataset.info.queries_are_gallery
+
+
+def test_classes_that_cannot_be(photos: Path, tmp_path: Path) -> None:
+    two = written(tmp_path, "file_name,class", lambda n: f"{name_of(n)},{n % 2}")
+    assert "3 at least. Got '0', '1'; with fewer" in refusal(tmp_path, images=photos, labels=two, kind="classes")
+    two.write_text("file_name,class\n0.jpg, \n")
+    assert "labels.csv:2: class should be the name" in refusal(tmp_path, images=photos, labels=two, kind="classes")
+    assert deal_classes("abc", 0.01) < set("abc")
+    assert len(deal_classes("abc", 0.99)) == 1
+    assert len(deal_classes(map(str, range(100)), 0.3)) == 30
+
+
+def test_masks_of_a_folder_need_no_file(photos: Path, tmp_path: Path) -> None:
+    masks = photos / "masks"
+    (masks / "sub").mkdir(parents=True)
+    for number in range(COUNT):
+        ids = np.full((30, 40), 7, np.uint8)
+        ids[:10] = 3 * (number % 2) or 5
+        ids[0, 0] = 0
+        Image.fromarray(ids).save(masks / Path(name_of(number)).with_suffix(".png"))
+    dataset = Folder(photos, kind="masks", masks=masks, ignore_id=0, image_size=16).prepare(tmp_path / "set")
+    assert dataset.info.task == "layout"
+    assert dataset.info.details["ids"] == {"3": "region 3", "5": "region 5", "7": "region 7"}
+    assert check_dataset(dataset.folder) == []
+    mask = read_mask(labels_of(dataset)["sub/1.png"])
+    assert mask.shape == (16, 21)
+    assert np.unique(mask).tolist() == [0, 3, 7]
+    task = tasks.get("layout")
+    distance = distances.get("layout", ignore=0, largest_id=7)
+    assert task.label_distance(task.recipe, dataset.info) == "layout(ignore=0, largest_id=7)"
+    packed = distance.encode(list(dataset.split("train").labels))
+    assert distance.pairwise(packed, packed).max() > 0.3
+    assert "region 3 31%" in task.describe(labels_of(dataset)["sub/1.png"], dataset.info)
+
+
+def test_masks_of_a_column_with_names(photos: Path, tmp_path: Path) -> None:
+    Image.new("L", (40, 30), 2).save(photos / "two.png")
+    Image.new("L", (39, 30), 2).save(photos / "small.png")
+    Image.new("L", (40, 30), 9).save(photos / "nine.png")
+    labels = written(tmp_path, "file_name,where", lambda n: f"{name_of(n)},two.png")
+    flags: dict[str, Any] = {"images": photos, "labels": labels, "kind": "masks", "label_columns": ("where",)}
+    dataset = Folder(**flags, mask_names=("1=left wall", "2=floor")).prepare(tmp_path / "named")
+    assert dataset.info.details["ids"] == {"1": "left wall", "2": "floor"}
+    for name, message in (
+        ("gone.png", "labels.csv:2: the mask .*gone.png of '0.jpg' is missing"),
+        ("small.png", "labels.csv:2: The mask .*small.png is 39x30 pixels, but its image .*0.jpg is 40x30"),
+        ("nine.png", "labels.csv:2: The mask .*nine.png holds the id 9; known ids: 1, 2"),
+        ("../two.png", "labels.csv:2: the mask '../two.png' should be relative"),
+        ("0.jpg", "labels.csv:2: The mask .*0.jpg is a JPEG"),
+    ):
+        labels.write_text(f"file_name,where\n0.jpg,{name}\n")
+        with pytest.raises(DataError, match=message):
+            Folder(**flags, mask_names=("1=left wall", "2=floor")).prepare(tmp_path / "set")
+
+
+def test_settings_that_do_not_fit(photos: Path, tmp_path: Path) -> None:
+    labels = written(tmp_path, "file_name,value", lambda n: f"{name_of(n)},{n}")
+
+    def message(**changes: Any) -> str:  # noqa: ANN401
+        return refusal(tmp_path, **{"images": photos, "labels": labels, **changes})
+
+    assert "'labels' is missing" in message(labels=None)
+    assert "'masks' is missing" in message(labels=None, kind="masks")
+    assert "unit belongs to numbers" in message(unit="years", kind="classes")
+    assert "belong to --kind masks" in message(ignore_id=0)
+    assert "should name one column" in message(kind="classes", label_columns=("a", "b"))
+    assert "Got '300=x'" in message(kind="masks", masks=photos, labels=None, mask_names=("300=x",))
+    assert "no column 'caption'. There are: file_name, value" in message(kind="captions")
+    labels.write_text("file_name,value\n0.jpg,a dog\n")
+    assert "Got 'a dog' instead; for texts take --kind captions" in message()
