@@ -48,7 +48,7 @@ def main() -> None:
     steps = parser.parse_args().steps
 
     people = draw_people(1000, size=64)
-    config = replace(small_config(steps), workers=0, warmup=0)
+    config = replace(small_config(steps), sampler="random", workers=0, warmup=0)
     distance = distances.make(config.label_distance)
     labels = distance.encode(people.keypoints.tolist())
     data = TrainingData(Images(people.images, (64, 64)), labels, distance)
