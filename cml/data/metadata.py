@@ -16,6 +16,7 @@ import operator
 import os
 import posixpath
 import reprlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -187,18 +188,18 @@ class _Reader:
 
     def _take(self, block: Block, first: int, files: _Files) -> bool:
         """Take the items of the lines from ``first`` on; False, and none is taken, if they need a closer look."""
-        if self._first is not None or not self._ids.isdisjoint(block.ids):
+        if self._first is not None or not files.take_all(block.names):
             return False
         before = len(self._ids)
         self._ids.update(block.ids)
-        if len(self._ids) != before + len(block.ids) or not files.take_all(block.names):
-            self._ids.difference_update(block.ids)
+        if len(self._ids) != before + len(block.ids):  # one comes twice
+            files.give_back(block.names)
+            self._ids = {item_id for items in (*self.items, self._gathered.items()) for item_id in items.ids.tolist()}
             return False
+        for number, role in enumerate(ROLES):
+            self.counts[number] += block.roles.count(role)
         roles = list(map(ROLES.index, block.roles))
-        for role in range(len(ROLES)):
-            self.counts[role] += roles.count(role)
-        lines = range(first, first + len(roles))
-        self._gathered.extend(lines, roles, block.ids, block.names, block.labels)
+        self._gathered.extend(range(first, first + len(roles)), roles, block.ids, block.names, block.labels)
         return True
 
     def _line(self, line: bytes, number: int, name: str, files: _Files) -> None:
@@ -299,21 +300,26 @@ class _Files:
 
     def take_all(self, names: list[str]) -> bool:
         """Take the files that ``names`` say; False, and none is taken, if they need a closer look."""
-        if not self._plain.issuperset(names):
-            for name in names:
-                if name not in self._plain:
-                    try:
-                        self._list(self._parted(name)[0])
-                    except ValueError:
-                        return False
-            if not self._plain.issuperset(names):
+        while True:
+            left = iter(names)
+            try:
+                deque(map(self._plain.remove, left), maxlen=0)
+                return True
+            except KeyError:
+                first = len(names) - len(list(left)) - 1  # that is missing, taken or said in another way
+                self._plain.update(names[:first])
+            try:
+                new = {self._parted(name)[0] for name in names[first:]} - self._listed.keys()
+            except ValueError:
                 return False
-        before = len(self._plain)
-        self._plain.difference_update(names)
-        if len(self._plain) == before - len(names):
-            return True
-        self._plain.update(names)  # one of them came twice
-        return False
+            if not new:
+                return False
+            for parent in new:
+                self._list(parent)
+
+    def give_back(self, names: list[str]) -> None:
+        """Undo ``take_all``."""
+        self._plain.update(names)
 
     def _parted(self, value: object) -> tuple[str, str]:
         """Subfolder and path below the root."""
