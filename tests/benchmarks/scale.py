@@ -246,10 +246,12 @@ def training(bench: Bench) -> None:
 def draw(lines: list[Line], path: Path) -> None:
     """A panel for each group of steps, logarithmic both ways."""
     panels = list(dict.fromkeys(line.panel for line in lines))
-    figure = new_figure(11, 0.5 + 2.7 * -(-len(panels) // 3))
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    figure = new_figure(3.7 * across, 0.4 + 2.8 * down)
     for place, panel in enumerate(panels):
-        axis = figure.add_subplot(-(-len(panels) // 3), 3, place + 1)
-        dress(axis, ylabel="processor time, ms" if place % 3 == 0 else "")
+        axis = figure.add_subplot(down, across, place + 1)
+        dress(axis, ylabel="processor time, ms" if place % across == 0 else "")
         chosen = [line for line in lines if line.panel == panel]
         for line, color, mark in zip(chosen, COLORS, MARKS, strict=False):
             label = f"{line.step}: {line.letter}^{line.exponent:.1f}"
@@ -258,7 +260,7 @@ def draw(lines: list[Line], path: Path) -> None:
         axis.set_xscale("log")
         axis.set_yscale("log")
         low, high = axis.get_ylim()
-        axis.set_ylim(low / 1.5, high * 2.2 ** (1 + len(chosen)))  # room for the legend above the lines
+        axis.set_ylim(low / 1.5, high * 2 ** (1 + len(chosen)))  # room for the legend above the lines
         axis.set_title(panel, loc="left", color=INK, fontsize=11)
         letters = ", ".join(dict.fromkeys(line.letter for line in chosen))
         axis.set_xlabel(letters, color=INK)
