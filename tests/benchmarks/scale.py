@@ -245,6 +245,8 @@ def training(bench: Bench) -> None:
 
 def draw(lines: list[Line], path: Path) -> None:
     """A panel for each group of steps, logarithmic both ways."""
+    from matplotlib.ticker import NullFormatter
+
     panels = list(dict.fromkeys(line.panel for line in lines))
     across = min(3, len(panels))
     down = -(-len(panels) // across)
@@ -259,8 +261,14 @@ def draw(lines: list[Line], path: Path) -> None:
             axis.plot(line.sizes, milliseconds, marker=mark, color=color, markersize=5, label=label)
         axis.set_xscale("log")
         axis.set_yscale("log")
+        sizes = [size for line in chosen for size in line.sizes]
+        axis.set_xlim(10 ** np.floor(np.log10(min(sizes)) - 0.1), 10 ** np.ceil(np.log10(max(sizes)) + 0.1))
         low, high = axis.get_ylim()
-        axis.set_ylim(low / 1.5, high * 2 ** (1 + len(chosen)))  # room for the legend above the lines
+        for side in (axis.xaxis, axis.yaxis):  # whole powers of ten alone get a label
+            side.set_minor_formatter(NullFormatter())
+        axis.set_ylim(
+            10 ** np.floor(np.log10(low)), high * 2 ** (1 + len(chosen))
+        )  # room for the legend above the lines
         axis.set_title(panel, loc="left", color=INK, fontsize=11)
         letters = ", ".join(dict.fromkeys(line.letter for line in chosen))
         axis.set_xlabel(letters, color=INK)
