@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -559,3 +560,120 @@ def test_hugging_face_reads_masks(tmp_path: Path, load: Callable[[Path], Any]) -
 def test_hugging_face_reads_captions(tmp_path: Path, load: Callable[[Path], Any]) -> None:
     made = write(tmp_path / "set", lambda n: ["a dog"] * (n + 1), label_column="captions")
     assert load(made.folder)["test"]["captions"] == [["a dog"] * 4, ["a dog"] * 5, ["a dog"] * 6]
+
+
+# ---- many lines at once against each by itself
+
+
+@pytest.fixture
+def line_by_line(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], PreparedDataset]:
+    """Opens a dataset without the parser of many lines."""
+
+    def opened(folder: Path) -> PreparedDataset:
+        with monkeypatch.context() as context:
+            context.setattr("cml.data.metadata_blocks.BlockParser.parse", lambda *_: None)
+            return PreparedDataset.open(folder)
+
+    return opened
+
+
+LABELS: dict[str, Callable[[int], Any]] = {
+    "numbers": lambda n: n / 3,
+    "poses": keypoints,
+    "texts": lambda n: f"class {n % 2}",
+    "captions": lambda n: ["a \u00e9 \u2013 \U0001f600"] * (n + 1),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_many_lines_at_once_give_what_each_by_itself_gives(
+    tmp_path: Path, kind: str, line_by_line: Callable[[Path], PreparedDataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = write(tmp_path / "set", LABELS[kind], label_column="thing")
+    slow = line_by_line(made.folder)
+    for size in (1, 200, 1 << 20):  # a line at a time, two lines or more, all
+        monkeypatch.setattr("cml.data.metadata._BLOCK", size)
+        monkeypatch.setattr("cml.data.metadata._Reader._line", None)  # nothing here needs a closer look
+        fast = PreparedDataset.open(made.folder)
+        monkeypatch.undo()
+        assert fast.fingerprint == slow.fingerprint
+        for role in ROLES:
+            assert fast.split(role) == slow.split(role)
+            assert [type(label) for label in fast.split(role).labels] == [
+                type(label) for label in slow.split(role).labels
+            ]
+
+
+@pytest.mark.parametrize("size", [1, 300])
+@pytest.mark.parametrize("kind", BROKEN)
+def test_faults_are_the_same_however_many_lines_are_read_at_once(
+    dataset: Path, kind: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    BROKEN[kind][0](dataset)
+    at_once = check_dataset(dataset)
+    monkeypatch.setattr("cml.data.metadata._BLOCK", size)
+    assert check_dataset(dataset) == at_once
+    monkeypatch.setattr("cml.data.metadata_blocks.BlockParser.parse", lambda *_: None)
+    assert check_dataset(dataset) == at_once
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        '{"file_name": "images/id1.jpg", "item_id": "id1", "role": "train", "keypoints": [[true, 0, 1], [0, 0, 0]]}',
+        '{"file_name": "images/id1.jpg", "item_id": "id1", "role": "train", "keypoints": [[1, 0, 1], [0, 0, 0]], '
+        '"x": "\xff"}',
+        '{"file_name": "images/id1.jpg", "item_id": "id1", "role": "train", "keypoints": [[1, 0, 1], [0, 0, 0]], '
+        '"depth\\u005ffile_name": "gone.png"}',
+        '{"file_name": "images/id1.jpg", "item_id": "id1", "role": "train", "keypoints": [[1, 0, 1], [0, 0, 0]], '
+        '"n": ' + "9" * 5000 + "}",
+        '{"file_name": "images/id1.jpg", "item_id": "id1", "role": "train", "keypoints": [[1, 0, 1], [0, 0, 0]]} {}',
+    ],
+    ids=["true among numbers", "no UTF-8 where nobody looks", "an escaped column", "a huge number", "two on a line"],
+)
+def test_many_lines_at_once_let_no_fault_through(dataset: Path, spoil: str) -> None:
+    _text("train", 2, spoil)(dataset)
+    with pytest.raises(DataError, match=f"{TRAIN}:2: "):
+        PreparedDataset.open(dataset)
+
+
+def test_an_item_listed_twice_is_found_across_blocks(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = dataset / "train/metadata.jsonl"
+    train.write_text(train.read_text() * 2)
+    problems = check_dataset(dataset)
+    assert sum("item_id" in problem for problem in problems) == 3
+    assert sum("image " in problem and "listed already" in problem for problem in problems) == 3
+    assert f"{train}:4: item_id 'id0' is listed already in {train}:1; an item has one line, one role." in problems
+    monkeypatch.setattr("cml.data.metadata._BLOCK", 1)
+    assert check_dataset(dataset) == problems
+
+
+def test_links_and_other_ways_to_say_a_path_stay_good(dataset: Path) -> None:
+    (dataset / "train/images/id1.jpg").rename(dataset / "train/real.jpg")
+    (dataset / "train/images/id1.jpg").symlink_to(dataset / "train/real.jpg")
+    change(dataset, "train", 3, file_name="images//./id2.jpg")
+    split = PreparedDataset.open(dataset).split("train")
+    assert [path.name for path in split.paths] == ["id0.jpg", "id1.jpg", "id2.jpg"]
+    change(dataset, "train", 1, file_name="images/id1.jpg")
+    with pytest.raises(DataError, match=f"{TRAIN}:2: image .*id1.jpg' is listed already in .*{TRAIN}:1"):
+        PreparedDataset.open(dataset)
+
+
+def test_columns_are_sequences(dataset: Path) -> None:
+    split = PreparedDataset.open(dataset).split("train")
+    assert split.item_ids[-1] == "id2"
+    assert split.item_ids[1:] == ("id1", "id2")
+    assert split.item_ids != ("id0", "id1", "id3")
+    assert split.paths[np.int64(1)] == split.paths[:2][1] == dataset / "train/images/id1.jpg"
+    assert pickle.loads(pickle.dumps(split)) == split
+    assert np.asarray(split.labels).shape == (3, 2, 3)
+    with pytest.raises(IndexError):
+        split.item_ids[3]
+
+
+def test_whole_numbers_stay_whole_and_large_ones_exact(dataset: Path) -> None:
+    _of_info(label_column="n")(dataset)
+    assert [type(label) for label in PreparedDataset.open(dataset).split("train").labels] == [int] * 3
+    change(dataset, "train", 2, n=2**53 + 1)
+    change(dataset, "train", 3, n=10**30)
+    assert list(PreparedDataset.open(dataset).split("train").labels) == [0, 2**53 + 1, 10**30]

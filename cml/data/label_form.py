@@ -11,6 +11,9 @@ import math
 import reprlib
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 _NUMBERS = {int, float}
 _DEEPEST = 8  # lists in lists; no label needs more, and a hostile file could nest until the stack ends
 
@@ -38,6 +41,22 @@ class LabelForm:
         if form != self._form:
             return f"is {_form_in_words(form)}, but the first item's is {_form_in_words(self._form)}"
         return None
+
+    def packed(self, labels: list[Any], *, booleans: bool) -> NDArray[Any] | list[Any] | None:
+        """N labels in which there is no fault: an array (N, ..) of numbers, or the list itself if they are texts.
+
+        Args:
+            labels: At least one, as the JSON holds them.
+            booleans: Whether true or false may be among them, which NumPy would take for numbers.
+
+        Returns:
+            None where ``fault`` has to look at each label: there may be a fault, or numbers that no array can hold.
+        """
+        packed, form = _packed(labels, booleans=booleans)
+        if form is None or (self._form is not None and form != self._form):
+            return None
+        self._form = form
+        return packed
 
 
 def _form(label: object) -> tuple[Any, ...]:
@@ -69,6 +88,26 @@ def _shape(label: object) -> tuple[int, ...]:
     if not all(map(math.isfinite, level)):
         raise ValueError(f"holds a number that is not finite: {reprlib.repr(label)}")
     return tuple(shape)
+
+
+def _packed(labels: list[Any], *, booleans: bool) -> tuple[NDArray[Any] | list[Any], tuple[Any, ...] | None]:
+    kinds = set(map(type, labels))
+    if kinds == {str}:
+        return labels, ("text",) if all(map(str.strip, labels)) else None
+    if kinds == {list} and all(labels):
+        inner = set(map(type, itertools.chain.from_iterable(labels)))
+        if inner == {str}:
+            return labels, ("texts",) if all(map(str.strip, itertools.chain.from_iterable(labels))) else None
+    elif kinds not in ({int}, {float}):
+        return labels, None
+    try:
+        array = np.array(labels)
+    except (ValueError, OverflowError):  # lists of different lengths
+        return labels, None
+    exact = "if" if kinds == {list} else "i" if kinds == {int} else "f"
+    if (booleans and kinds == {list}) or array.dtype.kind not in exact or not array.size or array.ndim > _DEEPEST + 1:
+        return labels, None
+    return array, ("numbers", *array.shape[1:]) if np.isfinite(array).all() else None
 
 
 def _form_in_words(form: tuple[Any, ...]) -> str:

@@ -1,6 +1,7 @@
 """The two kinds of metadata file of a prepared dataset, dataset.json and metadata.jsonl: parsed and checked.
 
-Nothing of a file is trusted before it was checked: not the paths it names, nor the form of its labels. Not for: the
+Nothing of a file is trusted before it was checked: not the paths it names, nor the form of its labels. Lines are
+taken many at a time (metadata_blocks.py); where anything in them is unusual, each is looked at by itself. Not for: the
 folder as a whole and its pixels (prepared.py), nor writing (prepared_writer.py).
 """
 
@@ -9,17 +10,21 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
+import itertools
 import json
+import operator
 import os
 import posixpath
 import reprlib
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from cml.data.columns import Gathered, Items
 from cml.data.label_form import LabelForm
+from cml.data.metadata_blocks import Block, BlockParser
 
 ROLES = ("train", "query", "gallery")
 FOLDERS = {"train": "train", "query": "test", "gallery": "test"}  # role to folder
@@ -30,6 +35,8 @@ FILE_COLUMN = "_file_name"  # a column that ends like this names a further file,
 
 _TEXTS = ("name", "task", "label_column", "label_unit", "frame", "source", "licence")  # in the order of DatasetInfo
 _NEVER_EMPTY = ("name", "task", "label_column")
+_BLOCK = 1 << 20  # bytes of metadata.jsonl read at a time
+_ENTRIES = 4096  # of a folder, read at a time
 Report = Callable[[str], object]
 
 
@@ -73,17 +80,22 @@ class DatasetInfo:
         return ROLES[:2] if self.queries_are_gallery else ROLES
 
 
-class Row(NamedTuple):
-    """One line of metadata.jsonl."""
+class Metadata(NamedTuple):
+    """What the metadata files of a dataset say.
 
-    where: str  # "FILE:LINE"
-    role: str
-    item_id: Any  # a text, unless report was told otherwise
-    label: Any  # as the JSON holds it; of a column that names files the file
-    files: list[Path]  # the image, then what other columns name; without those that were not found
+    Attributes:
+        items: Those of train/ and those of test/; roles are numbers, places in ``ROLES``. Labels in a column that names
+            files are paths.
+        others: The files of further columns and their lines: (path, "FILE:LINE").
+        fingerprint: sha256 over dataset.json and both metadata.jsonl.
+    """
+
+    items: tuple[Items, ...]
+    others: list[tuple[Path, str]]
+    fingerprint: str
 
 
-def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, list[Row], str]:
+def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Metadata]:
     """Read and check all metadata of a dataset.
 
     Args:
@@ -91,8 +103,8 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, lis
         report: Told every fault, "FILE:LINE: what, rule, value". It may raise to stop at the first.
 
     Returns:
-        The info (None if dataset.json cannot be used), the items in order and the fingerprint: sha256 over
-        dataset.json and both metadata.jsonl.
+        The info, None if dataset.json cannot be used, and what the metadata says. After a report, items without an
+        image are left out, and labels may be of any form.
     """
     path = folder / INFO
     try:
@@ -100,17 +112,17 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, lis
         info = _info(_parse(raw))
     except OSError as error:
         report(f"{path} cannot be read ({error.strerror}); a prepared dataset has one, made by cml prepare.")
-        return None, [], ""
+        return None, Metadata((), [], "")
     except ValueError as error:
         report(f"{path}: {error}.")
-        return None, [], ""
+        return None, Metadata((), [], "")
     digests = [hashlib.sha256(raw)]
     reader = _Reader(folder, info.label_column, report)
     with _no_collection():
         for name in dict.fromkeys(FOLDERS.values()):
             digests.append(hashlib.sha256())
             reader.read(name, digests[-1].update)
-    counts = Counter(item.role for item in reader.items)
+    counts = dict(zip(ROLES, reader.counts, strict=True))
     for role in ROLES:
         if not reader.lost and counts[role] != info.counts.get(role):
             report(f"{path}: counts {info.counts.get(role)} {role} items, but {METADATA} lists {counts[role]}.")
@@ -118,7 +130,8 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, lis
             report(f"{folder} has no {role} items; a dataset needs items of every role: {', '.join(info.roles)}.")
         if counts[role] and role not in info.roles:
             report(f"{path}: details.gallery is 'queries', but {METADATA} lists {counts[role]} {role} items.")
-    return info, reader.items, hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
+    fingerprint = hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
+    return info, Metadata(tuple(reader.items), reader.others, fingerprint)
 
 
 @contextlib.contextmanager
@@ -137,28 +150,60 @@ class _Reader:
     """Reads the metadata.jsonl files of one dataset and remembers what must be unique across them."""
 
     def __init__(self, folder: Path, label_column: str, report: Report) -> None:
-        self.items: list[Row] = []
+        self.items: list[Items] = []
+        self.others: list[tuple[Path, str]] = []
+        self.counts = [0] * len(ROLES)
         self.lost = False  # True once a line could not become an item: counts mean nothing then
         self._folder = folder
         self._label_column = label_column
         self._report = report
         self._form = LabelForm()
-        self._seen: dict[tuple[str, str], str] = {}  # ids and images to their line
+        self._ids: set[str] = set()
+        self._first: dict[tuple[str, str], str] | None = None  # ids and images to their line, once one comes twice
+        self._gathered = Gathered(folder)  # of the metadata.jsonl being read
+        self._last: tuple[tuple[str, str], str] | None = None  # the id of the line being read, and the line
 
     def read(self, name: str, hashed: Callable[[bytes], object]) -> None:
         """Read train/ or test/; every line goes through ``hashed`` first."""
         path = self._folder / name / METADATA
         files = _Files(self._folder, name)
+        roles = tuple(role for role in ROLES if FOLDERS[role] == name)
+        parser = None if self._label_column.endswith(FILE_COLUMN) else BlockParser(roles, self._label_column)
+        self._gathered, number = Gathered(self._folder / name), 1
         try:
-            with path.open("rb") as lines:
-                for number, line in enumerate(lines, start=1):
-                    hashed(line)
-                    self._line(line, f"{path}:{number}", name, files)
+            with path.open("rb") as file:
+                while block := file.read(_BLOCK) + file.readline():
+                    hashed(block)
+                    lines = block.removesuffix(b"\n").split(b"\n")
+                    parsed = None if parser is None else parser.parse(block, lines, self._form)
+                    if parsed is None or not self._take(parsed, number, files):
+                        lines = [line + b"\n" for line in lines[:-1]] + [block[block.rfind(b"\n", 0, -1) + 1 :]]
+                        for place, line in enumerate(lines, start=number):
+                            self._line(line, place, name, files)
+                    number += len(lines)
         except OSError as error:
             self.lost = True
             self._report(f"{path} cannot be read ({error.strerror}); it should list the items of {name}/.")
+        self.items.append(self._gathered.items())
 
-    def _line(self, line: bytes, where: str, name: str, files: _Files) -> None:
+    def _take(self, block: Block, first: int, files: _Files) -> bool:
+        """Take the items of the lines from ``first`` on; False, and none is taken, if they need a closer look."""
+        if self._first is not None or not files.take_all(block.names):
+            return False
+        before = len(self._ids)
+        self._ids.update(block.ids)
+        if len(self._ids) != before + len(block.ids):  # one comes twice
+            files.give_back(block.names)
+            self._ids = {item_id for items in (*self.items, self._gathered.items()) for item_id in items.ids.tolist()}
+            return False
+        for number, role in enumerate(ROLES):
+            self.counts[number] += block.roles.count(role)
+        roles = list(map(ROLES.index, block.roles))
+        self._gathered.extend(range(first, first + len(roles)), roles, block.ids, block.names, block.labels)
+        return True
+
+    def _line(self, line: bytes, number: int, name: str, files: _Files) -> None:
+        where = f"{self._folder / name / METADATA}:{number}"
         try:
             entry = _parse(line)
             role = entry.get("role")
@@ -169,32 +214,55 @@ class _Reader:
             self.lost = True
             self._report(f"{where}: {error}.")
             return
+        self.counts[ROLES.index(role)] += 1
         item_id, label = entry.get("item_id"), entry.get(self._label_column)
         if not isinstance(item_id, str) or not item_id:
             self._report(f"{where}: item_id should be a text, but is {reprlib.repr(item_id)}.")
+            item_id = ""
         else:
-            self._once("item_id", item_id, where)
+            self._once("item_id", item_id, where, item_id not in self._ids)
+            self._ids.add(item_id)
+        self._last = ("item_id", item_id), where
         if self._label_column not in entry:
             self._report(f"{where}: has no column {self._label_column!r}, the label; it has {', '.join(entry)}.")
         elif not self._label_column.endswith(FILE_COLUMN) and (fault := self._form.fault(label)) is not None:
             self._report(f"{where}: {self._label_column} {fault}.")
-        found = []
+        image = ""
         for column in ("file_name", *(column for column in entry if column.endswith(FILE_COLUMN))):
             try:
-                found.append(files.find(entry.get(column)))
+                found = files.find(entry.get(column))
             except ValueError as error:
                 self._report(f"{where}: {column} {reprlib.repr(entry.get(column))} {error}.")
                 continue
+            path = self._folder / name / found
             if column == "file_name":  # a mask may belong to several images
-                self._once("image", str(found[-1]), where)
+                image = found
+                self._once("image", str(path), where, files.take(found))
             elif column == self._label_column:
-                label = found[-1]
-        self.items.append(Row(where, role, item_id, label, found))
+                label = path
+            else:
+                self.others.append((path, where))
+        self._gathered.add(number, ROLES.index(role), item_id, image, label)
 
-    def _once(self, kind: str, name: str, where: str) -> None:
-        first = self._seen.setdefault((kind, name), where)
+    def _once(self, kind: str, name: str, where: str, is_new: bool) -> None:
+        if self._first is None:
+            if is_new:
+                return
+            self._first = dict(self._listed())
+        first = self._first.setdefault((kind, name), where)
         if first is not where:
             self._report(f"{where}: {kind} {name!r} is listed already in {first}; an item has one line, one role.")
+
+    def _listed(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """The ids and images of all items so far, the later lines first: a dict made of them keeps the earlier ones."""
+        if self._last is not None:
+            yield self._last
+        for items in (self._gathered.items(), *reversed(self.items)):
+            columns = (column[::-1].tolist() for column in (items.lines, items.ids, items.names))
+            for line, item_id, name in zip(*columns, strict=True):
+                where = f"{items.folder / METADATA}:{line}"
+                yield ("image", str(items.folder / name)), where
+                yield ("item_id", item_id), where
 
 
 class _Files:
@@ -204,36 +272,81 @@ class _Files:
         self._dataset = dataset.resolve()
         self._name = name
         self._root = dataset / name
-        # subfolder to its path and its files; True for a file that may lie elsewhere
-        self._listings: dict[str, tuple[Path, dict[str, bool]]] = {}
+        self._listed: dict[str, bool] = {}  # subfolders, and whether they could be read
+        # of the files in them, by their path below the root:
+        self._plain: set[str] = set()  # those that no item has as its image yet
+        self._links: dict[str, bool] = {}  # those that may lie elsewhere, and whether an item has them
 
-    def find(self, value: object) -> Path:
-        """The file that ``value`` names; ValueError says why there is none."""
+    def find(self, value: object) -> str:
+        """The path below the root of the file that ``value`` names; ValueError says why there is none."""
+        parent, found = self._parted(value)
+        self._list(parent)
+        path = self._root / found
+        if found in self._links:
+            if not path.resolve().is_relative_to(self._dataset):
+                raise ValueError(f"leads out of the dataset, to {path.resolve()}")
+        elif found not in self._plain and not (self._listed[parent] and path.is_file() and not path.is_symlink()):
+            raise ValueError(f"names a missing file: there is no {path}")
+        return found
+
+    def take(self, found: str) -> bool:
+        """Take a file that was found as the image of an item; False if one has it."""
+        if found in self._links:
+            is_free, self._links[found] = not self._links[found], True
+            return is_free
+        is_free = found in self._plain
+        self._plain.discard(found)
+        return is_free
+
+    def take_all(self, names: list[str]) -> bool:
+        """Take the files that ``names`` say; False, and none is taken, if they need a closer look."""
+        while True:
+            left = iter(names)
+            try:
+                deque(map(self._plain.remove, left), maxlen=0)
+                return True
+            except KeyError:
+                first = len(names) - len(list(left)) - 1  # that is missing, taken or said in another way
+                self._plain.update(names[:first])
+            try:
+                new = {self._parted(name)[0] for name in names[first:]} - self._listed.keys()
+            except ValueError:
+                return False
+            if not new:
+                return False
+            for parent in new:
+                self._list(parent)
+
+    def give_back(self, names: list[str]) -> None:
+        """Undo ``take_all``."""
+        self._plain.update(names)
+
+    def _parted(self, value: object) -> tuple[str, str]:
+        """Subfolder and path below the root."""
         if not isinstance(value, str) or not value:
             raise ValueError(f"should be the path of a file, relative to {self._name}/")
         if value.startswith("/") or ".." in value.split("/"):
             raise ValueError(f"should be relative to {self._name}/ and without '..'")
-        parent, _, name = posixpath.normpath(value).rpartition("/")
-        folder, files = self._listing(parent)
-        path = folder / name
-        elsewhere = files.get(name)
-        if elsewhere is None:
-            raise ValueError(f"names a missing file: there is no {path}")
-        if elsewhere and not path.resolve().is_relative_to(self._dataset):
-            raise ValueError(f"leads out of the dataset, to {path.resolve()}")
-        return path
+        path = posixpath.normpath(value)
+        return path.rpartition("/")[0], path
 
-    def _listing(self, parent: str) -> tuple[Path, dict[str, bool]]:
-        if parent not in self._listings:
-            folder = self._root / parent
-            try:
-                outside = not folder.resolve().is_relative_to(self._dataset)
-                with os.scandir(folder) as entries:
-                    files = {entry.name: outside or entry.is_symlink() for entry in entries if entry.is_file()}
-            except (OSError, ValueError):  # ValueError: characters that no path can have
-                files = {}
-            self._listings[parent] = folder, files
-        return self._listings[parent]
+    def _list(self, parent: str) -> None:
+        if parent in self._listed:
+            return
+        folder, prefix = self._root / parent, f"{parent}/" if parent else ""
+        try:
+            outside = not folder.resolve().is_relative_to(self._dataset)
+            with os.scandir(folder) as entries:
+                while some := list(itertools.islice(entries, _ENTRIES)):
+                    files = list(filter(os.DirEntry.is_file, some))
+                    if outside or any(map(os.DirEntry.is_symlink, files)):
+                        links = [entry.name for entry in files if outside or entry.is_symlink()]
+                        self._links.update((prefix + name, False) for name in links)
+                        files = [entry for entry in files if not outside and not entry.is_symlink()]
+                    self._plain.update(map(prefix.__add__, map(operator.attrgetter("name"), files)))
+            self._listed[parent] = True
+        except (OSError, ValueError):  # ValueError: characters that no path can have
+            self._listed[parent] = False
 
 
 def _refuse(constant: str) -> NoReturn:

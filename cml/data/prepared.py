@@ -16,7 +16,7 @@ metadata (metadata.py) before anything is trusted; ``check_dataset`` decodes the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +26,10 @@ from PIL import Image
 
 from cml.data.images import read_image
 from cml.data.masks import mask_problem
-from cml.data.metadata import METADATA, ROLES, DatasetInfo, read_metadata
+from cml.data.metadata import FOLDERS, METADATA, ROLES, DatasetInfo, read_metadata
 from cml.errors import DataError, UserError
+
+_AT_ONCE = 4096  # images that wait to be decoded by check_dataset
 
 __all__ = ["ROLES", "DatasetInfo", "PreparedDataset", "Split", "check_dataset"]
 
@@ -40,13 +42,14 @@ class Split:
         role: "train", "query" or "gallery".
         item_ids: N unique ids.
         paths: N image files.
-        labels: N labels as the JSON holds them; where the label column names files (masks), their paths.
+        labels: N labels as the JSON holds them (whole numbers in lists beside others may come back as floats); where
+            the label column names files (masks), their paths. ``np.asarray(labels)`` is quick if they are numbers.
     """
 
     role: str
-    item_ids: tuple[str, ...]
-    paths: tuple[Path, ...]
-    labels: tuple[Any, ...]
+    item_ids: Sequence[str]
+    paths: Sequence[Path]
+    labels: Sequence[Any]
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -79,18 +82,11 @@ class PreparedDataset:
             raise DataError(problem)
 
         folder = Path(folder)
-        info, items, fingerprint = read_metadata(folder, fail)
+        info, metadata = read_metadata(folder, fail)
         assert info is not None  # fail would have raised
-        splits = {}
-        for role in ROLES:
-            rows = [item for item in items if item.role == role]
-            splits[role] = Split(
-                role,
-                tuple(item.item_id for item in rows),
-                tuple(item.files[0] for item in rows),
-                tuple(item.label for item in rows),
-            )
-        return cls(folder, info, fingerprint, splits)
+        items = dict(zip(dict.fromkeys(FOLDERS.values()), metadata.items, strict=True))
+        splits = {role: Split(role, *items[FOLDERS[role]].of_role(number)) for number, role in enumerate(ROLES)}
+        return cls(folder, info, metadata.fingerprint, splits)
 
     def split(self, role: str) -> Split:
         """The items of one role: train, query or gallery; the queries again where they are the gallery too."""
@@ -111,28 +107,43 @@ def check_dataset(folder: Path, *, threads: int = 2, progress: Callable[[int], o
         One sentence a problem, "FILE:LINE: what, rule, value"; empty if the dataset is sound.
     """
     problems: list[str] = []
-    info, items, _ = read_metadata(folder, problems.append)
+    info, metadata = read_metadata(folder, problems.append)
     if info is None:
         return problems
-    masks = {(item.label, item.files[0]): item.where for item in items if isinstance(item.label, Path)}
+    masks = {
+        (label, path or label): where
+        for items in metadata.items
+        if isinstance(items.labels, list)
+        for path, label, where in items.rows(METADATA)
+        if isinstance(label, Path)
+    }
     labels = {mask for mask, _ in masks}
-    listed = {path: item.where for item in items for path in item.files if path not in labels}
+    listed: set[str] = set()
 
-    def problem_of_mask(pair: tuple[Path, Path]) -> str | None:
-        return mask_problem(*pair, info.details)
+    def images() -> Iterator[tuple[Path, str]]:
+        rows = ((path, where) for items in metadata.items for path, _, where in items.rows(METADATA) if path)
+        for path, where in itertools.chain(rows, metadata.others):
+            if str(path) not in listed and path not in labels:
+                listed.add(str(path))
+                yield path, where
+
+    def problem_of_image(image: tuple[Path, str]) -> str | None:
+        return _image_fault(image[0])
+
+    def problem_of_mask(mask: tuple[tuple[Path, Path], str]) -> str | None:
+        return mask_problem(*mask[0], info.details)
 
     with ThreadPoolExecutor(threads) as pool:  # Pillow decodes outside the interpreter lock
-        for where, fault in itertools.chain(
-            zip(listed.values(), pool.map(_image_fault, listed), strict=True),
-            zip(masks.values(), pool.map(problem_of_mask, masks), strict=True),
-        ):
-            if fault is not None:
-                problems.append(f"{where}: {fault}")
-            if progress is not None:
-                progress(1)
+        for files, problem_of in ((images(), problem_of_image), (iter(masks.items()), problem_of_mask)):
+            while some := list(itertools.islice(files, _AT_ONCE)):
+                for (_, where), fault in zip(some, pool.map(problem_of, some), strict=True):
+                    if fault is not None:
+                        problems.append(f"{where}: {fault}")
+                    if progress is not None:
+                        progress(1)
     suffixes = Image.registered_extensions()
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in suffixes and path not in listed and path not in labels:
+        if path.suffix.lower() in suffixes and str(path) not in listed and path not in labels:
             problems.append(f"{path}: no {METADATA} lists this image; list it or delete it.")
     return problems
 

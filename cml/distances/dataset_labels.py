@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, overload
 
+from cml.data.columns import Numbers
 from cml.data.images import native_size
 from cml.data.masks import MaskFault, check_size
 from cml.data.prepared import PreparedDataset
@@ -36,19 +37,23 @@ def encode(
         DataError: a label is not of the kind that the label distance takes, or a mask is not as large as its image.
     """
     splits = [dataset.split(name) for name in ([role] if isinstance(role, str) else role)]
-    labels = [label for split in splits for label in split.labels]
-    paths = [path for split in splits for path in split.paths]
-    items = [(split.role, item_id) for split in splits for item_id in split.item_ids]
+    # of one role as they are: a million numbers are one array there
+    labels = splits[0].labels if len(splits) == 1 else [label for split in splits for label in split.labels]
 
     def where(position: int) -> str:
-        name, item_id = items[position % len(items)]
-        return f"{dataset.folder}, role {name}, item {item_id!r}"
+        position %= len(labels)
+        for split in splits:
+            if position < len(split):
+                break
+            position -= len(split)
+        return f"{dataset.folder}, role {split.role}, item {split.item_ids[position]!r}"
 
     try:
         encoded = distance.encode(labels if mirror is None else _WithMirrored(labels, mirror))
     except LabelError as error:
         raise DataError(f"{where(error.position)}: its {dataset.info.label_column} {error.fault}") from None
-    masks = [row for row, label in enumerate(labels) if isinstance(label, Path)]
+    masks = [] if isinstance(labels, Numbers) else [row for row, one in enumerate(labels) if isinstance(one, Path)]
+    paths = [path for split in splits for path in split.paths] if masks else []
     with ThreadPoolExecutor(2) as pool:
         for row, fault in zip(masks, pool.map(lambda row: _size_fault(labels[row], paths[row]), masks), strict=True):
             if fault is not None:

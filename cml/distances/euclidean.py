@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.columns import Numbers
 from cml.distances.exact_products import TILE_ROWS, squared_euclidean
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.errors import UserError
@@ -82,7 +83,7 @@ def pack_vectors(labels: Sequence[Any]) -> NDArray[np.float64]:
     """
     if len(labels) == 0:
         raise UserError("There are no labels to encode.")
-    given: object = labels
+    given: object = np.asarray(labels) if isinstance(labels, Numbers) else labels
     if isinstance(given, np.ndarray) and given.ndim in (1, 2) and given.dtype.kind in "fiub":
         vectors = given.reshape(len(given), -1).astype(np.float64)
     else:
