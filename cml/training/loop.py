@@ -3,7 +3,9 @@
 Set-up: loss constants, neighbour lists, model, optimiser. Then step after step: a batch by its number, embeddings,
 loss, update. A checkpoint holds all that the next step depends on, so a run cut off anywhere and resumed gives, on the
 CPU, bit for bit the run that was never cut off; a signal ends it after the step under way, with a checkpoint
-(stopping.py). Not for: evaluation and pictures, which later stages do.
+(stopping.py). The same seed, machine and number of torch's threads give the same bits, whatever the number of data
+workers; other threads or devices may add in another order (tests/benchmarks/threads.py measures it). Not for:
+evaluation and pictures, which later stages do.
 """
 
 from __future__ import annotations
