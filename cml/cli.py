@@ -5,16 +5,20 @@ Only the chosen subcommand is imported, so that ``cml --help`` answers at once.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import TextIO
 
 from cml import __version__
-from cml.errors import UserError
+from cml.errors import MachineError, UserError
 
 COMMANDS = {
     "demo": "train and compare on drawn people, rooms or scenes, from nothing, in three minutes",
@@ -33,8 +37,15 @@ COMMANDS = {
 }
 
 
+_LESS_MEMORY = "Take smaller batches or images, fewer threads or workers, or a machine with more."
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0, 2 for the user's mistake, 1 for a fault of the machine."""
+    """Run the command line.
+
+    Returns:
+        The exit code: 0, 2 for the user's mistake, 1 for a fault of the machine, 130 for SIGINT and SIGTERM.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())
@@ -47,24 +58,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if name not in COMMANDS:
             raise UserError(f"Unknown command {name!r}. Known: {', '.join(COMMANDS)}.")
-        command = importlib.import_module(f"cml.commands.{name}")
-        command.run(rest)
+        with _stopped_by_sigterm():
+            command = importlib.import_module(f"cml.commands.{name}")
+            command.run(rest)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say(f"error: {error}")
         return 2
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        print(f"error: {_machine(error)}", file=sys.stderr)
+        _say(f"error: {_machine(error)}")
         return 1
-    except FloatingPointError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (FloatingPointError, MachineError) as error:
+        _say(f"error: {error}")
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        _say(f"error: The memory is full ({_first_line(error)}). {_LESS_MEMORY}")
         return 1
     except KeyboardInterrupt as stop:
-        what_next = str(stop) or "a training run goes on from its last checkpoint with --resume"
-        print(f"\nstopped; {what_next}", file=sys.stderr)
+        _say(f"\nstopped; {stop}" if str(stop) else "\nstopped")
         return 130
     return 0
+
+
+def _say(last_words: str) -> None:
+    """Print what the command ends with on a line of its own: below its progress bars, not within one."""
+    if (tqdm := sys.modules.get("tqdm")) is not None:
+        for bar in list(getattr(tqdm.tqdm, "_instances", ())):
+            bar.close()
+    print(last_words, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM is as good as SIGINT: what is half-written is taken away, and the user is told how to go on."""
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if ours:
+        signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _show_warning(
@@ -81,7 +122,19 @@ def _show_warning(
 def _machine(error: OSError) -> str:
     if error.errno == errno.ENOSPC:
         return f"The disk is full ({error.filename or 'while writing'}): free some space and run the command again."
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and error.filename is not None:
+        return f"{error.filename} cannot be read or written ({error.strerror}): choose another folder."
     return str(error)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Also where torch says it, which has no class of its own for a processor's memory."""
+    names = ("OutOfMemoryError", "MemoryError", "_ArrayMemoryError")
+    return type(error).__name__ in names or "can't allocate memory" in str(error)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def _help() -> str:

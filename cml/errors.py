@@ -14,5 +14,12 @@ class UserError(Exception):
     """
 
 
+class MachineError(Exception):
+    """The machine failed: a process was killed, hung or ran out of memory; the message says which and what to do.
+
+    The command line prints it in one line and exits with code 1.
+    """
+
+
 class DataError(UserError):
     """A file does not say what its format promises; the message names the file and, where there is one, the line."""

@@ -1,7 +1,8 @@
 """Writing files and folders so that nothing half-written is ever read as whole.
 
 The one rule: write under a temporary name beside the target, then rename. A killed process leaves the old state (or
-none) plus a temporary that no reader looks at. Not for: reading formats, which live with their owners.
+none) plus a temporary that no reader looks at, and that the next writer of the same name takes away. Not for: reading
+formats, which live with their owners.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from cml.errors import DataError, UserError
 
+_held: set[int] = set()  # descriptors of the locks of this process
 PARTIAL = ".partial-"  # every temporary carries it, so that people can tell what a killed run left behind
 
 
@@ -25,16 +27,17 @@ PARTIAL = ".partial-"  # every temporary carries it, so that people can tell wha
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it to ``path`` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}{PARTIAL}", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    _clear_dead(path)
+    temporary, handle = _own_temporary(path, folder=False)
     try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private, a user expects the usual mode
-        os.replace(temporary, path)
+        with _located(path):
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private, a user expects the usual mode
+            os.replace(temporary, path)
     finally:
+        os.close(handle)
         temporary.unlink(missing_ok=True)
 
 
@@ -47,12 +50,15 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """
     check_vacant(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}{PARTIAL}", dir=path.parent))
+    _clear_dead(path)
+    temporary, handle = _own_temporary(path, folder=True)
     try:
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        os.replace(temporary, path)  # replaces an empty folder, refuses a full one
+        with _located(path):
+            yield temporary
+            temporary.chmod(0o777 & ~_umask())
+            os.replace(temporary, path)  # replaces an empty folder, refuses a full one
     finally:
+        os.close(handle)
         shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -71,7 +77,8 @@ def check_vacant(path: Path) -> None:
 def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file ``path`` while the block runs, so that one process at a time works on something.
 
-    The lock goes with the process: one that was killed leaves a file that locks nothing.
+    The lock goes with the process: one that was killed leaves a file that locks nothing. Processes forked off it, such
+    as data workers, do not hold it.
 
     Args:
         path: The lock file; its folder must exist. It stays behind, empty of meaning.
@@ -88,7 +95,23 @@ def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[None]:
             raise UserError(
                 f"Another process is working on {what} (it holds {path}). Wait for it to end or stop it."
             ) from None
-        yield
+        _held.add(file.fileno())
+        try:
+            yield
+        finally:
+            _held.discard(file.fileno())
+
+
+def _let_go() -> None:
+    """In a forked process: give its share of every lock back, or it would be locked until that process ends too."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    for descriptor in _held:
+        os.dup2(null, descriptor, inheritable=False)  # the file object still believes in its descriptor
+    os.close(null)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -110,6 +133,49 @@ def read_json(path: Path, what: str) -> Any:  # noqa: ANN401 - any JSON
         raise DataError(f"{path} is missing: it should hold {what}.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path} should hold {what} as JSON, but cannot be parsed: {error}.") from None
+
+
+def _own_temporary(path: Path, *, folder: bool) -> tuple[Path, int]:
+    """A new temporary of ``path`` and an open handle, whose lock tells others that its maker lives."""
+    prefix = f".{path.name}{PARTIAL}"
+    while True:
+        if folder:
+            name = tempfile.mkdtemp(prefix=prefix, dir=path.parent)
+            handle = os.open(name, os.O_RDONLY)
+        else:
+            handle, name = tempfile.mkstemp(prefix=prefix, suffix=path.suffix, dir=path.parent)
+        with contextlib.suppress(OSError):  # a file system without locks: nobody clears anything there either
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(name):
+            return Path(name), handle
+        os.close(handle)  # somebody cleared it before it was locked
+
+
+def _clear_dead(path: Path) -> None:
+    """Delete the temporaries of ``path`` that killed processes left."""
+    prefix = f".{path.name}{PARTIAL}"
+    for entry in [entry for entry in os.scandir(path.parent) if entry.name.startswith(prefix)]:
+        with contextlib.suppress(OSError):
+            handle = os.open(entry.path, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    os.unlink(entry.path)
+            finally:
+                os.close(handle)
+
+
+@contextlib.contextmanager
+def _located(path: Path) -> Iterator[None]:
+    """Give an error of the machine that names no file, such as that of a full disk, the file it happened to."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _umask() -> int:

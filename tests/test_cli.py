@@ -58,6 +58,7 @@ def test_prepare_train_evaluate_gallery(people: Path, run: Path, capsys: pytest.
         "config.json",
         "metrics.jsonl",
         "checkpoints",
+        "lock",
         "model.safetensors",
         "loss.png",
         "evaluation.json",

@@ -77,7 +77,7 @@ def test_what_is_no_finished_run_is_said_in_one_line(run: Path, tmp_path: Path) 
     with pytest.raises(DataError, match="the run is not finished"):
         cml.load(tmp_path)
     (tmp_path / "model.safetensors").write_bytes((run / "model.safetensors").read_bytes()[:-100])
-    with pytest.raises(DataError, match="does not fit the run's config"):
+    with pytest.raises(DataError, match="is damaged"):
         cml.load(tmp_path)
     with pytest.raises(UserError, match="device 'tpu9'"):
         cml.load(run, device="tpu9")

@@ -189,7 +189,7 @@ def test_damaged_run_files_are_named(tmp_path: Path) -> None:
     cml.fit(images, places, replace(CONFIG, steps=2), out=run, quiet=True)
     whole = (run / "model.safetensors").read_bytes()
     (run / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"model\.safetensors does not fit"):
+    with pytest.raises(DataError, match=r"model\.safetensors is damaged"):
         cml.load(run)
     (run / "checkpoints" / "last.pt").write_bytes(b"no checkpoint")
     with pytest.raises(DataError, match=r"last\.pt is damaged"):

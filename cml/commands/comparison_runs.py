@@ -82,14 +82,12 @@ def finished(run: Planned, dataset: PreparedDataset) -> bool:
 
 
 def kept_evaluation(folder: Path, like: Evaluation) -> Evaluation | None:
-    """The evaluation that an earlier comparison left in a run folder, if it measures what ``like`` does."""
-    from cml.training import run_folder
+    """The evaluation that an earlier comparison left in a run folder, if it measures what ``like`` does.
 
-    path = folder / "evaluation.json"
+    It is never of an earlier model: whoever starts a run takes it away.
+    """
     try:
-        if path.stat().st_mtime_ns < (folder / run_folder.MODEL).stat().st_mtime_ns:
-            return None
-        kept = Evaluation.from_json(read_json(path, "an evaluation"))
+        kept = Evaluation.from_json(read_json(folder / "evaluation.json", "an evaluation"))
     except (OSError, DataError):
         return None
     same = all(

@@ -45,7 +45,12 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Train, rest, prog=f"cml train {name}", description=f"Train on {task.summary}.", default=defaults)
     if options.resume and not (options.out / "config.json").exists():
         raise UserError(f"{options.out} holds no run to resume. Give its folder, or leave --resume out to start one.")
-    trained = train_task(task, PreparedDataset.open(options.data), options.config, options.out, resume=options.resume)
+    try:
+        dataset = PreparedDataset.open(options.data)
+        trained = train_task(task, dataset, options.config, options.out, resume=options.resume)
+    except KeyboardInterrupt as stop:
+        again = "with --resume" if (options.out / "config.json").exists() else "again"
+        raise KeyboardInterrupt(str(stop) or f"the same command {again} goes on from the last checkpoint") from None
     last = [record["loss"] for record in trained.metrics if "loss" in record][-1]
     if options.json:
         print_json({"run": str(options.out), "steps": options.config.steps, "loss": last})

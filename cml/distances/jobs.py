@@ -171,6 +171,8 @@ def run(
                 strips = cut(work, runner.strip_pairs or pairs_a_strip(every, rate, threads))
                 job = JobFolder.begin(out, work, strips, about or {}, item_ids)
             pairs = _finish(job, runner, rate)
+        else:
+            job.finish()  # it may have been killed just before its last step
     path = out / "matrix.npy" if isinstance(work, MatrixWork) else out
     return Result(out, path, pairs, time.perf_counter() - began)
 

@@ -67,16 +67,16 @@ def fit(
     if config.flip == "image":
         raise UserError("Mirroring image by image needs a task that mirrors the labels; set 'flip' to list or none.")
     stored = Images(images, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
-    folder = None if out is None else Path(out)
-    if folder is not None:
-        run = run_folder.RunConfig(
-            task="",
-            dataset="",
-            dataset_fingerprint=hashlib.sha256(encoded.fingerprint().encode()).hexdigest(),
-            train=config,
-            model=model_config(config, losses.registry.make(config.loss)),
-            label_distance=str(Choice(distance.name, distance.settings())),
-        )
-        run_folder.start(folder, run, resume=resume)
     data = TrainingData(stored, encoded, distance)
-    return train(data, config, out=folder, resume=resume, quiet=quiet).model
+    if out is None:
+        return train(data, config, quiet=quiet).model
+    run = run_folder.RunConfig(
+        task="",
+        dataset="",
+        dataset_fingerprint=hashlib.sha256(encoded.fingerprint().encode()).hexdigest(),
+        train=config,
+        model=model_config(config, losses.registry.make(config.loss)),
+        label_distance=str(Choice(distance.name, distance.settings())),
+    )
+    with run_folder.begun(Path(out), run, resume=resume):
+        return train(data, config, out=Path(out), resume=resume, quiet=quiet).model

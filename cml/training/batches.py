@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from cml.data.augmentation import Jitter, jittered_box, mirrored
 from cml.data.images import Images, Size
@@ -24,6 +24,7 @@ from cml.losses.label_distance_loss import Takes
 from cml.losses.memory import leave_out_copies
 from cml.sampling.sampler import Int64, Sampler
 from cml.training.targets import Targets
+from cml.training.workers import made_ahead
 
 Step = tuple[Tensor, Tensor]  # inputs (B, ..) and what the loss takes: label distances (A, B), classes or vectors
 
@@ -159,15 +160,10 @@ class BatchSource(Dataset[Step]):
             }
         )
 
-    def steps(self, first: int, last: int, workers: int) -> Iterator[Step]:
-        """The batches of global steps ``first`` to ``last`` - 1, made ahead by ``workers`` processes."""
-        loader = DataLoader(
-            self,
-            batch_size=None,
-            sampler=range(first, last),
-            num_workers=workers if self._features is None else 0,
-            pin_memory=torch.cuda.is_available(),
-            prefetch_factor=4 if workers and self._features is None else None,
-            generator=torch.Generator(),  # its own: making a loader must not advance the run's random numbers
-        )
-        return cast("Iterator[Step]", iter(loader))
+    def steps(self, first: int, last: int, workers: int, timeout: float = 0) -> Iterator[Step]:
+        """The batches of global steps ``first`` to ``last`` - 1, made ahead by ``workers`` processes.
+
+        See ``made_ahead`` for ``timeout`` and for what goes wrong.
+        """
+        workers = workers if self._features is None else 0
+        return made_ahead(self, range(first, last), workers=workers, timeout=timeout)

@@ -85,6 +85,8 @@ class TrainConfig:
     """Of everything random."""
     workers: int = 2
     """Processes that read images; 0 reads in the training process."""
+    worker_timeout: float = 300.0
+    """Seconds to wait for a batch until the workers count as hung, which is an error; 0 waits for ever."""
     cache_bytes: int = 1 << 30
     """Decoded images are kept in memory if they take no more than this."""
     device: str = "auto"
@@ -95,7 +97,7 @@ class TrainConfig:
             ("1 or more", ("dimension", "steps", "checkpoint_every"), 1, math.inf),
             ("above 0", ("learning_rate", "backbone_rate", "proxy_rate", "crop", "validation_share"), TINY, math.inf),
             ("0 or more", ("warmup", "decay", "weight_decay", "evaluate_every", "seed"), 0, math.inf),
-            ("0 or more", ("workers", "cache_bytes", "memory"), 0, math.inf),
+            ("0 or more", ("workers", "worker_timeout", "cache_bytes", "memory"), 0, math.inf),
             ("in 0..0.5", ("scale_jitter", "shift_jitter", "brightness_jitter"), 0, 0.5),
             ("at most 1", ("crop",), 0, 1),
             ("below 1", ("validation_share",), 0, 1 - TINY),

@@ -2,7 +2,10 @@
 
 Set-up: loss constants, neighbour lists, model, optimiser. Then step after step: a batch by its number, embeddings,
 loss, update. A checkpoint holds all that the next step depends on, so a run cut off anywhere and resumed gives, on the
-CPU, bit for bit the run that was never cut off. Not for: evaluation and pictures, which later stages do.
+CPU, bit for bit the run that was never cut off; a signal ends it after the step under way, with a checkpoint
+(stopping.py). The same seed, machine and number of torch's threads give the same bits, whatever the number of data
+workers; other threads or devices may add in another order (tests/benchmarks/threads.py measures it). Not for:
+evaluation and pictures, which later stages do.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from cml.losses.memory import CrossBatchMemory
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.sampling.sampler import Sampler
-from cml.training import gradient_cache, run_folder
+from cml.training import gradient_cache, run_folder, stopping, workers
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
 from cml.training.optimizer import check_held, make_optimizer
@@ -58,6 +61,8 @@ class Trained:
     metrics: list[dict[str, Any]]
 
 
+@stopping.heard_no_more()
+@workers.ended()
 def train(
     data: TrainingData,
     config: TrainConfig,
@@ -73,7 +78,7 @@ def train(
     Args:
         data: Images and labels to train on.
         config: All options.
-        out: Run folder for metrics, checkpoints and the model, made by ``run_folder.start``; None writes nothing.
+        out: Run folder for metrics, checkpoints and the model, made by ``run_folder.begun``; None writes nothing.
         resume: Continue from the folder's last checkpoint if there is one.
         validate: Score of a model on held-out training data, lower is better; used every ``evaluate_every`` steps.
         features: (N, F) backbone features of the images, for ``freeze_backbone``; computed when not given.
@@ -82,6 +87,8 @@ def train(
     Raises:
         UserError: options that do not fit the data.
         FloatingPointError: the loss is no longer a number.
+        MachineError: a data worker died, hung or ran out of memory.
+        KeyboardInterrupt: a signal; with ``out``, after a checkpoint.
     """
     device = pick_device(config.device)
     torch.manual_seed(config.seed)
@@ -175,7 +182,11 @@ def train(
         mininterval=0.5,
     )
     began, seen = time.perf_counter(), 0
-    for step, (inputs, targets) in enumerate(source.steps(first, config.steps, config.workers), first):
+    batches = source.steps(first, config.steps, config.workers, config.worker_timeout)
+    request = stopping.StopRequest()
+    if out is not None:
+        request.listen()
+    for step, (inputs, targets) in enumerate(batches, first):
         for group in optimizer.param_groups:
             group["lr"] = group["base_lr"] * learning_rate_factor(config, step)
         optimizer.zero_grad(set_to_none=True)
@@ -193,10 +204,10 @@ def train(
         if config.memory:
             memory.store(embeddings, torch.from_numpy(source.items(step)))
 
-        done = step + 1
+        done, stop = step + 1, request.made
         seen += len(inputs)
         waiting.append((done, torch.stack([value, embeddings.isfinite().all().float()])))
-        if done % LOG_EVERY == 0 or done == config.steps or done % config.checkpoint_every == 0:
+        if done % LOG_EVERY == 0 or done == config.steps or done % config.checkpoint_every == 0 or stop:
             pairs = torch.stack([pair for _, pair in waiting]).tolist()
             _check_finite(waiting[0][0], pairs)
             values = [value for value, _ in pairs]
@@ -213,8 +224,10 @@ def train(
             log.add([{"step": done, "validation": score}])
             if score < best:
                 best, best_weights = score, copy.deepcopy(model.state_dict())
-        if done % config.checkpoint_every == 0 and done < config.steps:
+        if (done % config.checkpoint_every == 0 or stop) and done < config.steps:
             checkpoint(done)
+            if stop:
+                request.stop(done, config.steps)
     bar.close()
     checkpoint(config.steps)
     if best_weights is not None:

@@ -71,19 +71,19 @@ def train_prepared(
         model=shape,
         label_distance=str(Choice(distance.name, distance.settings())),
     )
-    run_folder.start(out, run, resume=resume)
-    if twins is None:
-        rows = sampling.registry.make(config.sampler).batch_size
-        distance, labels = through_matrix(distance, labels, blocks=config.steps, rows=rows)
-    features = None
-    if config.freeze_backbone:
-        features = frozen_features(EmbeddingModel(shape).to(pick_device(config.device)), items.paths)
-    return train(
-        TrainingData(images, labels, distance, twins),
-        config,
-        out=out,
-        resume=resume,
-        validate=validate,
-        features=features,
-        quiet=quiet,
-    )
+    with run_folder.begun(out, run, resume=resume):
+        if twins is None:
+            rows = sampling.registry.make(config.sampler).batch_size
+            distance, labels = through_matrix(distance, labels, blocks=config.steps, rows=rows)
+        features = None
+        if config.freeze_backbone:
+            features = frozen_features(EmbeddingModel(shape).to(pick_device(config.device)), items.paths)
+        return train(
+            TrainingData(images, labels, distance, twins),
+            config,
+            out=out,
+            resume=resume,
+            validate=validate,
+            features=features,
+            quiet=quiet,
+        )

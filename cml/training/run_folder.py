@@ -1,16 +1,22 @@
 """A run folder: config.json, metrics.jsonl, checkpoints/, model.safetensors. Everything needed to repeat or continue.
 
-A loss that has learnt something (proxies) leaves it in loss.safetensors.
+A loss that has learnt something (proxies) leaves it in loss.safetensors, and ``lock`` is held by the process that
+trains; it goes with the process.
 
-``model.safetensors`` is written last: a run that has it is finished. Nothing is ever read half-written, and nothing
-here is a pickle: checkpoints are read with ``weights_only=True``.
+``model.safetensors`` is written last: a run that has it is finished. Nothing is ever read half-written, nothing here is
+a pickle: checkpoints are read with ``weights_only=True``; and what changed on the disk since it was written is noticed
+by its checksums.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +26,7 @@ from torch import Tensor, nn
 
 import cml
 from cml.errors import DataError, UserError
-from cml.files import atomic_file, check_vacant, read_json, write_json
+from cml.files import atomic_file, check_vacant, locked, read_json, write_json
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.training.config import TrainConfig
@@ -28,6 +34,9 @@ from cml.training.config import TrainConfig
 CHECKPOINT = "checkpoints/last.pt"
 MODEL = "model.safetensors"
 LOSS = "loss.safetensors"
+EVALUATION = "evaluation.json"
+LOCK = "lock"
+_CHECKSUM = "sha256"  # in the head of a safetensors file, whose format has none
 
 
 @dataclass(frozen=True)
@@ -87,18 +96,35 @@ class RunConfig:
             raise DataError(f"{path} is not a run's config: {type(error).__name__} {error}.") from None
 
 
-def start(run: Path, config: RunConfig, *, resume: bool) -> None:
-    """Make a run folder, or check that an existing one may be continued with ``config``.
+@contextlib.contextmanager
+def begun(run: Path, config: RunConfig, *, resume: bool) -> Iterator[None]:
+    """Make a run folder, or continue an existing one with ``config``, and work in it alone while the block runs.
 
     Raises:
-        UserError: the folder is taken; or it is another run: names the first option that differs.
+        UserError: the folder is taken, now also by another process; or it is another run: names the first option that
+            differs.
     """
+    if not _is_run(run):
+        check_vacant(run)  # before anything is written to it
+    run.mkdir(parents=True, exist_ok=True)
+    with locked(run / LOCK, f"the run {run}"):
+        _start(run, config, resume=resume)
+        yield
+
+
+def _is_run(run: Path) -> bool:
+    """Whether ``run`` is what a run leaves, if only one that was killed before it wrote its config."""
+    return (run / "config.json").exists() or (
+        run.is_dir() and all(path.name == LOCK or path.name.startswith(".config.json") for path in run.iterdir())
+    )
+
+
+def _start(run: Path, config: RunConfig, *, resume: bool) -> None:
     begun = any((run / name).exists() for name in (CHECKPOINT, MODEL))
     if begun and not resume:
         raise UserError(f"{run} holds a run already. Add --resume to continue it, or choose another folder.")
     if not begun:  # nothing to lose: a config alone is what a run leaves that failed before its first checkpoint
-        if not (run / "config.json").exists():
-            check_vacant(run)
+        (run / EVALUATION).unlink(missing_ok=True)  # of an earlier run, whose model was deleted
         (run / "checkpoints").mkdir(parents=True, exist_ok=True)
         config.save(run)
         return
@@ -130,64 +156,99 @@ def save_loss_constants(run: Path, constants: Mapping[str, float]) -> None:
 
 def save_checkpoint(run: Path, state: Mapping[str, Any]) -> None:
     """Write the checkpoint atomically."""
-    with atomic_file(run / CHECKPOINT) as temporary:
-        torch.save(dict(state), temporary)
+    with atomic_file(run / CHECKPOINT) as temporary, _disk_errors(), temporary.open("wb") as file:
+        torch.save(dict(state), file)
 
 
 def load_checkpoint(run: Path) -> dict[str, Any] | None:
     """The checkpoint, or None when the run was cut off before its first.
 
     Raises:
-        DataError: the file is damaged.
+        DataError: the file is damaged: cut short, or not what was written.
     """
     path = run / CHECKPOINT
     if not path.exists():
         return None
     try:
+        with zipfile.ZipFile(path) as archive:
+            if (part := archive.testzip()) is not None:  # torch.load looks at no checksum
+                raise DataError(f"The checksum of {part!r} is wrong")
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises half a dozen types for a damaged file
-        raise DataError(
-            f"The checkpoint {path} is damaged ({type(error).__name__}); delete it to start over."
-        ) from None
+        why = str(error) if isinstance(error, DataError) else type(error).__name__
+        raise DataError(f"The checkpoint {path} is damaged ({why}); delete it to start over.") from None
     return state
 
 
 def save_loss(run: Path, loss: nn.Module) -> None:
     """Write the loss's parameters and buffers as safetensors, atomically; nothing if it has none."""
-    from safetensors.torch import save_file
-
     state = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
     if state:
-        with atomic_file(run / LOSS) as temporary:
-            save_file({name: value.detach().cpu().contiguous() for name, value in state.items()}, temporary)
+        _save_tensors(run / LOSS, state)
 
 
 def save_model(path: Path, model: EmbeddingModel) -> None:
     """Write the model's weights as safetensors, atomically."""
+    _save_tensors(path, model.state_dict())
+
+
+def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     from safetensors.torch import save_file
 
-    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    with atomic_file(path) as temporary:
-        save_file(weights, temporary)
+    state = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    with atomic_file(path) as temporary, _disk_errors():
+        save_file(state, temporary, {_CHECKSUM: _checksum(state)})
+
+
+def _checksum(state: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, value in sorted(state.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _disk_errors() -> Iterator[None]:
+    """Errors of the disk as such: torch and safetensors hide them in errors of their own."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (RuntimeError, SafetensorError) as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        if found := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(found[1]), os.strerror(int(found[1]))) from None
+        raise
+
+
+_ANEW = "Delete it and write it anew: cml train .. --resume does from the last checkpoint."
 
 
 def load_model(run: Path, config: ModelConfig, device: torch.device) -> EmbeddingModel:
     """The trained model of a run, in evaluation mode.
 
     Raises:
-        DataError: the run is not finished, or its weights do not fit its config.
+        DataError: the run is not finished, its weights do not fit its config, or the file is damaged.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors import SafetensorError, safe_open
 
     path = run / MODEL
     if not path.exists():
         raise DataError(f"{path} is missing: the run is not finished. Continue it with cml train .. --resume.")
     model = EmbeddingModel(config, pretrained=False)
     try:
-        weights: dict[str, Tensor] = load_file(path)
+        with safe_open(path, "pt") as file:
+            checksum = (file.metadata() or {}).get(_CHECKSUM)
+            weights: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise DataError(f"{path} is damaged ({error}). {_ANEW}") from None
+    if checksum is not None and checksum != _checksum(weights):
+        raise DataError(f"{path} is damaged: its checksum is wrong. {_ANEW}")
+    try:
         model.load_state_dict(weights)
-    except (SafetensorError, RuntimeError) as error:
+    except RuntimeError as error:
         raise DataError(f"{path} does not fit the run's config: {str(error).splitlines()[0]}") from None
     return model.to(device).eval()
 
@@ -196,28 +257,33 @@ class MetricsLog:
     """metrics.jsonl: one record a line. A continued run drops what lies after its checkpoint, then appends.
 
     Args:
-        path: The file; None keeps records in memory only.
+        path: The file; None keeps records in memory.
         step: Global step to continue at.
     """
 
     def __init__(self, path: Path | None, step: int) -> None:
-        self.records: list[dict[str, Any]] = []
+        self._records: list[dict[str, Any]] = []
         self._path = path
         if path is None:
             return
-        if path.exists():
-            self.records = [record for record in read_metrics(path) if record["step"] <= step]
+        records = [record for record in read_metrics(path) if record["step"] <= step] if path.exists() else []
         with atomic_file(path) as temporary:
-            temporary.write_text("".join(json.dumps(record) + "\n" for record in self.records))
+            temporary.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """All records; of a run of days they would fill memory, and are read from the file again."""
+        return self._records if self._path is None else read_metrics(self._path)
 
     def add(self, records: Sequence[dict[str, Any]]) -> None:
         """Append records."""
-        self.records += records
-        if self._path is not None:
-            with self._path.open("a") as file:
-                file.write("".join(json.dumps(record) + "\n" for record in records))
-                file.flush()
-                os.fsync(file.fileno())
+        if self._path is None:
+            self._records += records
+            return
+        with self._path.open("a") as file:
+            file.write("".join(json.dumps(record) + "\n" for record in records))
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

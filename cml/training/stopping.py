@@ -1,0 +1,60 @@
+"""Stopping a training run on request: SIGINT (Ctrl-C) and SIGTERM end it after the step under way, with a checkpoint.
+
+The second signal stops at once, as any did before; the run then goes on from an earlier checkpoint. Only the main
+thread of a process hears signals; elsewhere nothing changes. Not for: other commands, which stop at once (cli.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """Whether somebody asked for an end.
+
+    Attributes:
+        made: True from the first signal on.
+    """
+
+    def __init__(self) -> None:
+        self.made = False
+
+    def listen(self) -> None:
+        """Hear signals from now on; ``heard_no_more`` ends it."""
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                signal.signal(number, self._hear)
+
+    def stop(self, step: int, steps: int) -> NoReturn:
+        """Stop; the checkpoint is written."""
+        raise KeyboardInterrupt(
+            f"the checkpoint of step {step} of {steps} is written; the same command with --resume goes on from there"
+        )
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.made:
+            raise KeyboardInterrupt("the same command with --resume goes on from the last checkpoint")
+        self.made = True
+        os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")  # print may be busy
+
+
+@contextlib.contextmanager
+def heard_no_more() -> Iterator[None]:
+    """At the end of the block signals do again what they did before it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,143 @@
+"""Data workers: the processes that make batches ahead, and what is said when one of them fails.
+
+torch's DataLoader starts them. Here they learn to leave Ctrl-C to the training process, to die with it, and to send
+what goes wrong as a value, so that it arrives as one line; a worker that hangs, dies or runs out of memory is an error
+of the training process, and none outlives its run. Not for: what a batch is (batches.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from cml.errors import MachineError, UserError
+
+T = TypeVar("T")
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+_running: list[Any] = []  # loaders whose workers may be alive
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """What travels instead of a batch that could not be made."""
+
+    step: int
+    error: Exception
+
+
+class _Carried(Dataset[Any]):
+    """The batches of ``source``, or why there is none: torch would send a traceback."""
+
+    def __init__(self, source: Dataset[Any]) -> None:
+        self._source = source
+
+    def __getitem__(self, step: int) -> Any:  # noqa: ANN401 - any batch
+        try:
+            return self._source[step]
+        except (UserError, OSError) as error:
+            return _Failed(step, error)
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+                raise
+            return _Failed(step, MemoryError())  # NumPy's and torch's own might not travel
+
+
+def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float) -> Iterator[T]:
+    """The batches of some steps, in order, made ahead by ``workers`` processes.
+
+    Args:
+        source: Gives a batch by its step.
+        steps: Which.
+        workers: Processes; 0 makes them here.
+        timeout: Seconds to wait for a batch until the workers count as hung; 0 for ever.
+
+    Raises:
+        MachineError: a worker ran out of memory, under ``ended`` also: died, or hung.
+        UserError: what making a batch raised.
+    """
+    loader = DataLoader(
+        _Carried(source),
+        batch_size=None,
+        sampler=steps,
+        num_workers=workers,
+        pin_memory=torch.cuda.is_available(),
+        prefetch_factor=4 if workers else None,
+        timeout=timeout if workers else 0,
+        worker_init_fn=_begin,
+        generator=torch.Generator(),  # its own: making a loader must not advance the run's random numbers
+    )
+    batches = iter(loader)
+    _running.append(batches)
+    for made in batches:
+        if isinstance(made, _Failed):
+            if isinstance(made.error, MemoryError):
+                raise MachineError(f"The memory was full when the batch of step {made.step} was made. {_MEND}")
+            raise made.error
+        yield made
+
+
+@contextlib.contextmanager
+def ended() -> Iterator[None]:
+    """At the end of the block no worker is left that ``made_ahead`` started in it, and their faults have a name.
+
+    Raises:
+        MachineError: a worker died or hung.
+    """
+    before = len(_running)
+    fault = None
+    try:
+        yield
+    except RuntimeError as error:
+        fault = _fault(str(error))
+        if fault is None:
+            raise
+    finally:
+        while len(_running) > before:
+            _end(_running.pop())
+    if fault is not None:
+        raise MachineError(fault)
+
+
+_MEND = "Take smaller batches (batch_size in --sampler), fewer --workers or a machine with more memory."
+
+
+def _fault(text: str) -> str | None:
+    """In one line what torch says of its workers."""
+    if found := re.match(r"DataLoader timed out after ([\d.]+) seconds", text):
+        return (
+            f"The data workers hang: no batch came for {float(found[1]):g} seconds. See whether the images' disk "
+            "answers; wait longer with --worker-timeout, or read in the training process with --workers 0."
+        )
+    if found := re.match(r"DataLoader worker \(pid\S* ([\d, ]+)\) (?:is killed by signal: ([\w ]+)|exited)", text):
+        how = f"killed by the signal {found[2]}" if found[2] else "gone"
+        memory = " or its shared memory" if found[2] == "Bus error" else ""
+        return f"A data worker (process {found[1]}) was {how}, as when the machine's memory{memory} is full. {_MEND}"
+    return None
+
+
+def _begin(worker: int) -> None:
+    """What a worker does first."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to every process of the run: the training
+        signal.signal(number, signal.SIG_IGN)  # process finishes its step, for which it may need another batch
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end(batches: Any) -> None:  # noqa: ANN401 - torch's iterator over a loader
+    """End the workers of a loader; those that do not listen are killed."""
+    workers = getattr(batches, "_workers", ())
+    if workers:
+        batches._shutdown_workers()
+    for worker in workers:
+        if worker.is_alive():
+            worker.kill()
+            worker.join()
