@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import csv
 import functools
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from cml.data.image_files import Picture
 from cml.data.images import native_size, read_image
+from cml.data.inside import file_inside
 from cml.data.label_form import LabelForm
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.errors import DataError, UserError
+from cml.json_text import parse_json
 from data_prep.source import check_shares, made_with, role_by_hash
 
 _SPLITS = ("train", "query", "gallery", "test")
@@ -111,12 +112,7 @@ class Folder:
         value = _cell(row, self.file_column, where)
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{where}: {self.file_column} should be the path of an image. Got {value!r} instead.")
-        path = PurePosixPath(value.strip())
-        if path.is_absolute() or ".." in path.parts:
-            raise DataError(f"{where}: {value!r} should be relative to {self.images} and without '..'.")
-        if not (self.images / path).is_file():
-            raise DataError(f"{where}: the image {self.images / path} is missing.")
-        return str(path)
+        return str(file_inside(self.images, value.strip(), where).relative_to(self.images))
 
     def _label(self, row: Row, where: str) -> Any:  # noqa: ANN401 - a number or a list of numbers
         values = [_cell(row, column, where) for column in self.label_columns]
@@ -183,9 +179,9 @@ def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataErr
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            row = DataError(f"{path}:{number}: is not JSON: {error}.")
+            row = parse_json(line.encode("utf-8", "surrogatepass"))
+        except ValueError as error:
+            row = DataError(f"{path}:{number}: {error}.")
         if not isinstance(row, dict | DataError):
             row = DataError(f"{path}:{number}: should be a JSON object {{..}}.")
         yield number, row

@@ -244,7 +244,7 @@ BROKEN_TUBS: dict[str, tuple[Callable[[dict[str, bytes]], object], str]] = {
     "no catalog": (lambda files: files.pop("catalog_0.catalog"), "holds no catalog_N.catalog"),
     "no json": (_line(3, '{"_index": 2'), "catalog_0.catalog:3: is not JSON"),
     "a list": (_line(3, "[]"), "catalog_0.catalog:3: should be a JSON object"),
-    "nan": (_line(3, _frame(2, **{"user/angle": math.nan})), "catalog_0.catalog:3: user/angle .*Got nan"),
+    "nan": (_line(3, _frame(2, **{"user/angle": math.nan})), "catalog_0.catalog:3: holds NaN"),
     "text": (_line(3, _frame(2, **{"user/angle": "0.5"})), "catalog_0.catalog:3: user/angle .*Got '0.5'"),
     "no angle": (_line(3, '{"_index": 2, "cam/image_array": "2_cam.jpg"}'), "catalog:3: user/angle .*Got None"),
     "no image name": (_line(3, '{"_index": 2}'), "catalog_0.catalog:3: cam/image_array .*Got None"),
@@ -257,7 +257,7 @@ BROKEN_TUBS: dict[str, tuple[Callable[[dict[str, bytes]], object], str]] = {
     "leads out": (_line(3, _frame(2, **{"cam/image_array": "../../x.jpg"})), r"3: the image images/../../x.jpg is"),
     "image cut": (
         lambda files: files.update({"images/2_cam.jpg": jpeg(2)[:-99]}),
-        "catalog_0.catalog:3, images/2_cam.jpg: The image cannot be decoded: .*truncated",
+        "catalog_0.catalog:3, images/2_cam.jpg: The image cannot be read: .*truncated",
     ),
     "manifest": (lambda files: files.update({"manifest.json": b"[]\n{"}), "manifest.json:2: is not JSON"),
     "two tubs": (lambda files: files.update({"second/catalog_1.catalog": b""}), "holds several tubs"),
@@ -304,7 +304,7 @@ def test_other_archives_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = pack(tmp_path / "tub.tar.gz", tub_files())
     with pytest.raises(UserError, match="would have no train items"):
         Donkeycar(path, gap=1000).prepare(tmp_path / "set")
-    monkeypatch.setattr("data_prep.donkeycar._LARGEST", 1000)
+    monkeypatch.setattr("data_prep.archive.LARGEST", 1000)
     with pytest.raises(DataError, match=r"images/59_cam.jpg has .* bytes; the limit is 1,000"):
         Donkeycar(path).prepare(tmp_path / "set")
     for changes in ({"deal": "TQX"}, {"deal": ""}, {"blocks": 2}, {"gap": -1}):

@@ -9,17 +9,18 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
-import json
 import os
-import posixpath
 import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
+from cml.data.inside import is_inside, relative_name
 from cml.data.label_form import LabelForm
+from cml.files import open_regular
+from cml.json_text import parse_json
 
 ROLES = ("train", "query", "gallery")
 FOLDERS = {"train": "train", "query": "test", "gallery": "test"}  # role to folder
@@ -30,6 +31,7 @@ FILE_COLUMN = "_file_name"  # a column that ends like this names a further file,
 
 _TEXTS = ("name", "task", "label_column", "label_unit", "frame", "source", "licence")  # in the order of DatasetInfo
 _NEVER_EMPTY = ("name", "task", "label_column")
+_LONGEST_LINE = 64 << 20  # bytes; what is longer reads as several lines, none of them JSON
 Report = Callable[[str], object]
 
 
@@ -96,7 +98,8 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, lis
     """
     path = folder / INFO
     try:
-        raw = path.read_bytes()
+        with open_regular(path) as file:
+            raw = file.read()
         info = _info(_parse(raw))
     except OSError as error:
         report(f"{path} cannot be read ({error.strerror}); a prepared dataset has one, made by cml prepare.")
@@ -150,8 +153,8 @@ class _Reader:
         path = self._folder / name / METADATA
         files = _Files(self._folder, name)
         try:
-            with path.open("rb") as lines:
-                for number, line in enumerate(lines, start=1):
+            with open_regular(path) as file:
+                for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
                     hashed(line)
                     self._line(line, f"{path}:{number}", name, files)
         except OSError as error:
@@ -209,17 +212,13 @@ class _Files:
 
     def find(self, value: object) -> Path:
         """The file that ``value`` names; ValueError says why there is none."""
-        if not isinstance(value, str) or not value:
-            raise ValueError(f"should be the path of a file, relative to {self._name}/")
-        if value.startswith("/") or ".." in value.split("/"):
-            raise ValueError(f"should be relative to {self._name}/ and without '..'")
-        parent, _, name = posixpath.normpath(value).rpartition("/")
+        parent, _, name = relative_name(value, f"{self._name}/").rpartition("/")
         folder, files = self._listing(parent)
         path = folder / name
         elsewhere = files.get(name)
         if elsewhere is None:
             raise ValueError(f"names a missing file: there is no {path}")
-        if elsewhere and not path.resolve().is_relative_to(self._dataset):
+        if elsewhere and not is_inside(path, self._dataset):
             raise ValueError(f"leads out of the dataset, to {path.resolve()}")
         return path
 
@@ -227,7 +226,7 @@ class _Files:
         if parent not in self._listings:
             folder = self._root / parent
             try:
-                outside = not folder.resolve().is_relative_to(self._dataset)
+                outside = not is_inside(folder, self._dataset)
                 with os.scandir(folder) as entries:
                     files = {entry.name: outside or entry.is_symlink() for entry in entries if entry.is_file()}
             except (OSError, ValueError):  # ValueError: characters that no path can have
@@ -236,23 +235,9 @@ class _Files:
         return self._listings[parent]
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"holds {constant}, which JSON does not know: numbers must be finite")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
-
-
 def _parse(raw: bytes) -> dict[str, Any]:
     """Read one JSON object; ValueError says what is wrong with it."""
-    try:
-        value = _DECODER.decode(raw.decode())
-    except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON: {error.msg} at character {error.pos + 1}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8 text: {error.reason} at byte {error.start + 1}") from None
-    except RecursionError:
-        raise ValueError("is nested too deep") from None
+    value = parse_json(raw)
     if not isinstance(value, dict):
         raise ValueError(f"should be one JSON object {{..}}, but is {reprlib.repr(value)}")
     return value

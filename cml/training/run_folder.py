@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 import cml
 from cml.errors import DataError, UserError
-from cml.files import atomic_file, check_vacant, read_json, write_json
+from cml.files import atomic_file, check_vacant, open_regular, read_json, write_json
+from cml.json_text import parse_json
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.training.config import TrainConfig
@@ -226,13 +227,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     Raises:
         DataError: another line is broken.
     """
-    lines = path.read_text(encoding="utf-8").split("\n")
+    with open_regular(path) as file:
+        lines = file.read().split(b"\n")
     records = []
     for number, line in enumerate(lines[:-1], 1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             record["step"] = int(record["step"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise DataError(f"{path}:{number} is not a metrics record: {line[:80]!r}.") from None
         records.append(record)
     return records
