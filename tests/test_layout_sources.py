@@ -386,8 +386,14 @@ def test_rooms_of_each_role_can_be_chosen(zind: Path, tmp_path: Path) -> None:
 BAD_VIEWS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no mask": (lambda folder: (folder / "masks/p0_0.png").unlink(), r"view 1: the mask .*p0_0\.png is missing"),
     "no image": (lambda folder: (folder / "images/p0_0.jpg").unlink(), r"view 1: the image .*p0_0\.jpg is missing"),
-    "upwards": (lambda folder: change_view(folder, mask="../x.png"), r"the mask '../x.png' should be relative to .*zind and without"),
-    "absolute": (lambda folder: change_view(folder, image="/etc/passwd"), r"the image '/etc/passwd' should be relative to"),
+    "upwards": (
+        lambda folder: change_view(folder, mask="../x.png"),
+        r"the mask '../x.png' should be relative to .*zind and without",
+    ),
+    "absolute": (
+        lambda folder: change_view(folder, image="/etc/passwd"),
+        r"the image '/etc/passwd' should be relative to",
+    ),
     "number": (lambda folder: change_view(folder, room=7), r"view 1 should have the texts image, mask, room, pano"),
     "unknown room": (lambda folder: change_view(folder, room="attic"), r"does not list its panorama 'p0' in 'attic'"),
     "unknown pano": (lambda folder: change_view(folder, pano="p9"), r"does not list its panorama 'p9' in 'room0'"),

@@ -8,9 +8,11 @@ here is a pickle: checkpoints are read with ``weights_only=True``.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,15 +78,14 @@ class RunConfig:
             raise DataError(f"{run} is not a folder; give a run folder that 'cml train' made.")
         value = read_json(path, "the run's config")
         try:
-            return cls(
-                task=value["task"],
-                dataset=value["dataset"],
-                dataset_fingerprint=value["dataset_fingerprint"],
-                train=TrainConfig.from_json(value["train"], str(path)),
-                model=ModelConfig.from_json(value["model"]),
-                label_distance=value["label_distance"],
-            )
-        except (KeyError, TypeError, IndexError) as error:
+            texts = {name: value[name] for name in ("task", "dataset", "dataset_fingerprint", "label_distance")}
+            if strange := [name for name, text in texts.items() if not isinstance(text, str)]:
+                raise TypeError(f"{strange[0]!r} should be a text")
+            train = TrainConfig.from_json(value["train"], str(path))
+            return cls(train=train, model=ModelConfig.from_json(value["model"]), **texts)
+        except UserError as error:
+            raise DataError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+        except (KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{path} is not a run's config: {type(error).__name__} {error}.") from None
 
 
@@ -153,6 +154,23 @@ def load_checkpoint(run: Path) -> dict[str, Any] | None:
     return state
 
 
+@contextlib.contextmanager
+def fitting_checkpoint(run: Path | None) -> Iterator[None]:
+    """What fails within, where a checkpoint's content is taken over, is the checkpoint's fault.
+
+    Raises:
+        DataError: the checkpoint does not hold what this run needs.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+        where = "" if run is None else f" {run / CHECKPOINT}"
+        raise DataError(
+            f"The checkpoint{where} does not fit the run ({type(error).__name__}: {str(error)[:200]}); delete it to "
+            "start over."
+        ) from None
+
+
 def save_loss(run: Path, loss: nn.Module) -> None:
     """Write the loss's parameters and buffers as safetensors, atomically; nothing if it has none."""
     from safetensors.torch import save_file
@@ -178,18 +196,23 @@ def load_model(run: Path, config: ModelConfig, device: torch.device) -> Embeddin
     Raises:
         DataError: the run is not finished, or its weights do not fit its config.
     """
-    from safetensors import SafetensorError
+    from safetensors import SafetensorError, safe_open
     from safetensors.torch import load_file
 
     path = run / MODEL
-    if not path.exists():
+    if not path.is_file():
         raise DataError(f"{path} is missing: the run is not finished. Continue it with cml train .. --resume.")
-    model = EmbeddingModel(config, pretrained=False)
     try:
+        with safe_open(path, "pt") as file:  # before a network of the size that the config claims is made
+            head = file.get_slice("head.weight").get_shape() if "head.weight" in file.keys() else []  # noqa: SIM118
+        if head[:1] != [config.dimension]:
+            raise RuntimeError(f"head.weight has the shape {head}, the config the dimension {config.dimension}.")
+        model = EmbeddingModel(config, pretrained=False)
         weights: dict[str, Tensor] = load_file(path)
         model.load_state_dict(weights)
-    except (SafetensorError, RuntimeError) as error:
-        raise DataError(f"{path} does not fit the run's config: {str(error).splitlines()[0]}") from None
+    except (SafetensorError, RuntimeError, OSError) as error:
+        lines = str(error).splitlines()
+        raise DataError(f"{path} does not fit the run's config: {' '.join(lines[:2])[:300]}") from None
     return model.to(device).eval()
 
 
@@ -209,16 +232,21 @@ class MetricsLog:
         if path.exists():
             self.records = [record for record in read_metrics(path) if record["step"] <= step]
         with atomic_file(path) as temporary:
-            temporary.write_text("".join(json.dumps(record) + "\n" for record in self.records))
+            temporary.write_text("".join(map(_line, self.records)))
 
     def add(self, records: Sequence[dict[str, Any]]) -> None:
         """Append records."""
         self.records += records
         if self._path is not None:
             with self._path.open("a") as file:
-                file.write("".join(json.dumps(record) + "\n" for record in records))
+                file.write("".join(map(_line, records)))
                 file.flush()
                 os.fsync(file.fileno())
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    plain = {key: value if math.isfinite(value) else None for key, value in record.items()}  # JSON has no NaN
+    return json.dumps(plain, allow_nan=False) + "\n"
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
