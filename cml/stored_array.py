@@ -30,6 +30,6 @@ def map_array(path: Path) -> NDArray[Any]:
         raise
     except Exception as error:  # NumPy reads the header as Python text, and raises whatever that leads it to
         raise ValueError(str(error) or type(error).__name__) from None
-    if found.dtype.hasobject or found.dtype.names is not None:
+    if found.dtype.kind not in "biufc":
         raise ValueError(f"it holds {found.dtype}, no plain numbers")
     return found

@@ -239,7 +239,7 @@ def _deleted(source: Path, tub: _Tub) -> set[int]:
 
 def _json(line: bytes, where: str) -> dict[str, Any]:
     try:
-        value = parse_json(line)
+        value = parse_json(line, finite=False)
     except ValueError as error:
         raise DataError(f"{where}: {error}.") from None
     if not isinstance(value, dict):

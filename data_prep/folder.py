@@ -179,7 +179,7 @@ def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataErr
         if not line.strip():
             continue
         try:
-            row = parse_json(line.encode("utf-8", "surrogatepass"))
+            row = parse_json(line.encode(), finite=False)
         except ValueError as error:
             row = DataError(f"{path}:{number}: {error}.")
         if not isinstance(row, dict | DataError):

@@ -75,7 +75,9 @@ def test_pages_hold_no_script_and_no_handler() -> None:
     assert PAGES
     for path in PAGES:
         text = path.read_text("utf-8")
-        assert not re.search(r"<script|innerHTML|\son\w+\s*=|javascript:|\sstyle\s*=|<iframe|<object|<embed", text, re.I)
+        assert not re.search(
+            r"<script|innerHTML|\son\w+\s*=|javascript:|\sstyle\s*=|<iframe|<object|<embed", text, re.I
+        )
         assert "default-src 'none'" in text
         assert re.findall(r"\{\{[^}]*\|\s*safe", text) == ["{{ style | safe"], path  # our own sheet, bound by its hash
     for path in FILES:

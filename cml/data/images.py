@@ -24,8 +24,8 @@ UInt8 = NDArray[np.uint8]
 Size = tuple[int, int]  # (height, width) in pixels
 _ORIENTATION = 0x0112  # EXIF tag: which way up the camera was held
 MAX_PIXELS = 89_478_485  # a stranger's file may claim any size; Pillow warns of a bomb beyond, cml refuses it
-# Of photographs and masks alone: Pillow hands others to programs (EPS to Ghostscript) or unpacks them without limit.
-FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+# Of photographs and masks (MPO is a kind of JPEG): Pillow hands others to programs, such as EPS to Ghostscript.
+FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 
 
 def read_image(path: Path, size: Size | None = None) -> UInt8:
