@@ -33,6 +33,16 @@ def header(text: str) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
 
 
+def changed_config(part: str, **changes: object) -> bytes:
+    config, *others = PARSERS["run"].seeds()[0].split(CUT)
+    value = json.loads(config)
+    value[part] |= changes
+    return CUT.join([json.dumps(value).replace("Infinity", "1e999").encode(), *others])
+
+
+EMPTY_EVALUATION = json.dumps(
+    {"unit": "", "reported_unit": "", "gain": "", "queries": 1, "gallery": 1, "hit_neighbors": 1, "rows": {}}
+).encode()
 FINDINGS = [
     ("word-vectors", header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3\n")),  # tokenize.TokenError
     ("array", header("(" * 90)),
@@ -47,6 +57,9 @@ FINDINGS = [
     ("index", json.dumps({"parts": ["0001"], "items": 2, "model": "", "method": "x", "run": ""}).encode()),  # KeyError
     ("metadata", b'{"name": "' + b"9" * 5000 + b'", "counts": ' + b"9" * 5000 + b"}"),
     ("metadata", b"[" * 100_000),
+    ("run", CUT.join([b"{}", b"", EMPTY_EVALUATION])),  # StopIteration
+    ("run", changed_config("train", learning_rate=1e999)),  # ValueError: no finite number, read but not written
+    ("run", changed_config("model", backbone=[], dimension=10**9, image_size=[1])),
     (
         "run",
         b'{"train": {}, "model": {"image_size": 7}, "task": 1}' + CUT + b'{"step": 1e999}\n' + CUT + b'{"rows": 3}',
