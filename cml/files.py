@@ -8,16 +8,20 @@ formats, which live with their owners.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import io
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cml.errors import DataError, UserError
+from cml.json_text import parse_json
 
 _held: set[int] = set()  # descriptors of the locks of this process
 PARTIAL = ".partial-"  # every temporary carries it, so that people can tell what a killed run left behind
@@ -121,18 +125,42 @@ def write_json(path: Path, value: object) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def read_json(path: Path, what: str) -> Any:  # noqa: ANN401 - any JSON
-    """Read a JSON file; ``what`` names its purpose in the error ("the run's config").
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a file for reading; a pipe or a device, which may never end, is refused without waiting for it.
 
     Raises:
-        DataError: the file is missing or is not JSON.
+        OSError: it is missing, cannot be read or is no file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_json(path: Path, what: str, *, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
+    """Read a JSON file strictly (json_text.py).
+
+    Args:
+        path: The file.
+        what: Its purpose, for the error: "the run's config".
+        finite: As for ``parse_json``.
+
+    Raises:
+        DataError: the file is missing, no file or no sound JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        with open_regular(path) as file:
+            return parse_json(file.read(), finite=finite)
     except FileNotFoundError:
         raise DataError(f"{path} is missing: it should hold {what}.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} should hold {what} as JSON, but cannot be parsed: {error}.") from None
+    except OSError as error:
+        raise DataError(f"{path} should hold {what}, but cannot be read ({error.strerror}).") from None
+    except ValueError as error:
+        raise DataError(f"{path} should hold {what} as JSON, but cannot be parsed: it {error}.") from None
 
 
 def _own_temporary(path: Path, *, folder: bool) -> tuple[Path, int]:

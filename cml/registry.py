@@ -11,7 +11,9 @@ import ast
 import difflib
 import importlib
 import inspect
+import math
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -41,9 +43,9 @@ class Choice:
         Raises:
             UserError: the text has another form, or a setting is named twice.
         """
-        match = _CHOICE.fullmatch(text)
+        match = _CHOICE.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise UserError(f"{text!r} should read 'name' or 'name(setting=value, ..)'.")
+            raise UserError(f"{reprlib.repr(text)} should read 'name' or 'name(setting=value, ..)'.")
         inside = match["settings"]
         if inside is None or not inside.strip():
             return cls(match["name"])
@@ -122,7 +124,7 @@ class Registry(Generic[T]):
             self._entries[name] = entry = made
         return entry
 
-    def get(self, name: str, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
+    def get(self, name: str, /, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
         """Make the entry ``name`` with ``settings``.
 
         Raises:
@@ -146,7 +148,13 @@ class Registry(Generic[T]):
             raise UserError(
                 f"The {self.kind} {name!r} needs the setting {missing[0]!r}: write {name}({missing[0]}=..)."
             )
-        return entry(**settings)
+        try:
+            return entry(**settings)
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+            if not settings:
+                raise
+            given = str(Choice(name, settings))
+            raise UserError(f"The {self.kind} {reprlib.repr(given)} cannot be made: {error}.") from error
 
     def make(self, choice: Choice | str) -> T:
         """Make what ``choice`` names; a text is parsed first."""
@@ -163,8 +171,20 @@ def _value(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal
         if isinstance(name, str) and None not in named and len(named) == len(node.keywords):
             return str(Choice(name, {str(word.arg): _value(word.value, text) for word in node.keywords}))
     try:
-        return ast.literal_eval(node)
+        value = ast.literal_eval(node)
+        if _is_plain(value):
+            return value
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise UserError(
-            f"In {text!r} the value {ast.unparse(node)!r} is neither a number, a word, a list nor a quoted text."
-        ) from None
+        pass
+    raise UserError(
+        f"In {text!r} the value {ast.unparse(node)!r} is neither a number, a word, a list nor a quoted text."
+    ) from None
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a literal is made of finite numbers, texts, true, false, none, lists and dicts by text alone."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
+    return value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))

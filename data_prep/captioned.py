@@ -15,6 +15,7 @@ from PIL import Image
 
 from cml.data.image_files import Picture
 from cml.data.images import Size, native_size, read_image
+from cml.data.inside import file_inside
 from cml.data.prepared_writer import Item
 from cml.errors import DataError, UserError
 
@@ -54,9 +55,8 @@ class Photo:
             raise DataError(self.fault)
         if not self.captions:
             raise DataError(f"{self.where}: has no caption; every image needs one at least.")
-        if not self.file.is_file():
-            raise DataError(f"{self.where}: the image {self.file} is missing.")
-        return Item(self.item_id, role, shrink.picture(self.file), self.captions, where=self.where)
+        file = file_inside(self.file.parent, self.file.name, self.where)
+        return Item(self.item_id, role, shrink.picture(file), self.captions, where=self.where)
 
 
 @dataclass(frozen=True)

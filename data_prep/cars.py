@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared
 from cml.errors import DataError
 from data_prep.class_labels import Protocol, check_image_size, check_roles, image_item, write_classes
+from data_prep.mat_file import read_variables
 from data_prep.source import input_folders, made_with
 
 
@@ -86,12 +86,7 @@ def read_annotations(path: Path) -> tuple[list[tuple[str, int]], list[str]]:
     Raises:
         DataError: the file is no such .mat file, or a class is no whole number of at least 1.
     """
-    from scipy.io import loadmat
-
-    try:
-        content: Any = loadmat(path, squeeze_me=True)
-    except Exception as error:  # on broken bytes scipy raises whatever they lead it to
-        raise DataError(f"{path} cannot be read as a .mat file: {error}. Fetch it again.") from None
+    content = read_variables(path, ("annotations", "class_names"), squeeze_me=True)
     table = np.atleast_1d(content.get("annotations", np.empty(0)))
     fields = ("relative_im_path", "class")
     missing = [field for field in fields if field not in (table.dtype.names or ())]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from cml.data.image_files import Picture
 from cml.data.images import native_size, read_image
+from cml.data.inside import file_inside
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, write_dataset
 from cml.errors import DataError, UserError
@@ -90,16 +91,12 @@ def image_item(
     Raises:
         DataError: the name leads out of the folder, stands twice, or there is no such file.
     """
-    path = PurePosixPath(name)
-    if not name or path.is_absolute() or ".." in path.parts:
-        raise DataError(f"{where}: {name!r} should be the path of an image relative to {folder}, without '..'.")
+    path = file_inside(folder, name, where)
     if (first := seen.setdefault(name, where)) is not where:
         raise DataError(f"{where}: {name!r} stands already in {first}; an image has one line.")
-    if not (folder / path).is_file():
-        raise DataError(f"{where}: the image {folder / path} is missing.")
-    picture: Picture = folder / path
+    picture: Picture = path
     if image_size is not None:
-        picture = functools.partial(_shrunk, folder / path, image_size)
+        picture = functools.partial(_shrunk, path, image_size)
     return Item(item_id=name, role=role, image=picture, label=label, where=where)
 
 

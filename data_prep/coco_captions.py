@@ -5,9 +5,6 @@ Not for: COCO's people and objects (coco_keypoints.py), nor captions without the
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +15,9 @@ from typing import Any
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import already_prepared, write_dataset
 from cml.errors import DataError, UserError
+from cml.files import read_json
 from data_prep.captioned import Photo, Shrink, items_of
+from data_prep.coco_file import load_coco
 from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
 _NAMES = {2014: re.compile(r"COCO_(train|val)2014_\d{12}\.jpg"), 2017: re.compile(r"\d{12}\.jpg")}
@@ -157,8 +156,10 @@ def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
         DataError: it is no whole caption file, of another year, or lists an id twice or an annotation without its
             image.
     """
-    coco = _load(path)
+    coco = load_coco(path)
     annotations, images = coco.dataset["annotations"], coco.dataset["images"]
+    if not all("caption" in annotation for annotation in annotations):
+        raise DataError(f"{path} has annotations without a caption; it should be a captions_*.json.")
     photos: dict[int, Photo] = {}
     for image in images:
         number, name = image.get("id"), image.get("file_name")
@@ -186,23 +187,6 @@ def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
     return photos
 
 
-def _load(path: Path) -> Any:  # noqa: ANN401 - pycocotools has no types
-    from pycocotools.coco import COCO
-
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it talks
-            coco = COCO(str(path))
-        listed = [*coco.dataset["images"], *coco.dataset["annotations"]]
-        if not all(isinstance(entry, dict) for entry in listed):
-            raise TypeError("images and annotations should be objects")
-        with_captions = all("caption" in annotation for annotation in coco.dataset["annotations"])
-    except Exception as error:  # on a broken file it raises whatever that leads it to
-        raise DataError(f"{path} is no whole COCO annotation file: {error!r}. Fetch it again.") from None
-    if not with_captions:
-        raise DataError(f"{path} has annotations without a caption; it should be a captions_*.json.")
-    return coco
-
-
 def read_karpathy(path: Path) -> dict[int, str]:
     """The role of each COCO id in Karpathy's dataset_coco.json: "train", "test", or "" for those left out.
 
@@ -210,9 +194,9 @@ def read_karpathy(path: Path) -> dict[int, str]:
         DataError: it is no such file, or lists an id twice.
     """
     try:
-        images = json.loads(path.read_bytes())["images"]
-        pairs = [(image["cocoid"], _KARPATHY[image["split"]]) for image in images]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        images = read_json(path, "Karpathy's dataset_coco.json")["images"]
+        pairs = [(int(image["cocoid"]), _KARPATHY[image["split"]]) for image in images]
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise DataError(
             f"{path} should be Karpathy's dataset_coco.json, with a cocoid and a split (train, restval, val, test) for "
             f"each image: {error!r}."

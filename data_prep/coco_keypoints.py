@@ -5,9 +5,7 @@ Not for: COCO's captions and its other objects.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import io
 import math
 import reprlib
 from collections import Counter
@@ -19,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from cml.data.images import native_size
+from cml.data.inside import file_inside
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.errors import DataError, UserError
+from data_prep.coco_file import load_coco
 from data_prep.person_crop import Box, Float64, box_around, check_joints_inside, crop_file, into_crop
 from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
@@ -144,10 +144,7 @@ class CocoKeypoints:
         name = photo.get("file_name")
         if not isinstance(name, str) or not name:
             raise DataError(f"{where}: no entry of images has its image_id {person.get('image_id')!r}.")
-        relative = PurePosixPath(name)
-        file = self.source / folder / relative
-        if relative.is_absolute() or ".." in relative.parts or not file.is_file():
-            raise DataError(f"{where}: the image {file} is missing.")
+        file, relative = file_inside(self.source / folder, name, where), PurePosixPath(name)
         size = native_size(file)
         if size != (photo.get("height"), photo.get("width")):
             said = f"{photo.get('width')} x {photo.get('height')}"
@@ -178,11 +175,8 @@ def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any
     Raises:
         DataError: it is no whole annotation file of person keypoints.
     """
-    from pycocotools.coco import COCO
-
+    coco = load_coco(path)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it talks
-            coco = COCO(str(path))
         categories, photos, people = coco.dataset["categories"], coco.imgs, coco.dataset["annotations"]
         ids = [entry["id"] for entry in categories if tuple(entry.get("keypoints", ())) == COCO_JOINTS]
         people = [entry for entry in people if entry["category_id"] in ids]
@@ -217,7 +211,7 @@ def person_square(person: dict[str, Any], margin: float, where: str) -> Box:
 def _numbers(value: object, count: int, what: str) -> Float64:
     try:
         numbers = np.array(value, np.float64)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         numbers = np.empty(0)
     if numbers.shape != (count,) or not np.isfinite(numbers).all():
         raise DataError(f"{what} should be {count} finite numbers. Got {reprlib.repr(value)} instead.")

@@ -9,15 +9,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
-import lzma
 import math
 import os
 import re
 import reprlib
-import tarfile
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +22,15 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.inside import file_inside
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.errors import DataError, UserError
+from cml.json_text import parse_json
+from data_prep.archive import members
 from data_prep.source import input_folders, made_with
 
 _MEMBER = re.compile(r"(?P<root>(?:.*/)?)(?P<name>catalog_\d+\.catalog|manifest\.json|images/(?!\._)[^/]+\.jpg)")
-_LARGEST = 64 << 20  # bytes of one member; a real catalog has 200 KB, a real frame 5 KB
 _ROLES = {"T": "train", "Q": "query", "G": "gallery"}
 
 
@@ -152,9 +150,9 @@ class _Frame(NamedTuple):
 @contextlib.contextmanager
 def _open_tub(source: Path) -> Iterator[_Tub]:
     if source.is_dir():
-        paths = {path.relative_to(source).as_posix(): path for path in source.glob("*/*.jpg")}
-        paths |= {path.name: path for path in source.glob("*") if path.is_file()}
-        names = [name for name in paths if _MEMBER.fullmatch(name)]
+        names = [path.relative_to(source).as_posix() for path in (*source.glob("*/*.jpg"), *source.glob("*"))]
+        names = [name for name in names if _MEMBER.fullmatch(name)]
+        paths = {name: file_inside(source, name, str(source), "file") for name in names}
         yield _Tub(
             {name: paths[name].read_bytes() for name in names if "/" not in name},
             {name: paths[name].read_bytes for name in names if "/" in name},
@@ -169,8 +167,9 @@ def _read_archive(source: Path, spool: IO[bytes]) -> _Tub:
     """Read what belongs to a tub and nothing else; nothing is unpacked under a name of the archive's choosing."""
     tub = _Tub({}, {})
     roots = set()
-    for root, name, content in _members(source):
-        roots.add(root)
+    for match, content in members(source, _MEMBER):
+        name = match["name"]
+        roots.add(match["root"])
         if "/" not in name:
             tub.texts[name] = content
             continue
@@ -186,23 +185,6 @@ def _read_archive(source: Path, spool: IO[bytes]) -> _Tub:
     if len(roots) > 1:
         raise DataError(f"{source} holds several tubs ({', '.join(sorted(roots))}); give one at a time.")
     return tub
-
-
-def _members(source: Path) -> Iterator[tuple[str, str, bytes]]:
-    """The tub's files in an archive: its folder there, the name below it, the content."""
-    try:
-        with tarfile.open(source) as archive:
-            for member in archive:
-                match = _MEMBER.fullmatch(member.name)
-                if match is None or not member.isreg():
-                    continue  # whatever it is, it is not read
-                if member.size > _LARGEST:
-                    raise DataError(f"{source}: {member.name} has {member.size:,} bytes; the limit is {_LARGEST:,}.")
-                content = archive.extractfile(member)
-                assert content is not None  # it is a regular file
-                yield match["root"], match["name"], content.read()
-    except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{source} is no whole tar archive: {error}. Fetch it again.") from None
 
 
 def _part(file: IO[bytes], start: int, size: int) -> bytes:
@@ -259,9 +241,9 @@ def _deleted(source: Path, tub: _Tub) -> set[int]:
 
 def _json(line: bytes, where: str) -> dict[str, Any]:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: is not JSON: {error}.") from None
+        value = parse_json(line, finite=False)
+    except ValueError as error:
+        raise DataError(f"{where}: {error}.") from None
     if not isinstance(value, dict):
         raise DataError(f"{where}: should be a JSON object {{..}}. Got {reprlib.repr(value)} instead.")
     return value

@@ -10,11 +10,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from cml.data.inside import file_inside
 from cml.data.label_form import LabelForm
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, unskipped, write_dataset
@@ -195,12 +196,7 @@ class Folder:
         value = cell(row, self.file_column, where)
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{where}: {self.file_column} should be the path of an image. Got {value!r} instead.")
-        path = PurePosixPath(value.strip())
-        if path.is_absolute() or ".." in path.parts:
-            raise DataError(f"{where}: {value!r} should be relative to {self.images} and without '..'.")
-        if not (self.images / path).is_file():
-            raise DataError(f"{where}: the image {self.images / path} is missing; add it, or delete the line.")
-        return str(path)
+        return str(file_inside(self.images, value.strip(), where).relative_to(self.images))
 
     def _label(self, row: Row, name: str, where: str) -> Any:  # noqa: ANN401 - of any kind
         columns = self._columns()

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from PIL import Image
 
+from cml.data.inside import file_inside
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
 from cml.errors import DataError, UserError
 from data_prep.layout_masks import shrunk_mask
@@ -109,12 +110,7 @@ def mask_of(row: Row, columns: Sequence[str], folder: Path, name: str, where: st
     value = cell(row, columns[0], where) if columns else str(PurePosixPath(name).with_suffix(".png"))
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{where}: {columns[0]} should be the path of a mask, relative to {folder}. Got {value!r}.")
-    path = PurePosixPath(value.strip())
-    if path.is_absolute() or ".." in path.parts:
-        raise DataError(f"{where}: the mask {value!r} should be relative to {folder} and without '..'.")
-    if not (folder / path).is_file():
-        raise DataError(f"{where}: the mask {folder / path} of {name!r} is missing; add it, or delete the line.")
-    return folder / path
+    return file_inside(folder, value.strip(), where, "mask")
 
 
 def mask_image(path: Path, image: Path, ids: Mapping[str, str], ignore_id: int | None, size: int | None) -> Image.Image:

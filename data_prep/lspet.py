@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from cml.data.images import native_size
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.errors import DataError, UserError
+from data_prep.mat_file import read_variable
 from data_prep.person_crop import Float64, crop_file, into_crop, outside_photo, person_box
 from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
@@ -144,14 +145,7 @@ def read_joints(path: Path, third_number: str = "visible") -> Float64:
     Raises:
         DataError: the file is no such .mat file.
     """
-    from scipy.io import loadmat
-
-    try:
-        joints: Any = loadmat(path, variable_names=["joints"])["joints"]
-    except KeyError:
-        raise DataError(f"{path} should hold a variable 'joints', but has none.") from None
-    except Exception as error:  # on broken bytes scipy raises whatever they lead it to
-        raise DataError(f"{path} cannot be read as a .mat file: {error}. Fetch it again.") from None
+    joints = read_variable(path, "joints")
     if joints.ndim == 3 and joints.shape[:2] == (3, len(JOINTS)):
         joints = joints.swapaxes(0, 1)
     if joints.ndim != 3 or joints.shape[:2] != (len(JOINTS), 3) or joints.dtype.kind not in "fiu":

@@ -6,7 +6,6 @@ Not for: predicting layouts from corner points, which the files hold too and cml
 from __future__ import annotations
 
 import functools
-import math
 import sys
 import threading
 from dataclasses import dataclass
@@ -18,17 +17,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.data.image_files import Picture
-from cml.data.images import MAX_PIXELS, native_size
+from cml.data.images import native_size
+from cml.data.inside import file_inside
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data.rooms_view import LAYOUT_TYPES
 from cml.errors import DataError, UserError
 from data_prep.layout_masks import DETAILS, IDS, check_mask, shorter_side, shrunk_image, shrunk_mask
+from data_prep.mat_file import read_variable
 from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
-_INDEX_BYTES = 256 << 20  # the real training.mat has under 1 MB
-_MASK_BYTES = 64 << 20  # the real masks have under 100 KB
-_MOST_ROOMS = 1_000_000
+_INDEX_BYTES = 64 << 20  # the real training.mat has under 1 MB
+_MASK_BYTES = 16 << 20  # the real masks have under 100 KB
 _SUSPICIOUS = 0.1  # share of masks whose surfaces lie the wrong way round: corrected labels have none
 
 
@@ -130,11 +130,9 @@ class LsunLayout:
         return dataset
 
     def _item(self, room: Room, role: str, images: Path, layouts: Path, order: _Order, where: str) -> Item | DataError:
-        image, mask = images / f"{room.name}.jpg", layouts / f"{room.name}.mat"
-        for path, what in ((image, "image"), (mask, "mask")):
-            if not path.is_file():
-                return DataError(f"{where}: its {what} {path} is missing. Fetch the dataset again.")
         try:
+            image = file_inside(images, f"{room.name}.jpg", where)
+            mask = file_inside(layouts, f"{room.name}.mat", where, "mask")
             native = native_size(image)
         except DataError as error:
             return error
@@ -160,7 +158,7 @@ def read_index(path: Path) -> list[Room | DataError]:
     Raises:
         DataError: the file as a whole is no such file.
     """
-    rooms = np.atleast_1d(_variable(path, path.stem, _INDEX_BYTES, _MOST_ROOMS, squeeze=True))
+    rooms = _entries(path)
     if rooms.dtype.names is None or len(rooms.dtype.names) < 3 or rooms.ndim != 1:
         raise DataError(
             f"{path}: {path.stem} should be a struct array with image name, scene type, layout type, corner points and "
@@ -187,7 +185,7 @@ def read_layout(path: Path) -> NDArray[np.uint8]:
     Raises:
         DataError: the file is no such file; names it.
     """
-    mask = _variable(path, "layout", _MASK_BYTES, MAX_PIXELS, squeeze=False)
+    mask = read_variable(path, "layout", most_bytes=_MASK_BYTES)
     if mask.ndim != 2 or mask.size == 0 or mask.dtype.kind not in "iuf":
         raise DataError(f"{path}: layout should be a mask of ids. Got an array of shape {mask.shape} instead.")
     if not ((mask >= 0) & (mask <= 255) & (mask == np.floor(mask))).all():
@@ -202,32 +200,13 @@ def _mask(path: Path, image: Path, image_size: int, order: _Order) -> Image.Imag
     return shrunk_mask(mask, image_size)
 
 
-def _variable(path: Path, name: str, most_bytes: int, most_values: int, *, squeeze: bool) -> NDArray[Any]:
-    """A variable of a .mat file, whose size is looked at before anything is unpacked."""
-    from scipy.io import loadmat, whosmat
-
-    try:
-        size = path.stat().st_size
-        if size > most_bytes:
-            raise DataError(f"{path} has {size:,} bytes; such a file has at most {most_bytes:,}.")
-        shapes = {variable: shape for variable, shape, _ in whosmat(path, appendmat=False)}
-        if name not in shapes:
-            raise DataError(f"{path} should hold a variable {name!r}, but has {', '.join(shapes) or 'none'}.")
-        if math.prod(shapes[name]) > most_values:
-            raise DataError(f"{path}: {name} has {math.prod(shapes[name]):,} values; at most {most_values:,}.")
-        found: NDArray[Any] = loadmat(path, variable_names=[name], squeeze_me=squeeze, appendmat=False)[name]
-    except DataError:
-        raise
-    except Exception as error:  # on broken bytes scipy raises whatever they lead it to
-        raise DataError(f"{path} cannot be read as a .mat file: {error}. Fetch it again.") from None
-    return np.asarray(found)
-
-
 def _count(path: Path) -> int:
     """How many rooms a file lists; 0 if it is not there, for nothing else is wanted of it."""
-    return (
-        len(np.atleast_1d(_variable(path, path.stem, _INDEX_BYTES, _MOST_ROOMS, squeeze=True))) if path.exists() else 0
-    )
+    return len(_entries(path)) if path.exists() else 0
+
+
+def _entries(path: Path) -> NDArray[Any]:
+    return np.atleast_1d(read_variable(path, path.stem, most_bytes=_INDEX_BYTES, squeeze_me=True))
 
 
 class _Order:

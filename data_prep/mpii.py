@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from cml.data.images import Size, native_size
+from cml.data.inside import file_inside
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.errors import DataError, UserError
@@ -147,12 +148,7 @@ class Mpii:
     def _item(self, person: Person, role: str, sizes: dict[str, Size]) -> Item:
         assert person.center is not None
         assert person.height is not None
-        path = PurePosixPath(person.image)
-        if path.is_absolute() or ".." in path.parts:
-            raise DataError(f"{person.where}: the image should be named relative to {self.images} and without '..'.")
-        photo = self.images / path
-        if not photo.is_file():
-            raise DataError(f"{person.where}: the image {photo} is missing.")
+        photo = file_inside(self.images, person.image, person.where)
         if person.image not in sizes:
             sizes[person.image] = native_size(photo)
         check_joints_inside(person.joints, JOINTS, sizes[person.image], person.where)
@@ -166,7 +162,7 @@ class Mpii:
         if not np.any(np.all((placed >= 0) & (placed <= self.image_size), axis=1)):
             raise DataError(f"{person.where}: none of its joints lies in the crop around its annotated middle.")
         return Item(
-            item_id=f"{path.with_suffix('')}_{person.number}",
+            item_id=f"{PurePosixPath(person.image).with_suffix('')}_{person.number}",
             role=role,
             image=functools.partial(crop_file, photo, box, self.image_size),
             label=joints.round(2),

@@ -6,7 +6,6 @@ roles (mpii.py).
 
 from __future__ import annotations
 
-import json
 import math
 import reprlib
 from collections import Counter
@@ -17,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cml.errors import DataError
+from cml.files import read_json
+from data_prep.mat_file import read_variable
 from data_prep.person_crop import Float64
 
 JOINTS = (
@@ -66,14 +67,7 @@ def read_people(path: Path) -> Iterator[Numbered]:
 
 
 def _from_mat(path: Path) -> Iterator[Numbered]:
-    from scipy.io import loadmat
-
-    try:
-        release: Any = loadmat(path, struct_as_record=False, squeeze_me=True, variable_names=["RELEASE"])["RELEASE"]
-    except KeyError:
-        raise DataError(f"{path} should hold a variable 'RELEASE', as mpii_human_pose_v1_u12_1.mat does.") from None
-    except Exception as error:  # on broken bytes scipy raises whatever they lead it to
-        raise DataError(f"{path} cannot be read as a .mat file: {error}. Fetch it again.") from None
+    release: Any = read_variable(path, "RELEASE", struct_as_record=False, squeeze_me=True)
     images = _structs(release, "annolist")
     if not images:
         raise DataError(f"{path}: RELEASE.annolist should list the images. Got none.")
@@ -131,7 +125,7 @@ def _number(value: object) -> float | None:
         return None
     try:
         return float(np.asarray(value, np.float64).reshape(-1)[0])
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
@@ -150,12 +144,7 @@ def _height(scale: float | None, where: str) -> float | None:
 
 
 def _from_json(path: Path) -> Iterator[Numbered]:
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}).") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is no whole JSON file: {error}. Fetch it again.") from None
+    entries = read_json(path, "a list of people", finite=False)
     if not isinstance(entries, list) or not entries:
         raise DataError(f"{path} should be a list of people. Got {reprlib.repr(entries)} instead.")
     seen: Counter[str] = Counter()
@@ -192,7 +181,7 @@ def _json_person(entry: dict[str, Any], name: str, number: int, where: str) -> P
 def _array(value: object, shape: tuple[int, ...], what: str) -> Float64:
     try:
         array = np.asarray(value, np.float64)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         array = np.empty(0)
     if array.shape != shape or not np.isfinite(array).all():
         size = " x ".join(map(str, shape))

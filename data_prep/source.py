@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cml.errors import DataError, UserError
+from cml.files import open_regular
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -60,7 +61,7 @@ def made_with(
     digest = hashlib.sha256()
     for file in files:
         try:
-            with file.open("rb") as content:
+            with open_regular(file) as content:
                 digest.update(hashlib.file_digest(content, "sha256").digest())
         except OSError as error:
             raise DataError(f"The input {file} cannot be read ({error.strerror}).") from None

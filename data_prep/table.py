@@ -6,13 +6,13 @@ Not for: what the columns mean (folder.py, folder_labels.py), nor the files of p
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from cml.errors import DataError, UserError
+from cml.json_text import parse_json
 
 Row = Mapping[str, Any]
 
@@ -86,9 +86,9 @@ def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataErr
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            row = DataError(f"{path}:{line_number}: is not JSON: {error}.")
+            row = parse_json(line.encode(), finite=False)
+        except ValueError as error:
+            row = DataError(f"{path}:{line_number}: {error}.")
         if not isinstance(row, dict | DataError):
             row = DataError(f"{path}:{line_number}: should be a JSON object {{..}}.")
         yield line_number, row

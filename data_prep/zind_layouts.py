@@ -6,13 +6,15 @@ Not for: ZInD as it is published (panoramas and floor plans); the folder read he
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from cml.data.inside import file_inside
 from cml.data.masks import MaskFault, read_mask
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
@@ -86,6 +88,8 @@ class ZindLayouts:
             rooms: Mapping[str, Any] = groups["rooms"]
             panos = {name: list(room["panos"]) for name, room in rooms.items()}
             testing = list(self.test_rooms or groups["suggested_split"]["test_rooms"])
+            if not all(isinstance(name, str) for name in [*testing, *itertools.chain(*panos.values())]):
+                raise TypeError
         except (KeyError, TypeError, AttributeError):
             raise DataError(
                 f"{path} should hold rooms, each with its panos and their views, and suggested_split with test_rooms."
@@ -112,15 +116,10 @@ class ZindLayouts:
         names = ("image", "mask", "room", "pano")
         if not isinstance(view, dict) or not all(isinstance(view.get(name), str) and view[name] for name in names):
             return DataError(f"{where} should have the texts {', '.join(names)}. Got {view!r:.80} instead.")
-        image, mask = self.source / view["image"], self.source / view["mask"]
-        for name, path in (("image", image), ("mask", mask)):
-            parts = PurePosixPath(view[name]).parts
-            if parts[0] == "/" or ".." in parts:
-                return DataError(
-                    f"{where}: its {name} should be a path within {self.source}. Got {view[name]!r} instead."
-                )
-            if not path.is_file():
-                return DataError(f"{where}: its {name} {path} is missing. Fetch the dataset again.")
+        try:
+            image, mask = (file_inside(self.source, view[name], where, name) for name in ("image", "mask"))
+        except DataError as error:
+            return error
         role = roles.get(view["room"])
         if role is None or roles.get(f"pano {view['pano']}") != role:
             return DataError(f"{where}: groups.json does not list its panorama {view['pano']!r} in {view['room']!r}.")

@@ -293,10 +293,10 @@ def test_photographs_outside_karpathys_split_are_named(coco: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"images": [{"cocoid": 7, "spl', "should be Karpathy's dataset_coco.json"),
+        ('{"images": [{"cocoid": 7, "spl', "should (be|hold) Karpathy's dataset_coco.json"),
         ('{"images": [{"cocoid": 7}]}', "should be Karpathy's dataset_coco.json.*split"),
         ('{"images": [{"cocoid": 7, "split": "dev"}]}', "should be Karpathy's dataset_coco.json.*dev"),
-        ("[1]", "should be Karpathy's dataset_coco.json"),
+        ("[1]", "should (be|hold) Karpathy's dataset_coco.json"),
         ('{"images": [{"cocoid": 7, "split": "val"}, {"cocoid": 7, "split": "val"}]}', "cocoid 7 is listed twice"),
     ],
 )
@@ -310,8 +310,8 @@ def test_wrong_split_files_are_refused(tmp_path: Path, text: str, message: str) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is no whole COCO annotation file"),
-        ('{"images": [', "is no whole COCO annotation file"),
+        ("", "should hold COCO annotations as JSON"),
+        ('{"images": [', "should hold COCO annotations as JSON"),
         ("[]", "is no whole COCO annotation file"),
         ('{"images": [], "annotations": [7]}', "is no whole COCO annotation file"),
         ('{"images": [7], "annotations": []}', "is no whole COCO annotation file"),

@@ -257,7 +257,7 @@ BROKEN_TUBS: dict[str, tuple[Callable[[dict[str, bytes]], object], str]] = {
     "leads out": (_line(3, _frame(2, **{"cam/image_array": "../../x.jpg"})), r"3: the image images/../../x.jpg is"),
     "image cut": (
         lambda files: files.update({"images/2_cam.jpg": jpeg(2)[:-99]}),
-        "catalog_0.catalog:3, images/2_cam.jpg: The image cannot be decoded: .*truncated",
+        "catalog_0.catalog:3, images/2_cam.jpg: The image cannot be read: .*truncated",
     ),
     "manifest": (lambda files: files.update({"manifest.json": b"[]\n{"}), "manifest.json:2: is not JSON"),
     "two tubs": (lambda files: files.update({"second/catalog_1.catalog": b""}), "holds several tubs"),
@@ -304,7 +304,7 @@ def test_other_archives_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = pack(tmp_path / "tub.tar.gz", tub_files())
     with pytest.raises(UserError, match="would have no train items"):
         Donkeycar(path, gap=1000).prepare(tmp_path / "set")
-    monkeypatch.setattr("data_prep.donkeycar._LARGEST", 1000)
+    monkeypatch.setattr("data_prep.archive.LARGEST", 1000)
     with pytest.raises(DataError, match=r"images/59_cam.jpg has .* bytes; the limit is 1,000"):
         Donkeycar(path).prepare(tmp_path / "set")
     for changes in ({"deal": "TQX"}, {"deal": ""}, {"blocks": 2}, {"gap": -1}):
@@ -642,7 +642,7 @@ CSV_FAULTS = {
     "a cell more": ("2.jpg,1,2", r"labels.csv:3: should have 2 cells"),
     "twice": ("0.jpg,1", r"labels.csv:3: '0.jpg' stands already in .*labels.csv:2"),
     "twice, written otherwise": ("./0.jpg,1", r"labels.csv:3: '0.jpg' stands already in .*labels.csv:2"),
-    "absolute": ("/etc/passwd,1", r"labels.csv:3: '/etc/passwd' should be relative"),
+    "absolute": ("/etc/passwd,1", r"labels.csv:3: the image '/etc/passwd' should be relative"),
     "upwards": ("../photos/2.jpg,1", r"labels.csv:3: .* without '\.\.'"),
     "no name": (",1", r"labels.csv:3: file_name should be the path"),
     "a folder": ("sub,1", r"labels.csv:3: the image .*sub is missing"),

@@ -1,13 +1,14 @@
-"""The gallery in a real browser: it is drawn, no text on it runs as a script, and nothing asks the network."""
+"""The pages that cml writes in a real browser: no text on them runs as a script, and nothing asks the network."""
 
 from __future__ import annotations
 
+import html.parser
 import http.server
 import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +16,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cml.commands.search import write_page
+from cml.export.index import Hit
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+from cml.reporting.visible_text import visible_text
 
 TITLE = "untouched"
 
@@ -78,7 +82,39 @@ def attacks(address: str) -> list[str]:
         f'<base href="{address}/"><a href="javascript:{act}" autofocus onfocus="{act}">x</a>',
         f"{{{{ 7 * 7 }}}} {{% include '{address}' %}} javascript:{act}",
         f"\x00\ud800\u202e<body onload={act}>",
+        f"</script>\u2028<script>{act}</script>\u2029<!--<script>{act}//-->",
+        f"]]><math><mtext><table><mglyph><style><!--</style><img src={address}/image onerror={act}>",
+        f"&lt;script&gt;{act}&lt;/script&gt; &#60;img src={address}/image&#62;",
+        f"<details open ontoggle={act}><template><form><button formaction=javascript:{act}>",
     ]
+
+
+class Seen(html.parser.HTMLParser):
+    """What a page holds once a browser has read it: elements, handlers, addresses, and all text that is shown."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: set[str] = set()
+        self.handlers: list[str] = []
+        self.addresses: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        self.handlers += [name for name, _ in attrs if name.startswith("on") or name == "style"]
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src", "srcdoc", "action")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def check(self, texts: Sequence[str]) -> None:
+        """Nothing on the page is more than text: every given text is shown as it is."""
+        assert self.elements.isdisjoint(("script", "img", "svg", "iframe", "link", "base", "object", "embed", "math"))
+        assert self.handlers == []
+        assert all(re.fullmatch(r"#(start|q\d+)", address) for address in self.addresses)
+        for text in texts:
+            assert visible_text(text) in self.text
 
 
 def test_no_text_runs_and_nothing_asks_the_network(
@@ -97,7 +133,7 @@ def test_no_text_runs_and_nothing_asks_the_network(
     )
     shown = browse(chromium, tmp_path / "profile", page, "--dump-dom")
     assert f"<title>{TITLE}&lt;script&gt;document.title=" in shown
-    assert not re.search(r"<(script|img|svg|iframe|link|base|object|embed)\b", shown)
+    Seen(shown).check(texts)
     assert seen == []
 
     # The policy alone would hold too: the same attacks, let into the page as markup.
@@ -115,6 +151,33 @@ def test_no_text_runs_and_nothing_asks_the_network(
     shown = browse(chromium, tmp_path / "profile", tmp_path / "control.html", "--dump-dom")
     assert "<title>ran</title>" in shown
     assert {"/ran", "/image", "/sheet"} <= set(seen)
+
+
+def test_a_page_of_search_results_shows_names_as_text(
+    chromium: str, server: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    address, seen = server
+    texts = attacks(address)
+    names = [text.replace("/", "\u2215").replace("\0", "")[:200].encode(errors="replace").decode() for text in texts]
+    images = []
+    for name in names:  # as files: a name may hold all but a slash
+        images.append(tmp_path / name)
+        Image.new("RGB", (30, 30), "red").save(images[-1], "PNG")
+    hits = [[Hit(text, images[0], 0.5), Hit(text, Path(f"/gone/{text}"), 1.0)] for text in texts]
+    page = tmp_path / "search.html"
+    write_page(page, images, hits, Path(TITLE + "".join(names)), 7)
+    shown = browse(chromium, tmp_path / "profile", page, "--dump-dom")
+    assert f"<title>Nearest in {TITLE}&lt;script&gt;document.title=" in shown
+    Seen(shown).check([*names, *texts])
+    assert seen == []
+
+    text = page.read_text(encoding="utf-8")  # the policy alone would hold too
+    markup = "".join(text for text in texts if "refresh" not in text and "\x00" not in text)
+    (tmp_path / "unescaped.html").write_text(text.replace('<main id="start">', f'<main id="start">{markup}'))
+    shown = browse(chromium, tmp_path / "profile", tmp_path / "unescaped.html", "--dump-dom")
+    assert "<script>document.title=" in shown
+    assert f"<title>Nearest in {TITLE}&lt;script&gt;" in shown
+    assert seen == []
 
 
 @pytest.mark.parametrize("width", [1280, 520])  # narrower ones a headless window does not do

@@ -124,7 +124,7 @@ def test_bad_masks_are_named(tmp_path: Path) -> None:
         (tmp_path / "colour.png", r"Label 1 is the mask .*colour\.png, which is of mode RGB"),
         (tmp_path / "broken.png", r"Label 1 is the mask .*broken\.png, which cannot be read"),
         (tmp_path / "text.png", r"Label 1 is the mask .*text\.png, which cannot be read"),
-        (tmp_path / "none.png", r"Label 1 is the mask .*none\.png, which does not exist"),
+        (tmp_path / "none.png", r"Label 1 is the mask .*none\.png, which is missing"),
         (np.zeros((4, 4), int), r"Label 1 has nothing but ignored pixels \(id 0\)"),
         (np.ones((4, 4)), "Label 1 should be a mask's path or a 2-D array of class ids"),
         ([[1, 2], [3]], "Label 1 should be a mask's path or a 2-D array"),

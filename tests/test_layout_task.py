@@ -316,13 +316,13 @@ def test_files_that_hold_no_ids_are_refused(tmp_path: Path, monkeypatch: pytest.
         ("deep.png", "is of mode I;16"),
         ("flags.png", "is of mode 1"),
         ("cut.png", "cannot be read"),
-        ("none.png", "does not exist"),
+        ("none.png", "is missing"),
         ("", "cannot be read"),
     ):
         with pytest.raises(MaskFault, match=fault):
             read_mask(tmp_path / name)
     large = saved(tmp_path, np.ones((4, 4)))
-    monkeypatch.setattr("cml.data.masks.MAX_PIXELS", 15)
+    monkeypatch.setattr("cml.data.images.MAX_PIXELS", 15)
     with pytest.raises(MaskFault, match=r"has 4 x 4 pixels; the limit is 15"):
         read_mask(large)
 

@@ -14,6 +14,8 @@ from cml.commands import parse, print_json
 if TYPE_CHECKING:
     from cml.export.index import Hit
 
+_LONGEST = 4096  # characters of a path, as on the disk
+
 
 @dataclass(frozen=True)
 class Search:
@@ -42,6 +44,7 @@ def run(arguments: Sequence[str]) -> None:
     import cml
     from cml.errors import UserError
     from cml.export.index import Index
+    from cml.reporting.visible_text import visible_text
 
     options = parse(Search, arguments, prog="cml search", description=Search.__doc__ or "")
     if not options.images:
@@ -64,9 +67,10 @@ def run(arguments: Sequence[str]) -> None:
         )
         return
     for image, hits in zip(options.images, found, strict=True):
-        print(image)
-        for place, hit in enumerate(hits, 1):
-            print(f"{place:>4}  {hit.distance:.4f}  {hit.item_id}  {hit.path}")
+        print(visible_text(str(image), _LONGEST))
+        for place, hit in enumerate(hits, 1):  # names of strangers may hold what steers a terminal
+            named = (visible_text(text, _LONGEST) for text in (hit.item_id, str(hit.path)))
+            print(f"{place:>4}  {hit.distance:.4f}  {'  '.join(named)}")
     if options.html is not None:
         print(f"page: {options.html}")
 

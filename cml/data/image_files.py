@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
-from cml.data.images import as_rgb
+from cml.data.images import ImageFault, as_rgb, opened
 from cml.errors import DataError
+from cml.files import open_regular
 
 _KEPT = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}  # MPO: a JPEG with a second one behind it, as phones write
 
@@ -46,21 +47,20 @@ def encode(picture: Picture, quality: int | None = 92) -> Encoded:
     if isinstance(picture, Path):
         name = f"The image {picture}"
         try:
-            picture = picture.read_bytes()
+            with open_regular(picture) as file:
+                picture = file.read()
         except OSError as error:
             raise DataError(f"{name} cannot be read ({error.strerror}).") from None
     try:
-        with Image.open(io.BytesIO(picture)) as image:
+        with opened(picture) as image:
             image.load()
             if image.mode.startswith(("I", "F")):
                 raise ValueError(f"it has more than 8 bits a channel (mode {image.mode}); save it with 8")
             if image.format in _KEPT:
                 return Encoded(picture, _KEPT[image.format])
             return _encode_pixels(ImageOps.exif_transpose(image), quality)
-    except UnidentifiedImageError:
-        raise DataError(f"{name} cannot be decoded: its format is unknown.") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{name} cannot be decoded: {error}.") from None
+    except ImageFault as fault:
+        raise DataError(f"{name} {fault}.") from None
 
 
 def _encode_pixels(image: Image.Image, quality: int | None) -> Encoded:

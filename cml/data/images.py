@@ -7,6 +7,7 @@ augmentation (augmentation.py) and the list of items (prepared.py).
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,21 +15,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from cml.errors import DataError, UserError
+from cml.files import open_regular
 
 UInt8 = NDArray[np.uint8]
 Size = tuple[int, int]  # (height, width) in pixels
 _ORIENTATION = 0x0112  # EXIF tag: which way up the camera was held
-MAX_PIXELS = 100_000_000  # a stranger's file may claim any size; this is a 10,000 x 10,000 photograph
+MAX_PIXELS = 89_478_485  # a stranger's file may claim any size; Pillow warns of a bomb beyond, cml refuses it
+# Of photographs and masks (MPO is a kind of JPEG): Pillow hands others to programs, such as EPS to Ghostscript.
+FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 
 
 def read_image(path: Path, size: Size | None = None) -> UInt8:
     """Decode an image to RGB, turned upright by its EXIF orientation.
 
     Args:
-        path: Any format that Pillow reads; of an animation the first frame.
+        path: One of ``FORMATS``; of an animation the first frame.
         size: (height, width) to resize to with antialiasing; None keeps the size.
 
     Returns:
@@ -44,24 +48,50 @@ def read_image(path: Path, size: Size | None = None) -> UInt8:
     return np.asarray(_resized(upright, size))
 
 
+class ImageFault(ValueError):
+    """What is wrong with an image file, to be read after its name: "cannot be read: ..", without a full stop."""
+
+
 @contextlib.contextmanager
-def opened_image(path: Path) -> Iterator[Image.Image]:
+def opened(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
+    """Open an image file, or the content of one: the one way in for images, with one limit for all.
+
+    Raises:
+        ImageFault: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or none of ``FORMATS``; there or in the
+            ``with`` block, where it is decoded.
+    """
+    try:
+        with (
+            open_regular(source) if isinstance(source, Path) else io.BytesIO(source) as file,
+            Image.open(file, formats=FORMATS) as image,
+        ):
+            if image.width * image.height > MAX_PIXELS:
+                raise ImageFault(f"has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS:,}")
+            yield image
+    except (ImageFault, UserError):
+        raise
+    except FileNotFoundError:
+        raise ImageFault("is missing") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise ImageFault(f"claims more pixels than the limit, {MAX_PIXELS:,}") from None
+    except UnidentifiedImageError:
+        raise ImageFault(f"cannot be read: it is none of {', '.join(FORMATS)}") from None
+    except Exception as error:  # on broken bytes Pillow raises whatever they lead it to
+        raise ImageFault(f"cannot be read: {error or type(error).__name__}") from None
+
+
+@contextlib.contextmanager
+def opened_image(path: Path) -> Iterator[ImageFile.ImageFile]:
     """Open an image file; what goes wrong there or in the ``with`` block, where it is decoded, names the file.
 
     Raises:
-        DataError: missing, unreadable, truncated or larger than ``MAX_PIXELS``.
+        DataError: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or none of ``FORMATS``.
     """
     try:
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise DataError(f"{path} has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS:,}.")
+        with opened(path) as image:
             yield image
-    except FileNotFoundError:
-        raise DataError(f"The image {path} is missing.") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"The image {path} cannot be read ({error}). Replace it or take it out of the data.") from None
+    except ImageFault as fault:
+        raise DataError(f"The image {path} {fault}. Replace it or take it out of the data.") from None
 
 
 def is_upright(image: Image.Image) -> bool:
@@ -134,12 +164,9 @@ class Images:
 
 def native_size(path: Path) -> Size:
     """(height, width) of an image file as it stands upright, read from its header."""
-    try:
-        with Image.open(path) as image:
-            turned = image.getexif().get(_ORIENTATION, 1) >= 5  # the four orientations that swap the sides
-            return (image.width, image.height) if turned else (image.height, image.width)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"The image {path} cannot be read ({error}).") from None
+    with opened_image(path) as image:
+        turned = image.getexif().get(_ORIENTATION, 1) >= 5  # the four orientations that swap the sides
+        return (image.width, image.height) if turned else (image.height, image.width)
 
 
 def as_rgb(image: Image.Image) -> Image.Image:

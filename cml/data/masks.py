@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from cml.data.images import MAX_PIXELS, Size, native_size
+from cml.data.images import ImageFault, Size, native_size, opened
 from cml.errors import DataError
 
 UInt8 = NDArray[np.uint8]
@@ -23,7 +22,7 @@ UInt8 = NDArray[np.uint8]
 _SCALED = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of 2 and 4 bits to 0..255: ids come back by division
 
 
-class MaskFault(ValueError):
+class MaskFault(ImageFault):
     """What is wrong with a mask, to be read after its name: "has the mode RGB, ..", without a full stop."""
 
 
@@ -40,20 +39,16 @@ def read_mask(path: Path) -> UInt8:
         MaskFault: missing, unreadable, larger than ``MAX_PIXELS``, or no image of ids.
     """
     try:
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise MaskFault(f"has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS:,}")
+        with opened(path) as image:
             if image.mode not in ("L", "P") or image.format in ("JPEG", "MPO"):
                 found = "a JPEG" if image.format in ("JPEG", "MPO") else f"of mode {image.mode}"
                 raise MaskFault(f"is {found}; it should be an 8-bit grey or palette image, such as a PNG")
             stored = image.tile[0][3] if image.tile else None
             ids = np.asarray(image)
-    except FileNotFoundError:
-        raise MaskFault("does not exist") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        if isinstance(error, MaskFault):
-            raise
-        raise MaskFault(f"cannot be read: {error}") from None
+    except MaskFault:
+        raise
+    except ImageFault as fault:
+        raise MaskFault(str(fault)) from None
     return ids // np.uint8(_SCALED.get(stored, 1)) if isinstance(stored, str) else ids
 
 

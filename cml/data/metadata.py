@@ -11,20 +11,21 @@ import contextlib
 import gc
 import hashlib
 import itertools
-import json
 import operator
 import os
-import posixpath
 import reprlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from cml.data.columns import Gathered, Items
+from cml.data.inside import is_inside, relative_name
 from cml.data.label_form import LabelForm
 from cml.data.metadata_blocks import Block, BlockParser
+from cml.files import open_regular
+from cml.json_text import parse_json
 
 ROLES = ("train", "query", "gallery")
 FOLDERS = {"train": "train", "query": "test", "gallery": "test"}  # role to folder
@@ -37,6 +38,7 @@ _TEXTS = ("name", "task", "label_column", "label_unit", "frame", "source", "lice
 _NEVER_EMPTY = ("name", "task", "label_column")
 _BLOCK = 1 << 20  # bytes of metadata.jsonl read at a time
 _ENTRIES = 4096  # of a folder, read at a time
+_LONGEST_LINE = 64 << 20  # bytes; what is longer reads as several lines, none of them JSON
 Report = Callable[[str], object]
 
 
@@ -108,7 +110,8 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
     """
     path = folder / INFO
     try:
-        raw = path.read_bytes()
+        with open_regular(path) as file:
+            raw = file.read()
         info = _info(_parse(raw))
     except OSError as error:
         report(f"{path} cannot be read ({error.strerror}); a prepared dataset has one, made by cml prepare.")
@@ -171,8 +174,8 @@ class _Reader:
         parser = None if self._label_column.endswith(FILE_COLUMN) else BlockParser(roles, self._label_column)
         self._gathered, number = Gathered(self._folder / name), 1
         try:
-            with path.open("rb") as file:
-                while block := file.read(_BLOCK) + file.readline():
+            with open_regular(path) as file:
+                while block := file.read(_BLOCK) + file.readline(_LONGEST_LINE):
                     hashed(block)
                     lines = block.removesuffix(b"\n").split(b"\n")
                     parsed = None if parser is None else parser.parse(block, lines, self._form)
@@ -283,7 +286,7 @@ class _Files:
         self._list(parent)
         path = self._root / found
         if found in self._links:
-            if not path.resolve().is_relative_to(self._dataset):
+            if not is_inside(path, self._dataset):
                 raise ValueError(f"leads out of the dataset, to {path.resolve()}")
         elif found not in self._plain and not (self._listed[parent] and path.is_file() and not path.is_symlink()):
             raise ValueError(f"names a missing file: there is no {path}")
@@ -323,11 +326,7 @@ class _Files:
 
     def _parted(self, value: object) -> tuple[str, str]:
         """Subfolder and path below the root."""
-        if not isinstance(value, str) or not value:
-            raise ValueError(f"should be the path of a file, relative to {self._name}/")
-        if value.startswith("/") or ".." in value.split("/"):
-            raise ValueError(f"should be relative to {self._name}/ and without '..'")
-        path = posixpath.normpath(value)
+        path = relative_name(value, f"{self._name}/")
         return path.rpartition("/")[0], path
 
     def _list(self, parent: str) -> None:
@@ -335,7 +334,7 @@ class _Files:
             return
         folder, prefix = self._root / parent, f"{parent}/" if parent else ""
         try:
-            outside = not folder.resolve().is_relative_to(self._dataset)
+            outside = not is_inside(folder, self._dataset)
             with os.scandir(folder) as entries:
                 while some := list(itertools.islice(entries, _ENTRIES)):
                     files = list(filter(os.DirEntry.is_file, some))
@@ -349,23 +348,9 @@ class _Files:
             self._listed[parent] = False
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"holds {constant}, which JSON does not know: numbers must be finite")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
-
-
 def _parse(raw: bytes) -> dict[str, Any]:
     """Read one JSON object; ValueError says what is wrong with it."""
-    try:
-        value = _DECODER.decode(raw.decode())
-    except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON: {error.msg} at character {error.pos + 1}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8 text: {error.reason} at byte {error.start + 1}") from None
-    except RecursionError:
-        raise ValueError("is nested too deep") from None
+    value = parse_json(raw)
     if not isinstance(value, dict):
         raise ValueError(f"should be one JSON object {{..}}, but is {reprlib.repr(value)}")
     return value

@@ -1,6 +1,7 @@
 """Many lines of a metadata.jsonl parsed at once: for those in which nothing is unusual, as in nearly all.
 
-What this takes, reading line by line (metadata.py) takes as well and finds the same in it; whatever else there is
+What this takes, reading line by line (metadata.py) takes as well and finds the same in it, but for a further column
+that is named twice, which is read by nobody; whatever else there is
 (any fault, a further column of files, an escaped name) it leaves to that. Not for: saying what is wrong.
 """
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from cml.data.label_form import LabelForm
 
+_ODD = (b'_file_name"', rb"\u00", rb"\ud", rb"\uD", rb"\\")
 _LONGEST = 4300  # bytes of a line; Python refuses to read a number with more digits
 
 
@@ -34,6 +36,7 @@ class BlockParser:
     """
 
     def __init__(self, roles: tuple[str, ...], label_column: str) -> None:
+        self._keys = [f'"{key}"'.encode() for key in ("role", "item_id", "file_name", label_column)]
         text = Annotated[str, msgspec.Meta(min_length=1)]
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
             ("role", Literal[roles]),
@@ -51,8 +54,11 @@ class BlockParser:
             lines: At least one.
             form: The form of the labels, which the first of the dataset sets.
         """
-        # an escape of a plain character could hide the name of a column of files
-        if b'_file_name"' in block or rb"\u00" in block or max(map(len, lines)) > _LONGEST:
+        # an escape of a plain character could hide the name of a column of files; backslashes and half characters are
+        # refused where they stand in a name, and a key that stands twice is
+        if any(odd in block for odd in _ODD) or max(map(len, lines)) > _LONGEST:
+            return None
+        if any(block.count(key) != len(lines) for key in self._keys):
             return None
         try:
             block.decode()  # the parser passes over columns that nobody asked for

@@ -16,6 +16,7 @@ from cml.distances.job_folder import JobFolder, read_record
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.distances.strips import MatrixWork, NeighborsWork, Strip, Work
 from cml.errors import DataError, UserError
+from cml.stored_array import map_array
 
 VERIFIED_ROWS, VERIFIED_LISTS = 64, 16
 
@@ -61,7 +62,7 @@ def verify(distance: LabelDistance, labels: Labels, folder: Path, *, seed: int |
     """
     job = open_job(distance, labels, folder)
     rng, n = np.random.default_rng(seed), len(labels)
-    stored = {path.name: np.load(path, mmap_mode="r", allow_pickle=False) for path in job.paths}
+    stored = {path.name: map_array(path) for path in job.paths}
     if isinstance(job.work, MatrixWork):
         rows, columns = (np.sort(rng.choice(n, min(n, VERIFIED_ROWS), replace=False)) for _ in range(2))
         with one_blas_thread():

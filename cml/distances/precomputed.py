@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.errors import DataError, UserError
+from cml.stored_array import map_array
 
 _HASHED = 16 << 20  # bytes read at a time for the fingerprint
 
@@ -202,14 +203,10 @@ class _Lists:
 
 def _load(path: Path) -> NDArray[Any]:
     try:
-        loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        return map_array(path)
     except FileNotFoundError:
         raise DataError(
             f"{path} is missing: label distances are a .npy matrix, or a folder with ids.npy and distances.npy."
         ) from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a .npy array of numbers: {error}.") from None
-    if not isinstance(loaded, np.ndarray):
-        loaded.close()
-        raise DataError(f"{path} is an archive of arrays; it should be one .npy array.")
-    return loaded

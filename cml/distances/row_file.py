@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.strips import FolderError, Form
+from cml.stored_array import map_array
 
 TILE = 1024  # rows and columns mirrored at a time: runs of 4 KiB of float32, a page of the disk
 
@@ -121,8 +122,8 @@ def is_sound(path: Path, rows: int, form: Form) -> bool:
 def _place(path: Path, rows: int, form: Form) -> tuple[int, int]:
     """Where the numbers of a sound file begin and end; 0, 0 if it is none."""
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        array: Any = map_array(path)
+    except (OSError, ValueError):
         return 0, 0
     sound = isinstance(array, np.memmap) and array.shape == (rows, form.columns) and array.dtype == form.dtype
     return (int(array.offset), int(array.offset) + array.nbytes) if sound and array.flags.c_contiguous else (0, 0)

@@ -20,6 +20,7 @@ from cml.distances.label_distance import LabelDistance, Labels, Neighbors
 from cml.distances.strips import FolderError, NeighborsWork, Work
 from cml.errors import DataError, UserError
 from cml.files import cache_folder, read_json, write_json
+from cml.stored_array import map_array
 
 _ELSEWHERE = "elsewhere-"
 
@@ -88,7 +89,7 @@ def _stored(work: NeighborsWork) -> Neighbors | None:
     for _, folder in sorted(found):
         try:
             return _read(folder, work.k)
-        except (OSError, ValueError, EOFError):  # damaged: as if it were not there
+        except (OSError, ValueError):  # damaged: as if it were not there
             continue
     return None
 
@@ -103,7 +104,5 @@ def _folders(shelf: Path) -> Iterator[Path]:
 
 
 def _read(folder: Path, k: int) -> Neighbors:
-    ids, distances = (
-        np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in ("ids.npy", "distances.npy")
-    )
+    ids, distances = (map_array(folder / name) for name in ("ids.npy", "distances.npy"))
     return Neighbors(np.array(ids[:, :k]), np.array(distances[:, :k]))

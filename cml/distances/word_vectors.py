@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
+from cml.files import open_regular
+from cml.stored_array import map_array
 
 PACKAGED = "glove-6b-50d"
 SCENES = "scene-words"  # those of its words that the captions of cml.data.scenes can have
@@ -109,7 +111,7 @@ def _open(path: Path, changed: int, size: int) -> WordVectors:  # changed and si
         return _Array(path / "glove_6B_50d_emb.npy", path / "glove_6B_index.parquet", _parquet_words)
     from cml.distances.scanned_vectors import BinaryVectors, TextVectors
 
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(1 << 16)
     if start.startswith(b"\x93NUMPY"):
         return _Array(path, path.with_suffix(".txt"), _text_words)
@@ -139,8 +141,8 @@ class _Array(WordVectors):
         self.files = (path, words)
         self._words = read_words
         try:
-            self._matrix = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
+            self._matrix = map_array(path)
+        except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read as an array of word vectors: {error}.") from None
         if self._matrix.ndim != 2 or self._matrix.dtype.kind != "f":
             raise DataError(

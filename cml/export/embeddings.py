@@ -22,11 +22,14 @@ from numpy.typing import NDArray
 from cml import __version__
 from cml.data.augmentation import stored_size
 from cml.data.images import read_image
+from cml.data.inside import relative_name
 from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.image_list import ImageList
 from cml.export.resumable import Building, GrowingFile, building
-from cml.files import atomic_file, read_json
+from cml.files import atomic_file, open_regular, read_json
+from cml.json_text import parse_json
+from cml.stored_array import map_array
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 EMBEDDINGS, ITEMS, SKIPPED = "embeddings.npy", "items.jsonl", "skipped.jsonl"
 VECTORS_TSV, METADATA_TSV = "vectors.tsv", "metadata.tsv"
+_LONGEST_LINE = 1 << 20  # bytes of an item
 _BATCHES_A_CHUNK = 16  # batches between two records: what a kill can cost
 
 
@@ -62,9 +66,9 @@ class EmbeddingFolder:
         manifest = read_json(folder / "manifest.json", "what 'cml embed' wrote")
         path = folder / EMBEDDINGS
         try:
-            embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
+            embeddings = map_array(path)
             shape = (manifest["items"], manifest["dimension"])
-        except (OSError, ValueError, EOFError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} cannot be read ({type(error).__name__}: {error}).") from None
         if embeddings.shape != shape or embeddings.dtype != np.float32:
             raise DataError(
@@ -80,12 +84,14 @@ class EmbeddingFolder:
         """
         path = self.folder / ITEMS
         number = 0
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
+        with open_regular(path) as file:
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
                 try:
-                    yield {"item_id": "", "file_name": "", **json.loads(line)}
+                    entry = {"item_id": "", "file_name": "", **parse_json(line, surrogates=True)}
+                    relative_name(entry["file_name"], "the images", portable=False)
                 except (ValueError, TypeError):
                     raise DataError(f"{path}:{number} is not an item: {line[:80]!r}.") from None
+                yield entry
         if number != len(self.embeddings):
             raise DataError(f"{path} has {number} items, but there are {len(self.embeddings)} embeddings; embed again.")
 

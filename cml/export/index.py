@@ -75,9 +75,13 @@ class Index:
             raise DataError(f"{folder} is not a search index that 'cml index' finished; give one, or make it.")
         manifest = read_json(folder / _MANIFEST, "what the index holds")
         try:
-            names, items = [str(name) for name in manifest["parts"]], int(manifest["items"])
-            _, _, _ = manifest["model"], manifest["method"], manifest["run"]
-        except (KeyError, TypeError, ValueError):
+            names, items = list(manifest["parts"]), manifest["items"]
+            _, _ = manifest["model"], manifest["run"]
+            exact = manifest["method"] == "exact"
+            files = [] if exact and manifest.get("file") is None else [manifest["file"]]
+            if not names or type(items) is not int or not all(map(_is_name, [*names, *files])):
+                raise ValueError
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise DataError(f"{folder / _MANIFEST} does not describe a search index; index anew.") from None
         parts = tuple(EmbeddingFolder.open(folder / _PARTS / name) for name in names)
         if sum(len(part.embeddings) for part in parts) != items:
@@ -277,9 +281,14 @@ def _publish(
     return Index(out, manifest, parts)
 
 
+def _is_name(name: object) -> bool:
+    """Whether it names something in a folder, and nothing elsewhere."""
+    return isinstance(name, str) and name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
+
+
 def _named(parts: Iterable[EmbeddingFolder]) -> Iterable[tuple[str, Path]]:
     """Id and path of every item, in order."""
     for part in parts:
-        root = Path(part.manifest["images"])
+        root = Path(str(part.manifest.get("images", "")))
         for entry in part.items():
             yield str(entry["item_id"]), root / str(entry["file_name"])

@@ -107,7 +107,7 @@ def _header(name: str, config: RunConfig, licence: str, data: DatasetInfo | None
 def _data(data: DatasetInfo | None) -> list[str]:
     if data is None:
         return ["Not stated: the dataset was not at hand when this folder was made."]
-    counts = ", ".join(f"{int(count):,} {role}" for role, count in data.counts.items())
+    counts = ", ".join(f"{data.counts[role]:,} {role}" for role in data.roles)
     facts = {
         "name": data.name,
         "source": data.source,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cml.files import atomic_file, cache_folder
 from cml.models.embedding import EmbeddingModel
+from cml.stored_array import map_array
 
 
 def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.float32]:
@@ -37,10 +38,10 @@ def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.
         digest.update(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
     cached = cache_folder() / "features" / f"{digest.hexdigest()[:32]}.npy"
     try:
-        features: NDArray[np.float32] = np.load(cached, allow_pickle=False)
-        if features.shape[0] == len(paths):
-            return features
-    except (OSError, ValueError, EOFError):
+        features: NDArray[np.float32] = map_array(cached)
+        if features.ndim == 2 and len(features) == len(paths):
+            return np.array(features)
+    except (OSError, ValueError):
         pass  # not there yet, or damaged: compute it
     features = model.extract(paths)
     try:

@@ -137,10 +137,12 @@ class Evaluation:
                 str(ranker): {str(name): metric(name, found) for name, found in metrics.items()}
                 for ranker, metrics in value["rows"].items()
             }
+            if not rows or len({tuple(sorted(metrics)) for metrics in rows.values()}) > 1 or not all(rows.values()):
+                raise ValueError("its rankers should have the same metrics, one at least")
             queries, gallery, near = (int(value[key]) for key in ("queries", "gallery", "hit_neighbors"))
             units = str(value["unit"]), str(value["reported_unit"])
             return cls(rows, units[0], str(value["gain"]), queries, gallery, near, units[1])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(
                 f"This is not an evaluation that cml wrote ({type(error).__name__}: {error}). Run cml evaluate again."
             ) from None

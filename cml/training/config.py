@@ -156,7 +156,7 @@ def _fits(value: object, kind: Any) -> bool:  # noqa: ANN401 - a type expression
     if origin is tuple:
         return isinstance(value, tuple) and len(value) == len(inner) and all(map(_fits, value, inner))
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300  # NaN fails
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, kind)

@@ -118,15 +118,16 @@ def train(
     first, best, best_weights = 0, math.inf, None
     state = run_folder.load_checkpoint(out) if out is not None and resume else None
     if state is not None:
-        first, best, best_weights = state["step"], state["best"], state["best_weights"]
-        model.load_state_dict(state["model"])
-        loss.load_state_dict(state["loss"])
-        optimizer.load_state_dict(state["optimizer"])
-        if config.memory:
-            memory.load_state_dict(state["memory"])
-        torch.set_rng_state(state["rng"])
-        if state["device_rng"] is not None and device.type == "cuda":
-            torch.cuda.set_rng_state(state["device_rng"], device)
+        with run_folder.fitting_checkpoint(out):
+            first, best, best_weights = int(state["step"]), float(state["best"]), state["best_weights"]
+            model.load_state_dict(state["model"])
+            loss.load_state_dict(state["loss"])
+            optimizer.load_state_dict(state["optimizer"])
+            if config.memory:
+                memory.load_state_dict(state["memory"])
+            torch.set_rng_state(state["rng"])
+            if state["device_rng"] is not None and device.type == "cuda":
+                torch.cuda.set_rng_state(state["device_rng"], device)
 
     def checkpoint(step: int) -> None:
         if out is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import zipfile
@@ -26,7 +27,8 @@ from torch import Tensor, nn
 
 import cml
 from cml.errors import DataError, UserError
-from cml.files import atomic_file, check_vacant, locked, read_json, write_json
+from cml.files import atomic_file, check_vacant, locked, open_regular, read_json, write_json
+from cml.json_text import parse_json
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.training.config import TrainConfig
@@ -84,15 +86,14 @@ class RunConfig:
             raise DataError(f"{run} is not a folder; give a run folder that 'cml train' made.")
         value = read_json(path, "the run's config")
         try:
-            return cls(
-                task=value["task"],
-                dataset=value["dataset"],
-                dataset_fingerprint=value["dataset_fingerprint"],
-                train=TrainConfig.from_json(value["train"], str(path)),
-                model=ModelConfig.from_json(value["model"]),
-                label_distance=value["label_distance"],
-            )
-        except (KeyError, TypeError, IndexError) as error:
+            texts = {name: value[name] for name in ("task", "dataset", "dataset_fingerprint", "label_distance")}
+            if strange := [name for name, text in texts.items() if not isinstance(text, str)]:
+                raise TypeError(f"{strange[0]!r} should be a text")
+            train = TrainConfig.from_json(value["train"], str(path))
+            return cls(train=train, model=ModelConfig.from_json(value["model"]), **texts)
+        except UserError as error:
+            raise DataError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+        except (KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{path} is not a run's config: {type(error).__name__} {error}.") from None
 
 
@@ -180,6 +181,23 @@ def load_checkpoint(run: Path) -> dict[str, Any] | None:
     return state
 
 
+@contextlib.contextmanager
+def fitting_checkpoint(run: Path | None) -> Iterator[None]:
+    """What fails within, where a checkpoint's content is taken over, is the checkpoint's fault.
+
+    Raises:
+        DataError: the checkpoint does not hold what this run needs.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+        where = "" if run is None else f" {run / CHECKPOINT}"
+        raise DataError(
+            f"The checkpoint{where} does not fit the run ({type(error).__name__}: {str(error)[:200]}); delete it to "
+            "start over."
+        ) from None
+
+
 def save_loss(run: Path, loss: nn.Module) -> None:
     """Write the loss's parameters and buffers as safetensors, atomically; nothing if it has none."""
     state = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
@@ -235,21 +253,28 @@ def load_model(run: Path, config: ModelConfig, device: torch.device) -> Embeddin
     from safetensors import SafetensorError, safe_open
 
     path = run / MODEL
-    if not path.exists():
+    if not path.is_file():
         raise DataError(f"{path} is missing: the run is not finished. Continue it with cml train .. --resume.")
-    model = EmbeddingModel(config, pretrained=False)
     try:
         with safe_open(path, "pt") as file:
             checksum = (file.metadata() or {}).get(_CHECKSUM)
+            # before a network of the size that the config claims is made
+            head = file.get_slice("head.weight").get_shape() if "head.weight" in file.keys() else []  # noqa: SIM118
+            if head[:1] != [config.dimension]:
+                raise RuntimeError(f"head.weight has the shape {head}, the config the dimension {config.dimension}.")
             weights: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except RuntimeError as error:
+        raise DataError(f"{path} does not fit the run's config: {error}") from None
+    except (SafetensorError, OSError) as error:
         raise DataError(f"{path} is damaged ({error}). {_ANEW}") from None
     if checksum is not None and checksum != _checksum(weights):
         raise DataError(f"{path} is damaged: its checksum is wrong. {_ANEW}")
     try:
+        model = EmbeddingModel(config, pretrained=False)
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise DataError(f"{path} does not fit the run's config: {str(error).splitlines()[0]}") from None
+        lines = str(error).splitlines()
+        raise DataError(f"{path} does not fit the run's config: {' '.join(lines[:2])[:300]}") from None
     return model.to(device).eval()
 
 
@@ -268,7 +293,7 @@ class MetricsLog:
             return
         records = [record for record in read_metrics(path) if record["step"] <= step] if path.exists() else []
         with atomic_file(path) as temporary:
-            temporary.write_text("".join(json.dumps(record) + "\n" for record in records))
+            temporary.write_text("".join(map(_line, records)))
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -281,9 +306,14 @@ class MetricsLog:
             self._records += records
             return
         with self._path.open("a") as file:
-            file.write("".join(json.dumps(record) + "\n" for record in records))
+            file.write("".join(map(_line, records)))
             file.flush()
             os.fsync(file.fileno())
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    plain = {key: value if math.isfinite(value) else None for key, value in record.items()}  # JSON has no NaN
+    return json.dumps(plain, allow_nan=False) + "\n"
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -292,13 +322,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     Raises:
         DataError: another line is broken.
     """
-    lines = path.read_text(encoding="utf-8").split("\n")
+    with open_regular(path) as file:
+        lines = file.read().split(b"\n")
     records = []
     for number, line in enumerate(lines[:-1], 1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             record["step"] = int(record["step"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise DataError(f"{path}:{number} is not a metrics record: {line[:80]!r}.") from None
         records.append(record)
     return records

@@ -1,0 +1,71 @@
+"""File names that a data file gives: they may name files of their folder and nothing else on the disk.
+
+A name must be relative, without ``..``, without backslash or NUL, and what it names a regular file that lies in the
+folder when all links are followed. The folder itself may be a link: whoever names it chose it. Not for: reading files.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import reprlib
+from pathlib import Path
+
+from cml.errors import DataError
+
+_LONGEST, _LONGEST_PART = 4096, 255  # bytes, what Linux can open
+
+
+def relative_name(value: object, folder: object, *, portable: bool = True) -> str:
+    """A name in its shortest form, after all that its text alone can say.
+
+    Args:
+        value: What the data file gives.
+        folder: What it should be relative to, for the error.
+        portable: Refuse a backslash, which parts folders on other systems.
+
+    Raises:
+        ValueError: says what is wrong, to be read after the name.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"should be the path of a file, relative to {folder}")
+    if value.startswith("/") or ".." in value.split("/"):
+        raise ValueError(f"should be relative to {folder} and without '..'")
+    if "\0" in value or (portable and "\\" in value):
+        raise ValueError("holds a backslash or NUL, which no portable file name has")
+    coded = value.encode(errors="surrogatepass")
+    if len(coded) > _LONGEST or max(map(len, coded.split(b"/"))) > _LONGEST_PART:
+        raise ValueError(f"is longer than any file name: {_LONGEST_PART} bytes, {_LONGEST} with its folders")
+    return posixpath.normpath(value)
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Whether ``path`` lies in the resolved ``folder`` when all links are followed."""
+    return Path(os.path.realpath(path)).is_relative_to(folder)
+
+
+def file_inside(folder: Path, name: object, where: str, what: str = "image") -> Path:
+    """The regular file that ``name`` names in ``folder``.
+
+    Args:
+        folder: The folder that the name is relative to.
+        name: What the data file gives.
+        where: "FILE:LINE" that gives it, for the error.
+        what: What the file is, for the error.
+
+    Raises:
+        DataError: the name leaves the folder, is a link out of it, or there is no such file.
+    """
+    try:
+        path = folder / relative_name(name, folder)
+    except ValueError as fault:
+        raise DataError(f"{where}: the {what} {reprlib.repr(name)} {fault}.") from None
+    try:
+        found = path.is_file()
+    except (OSError, ValueError):  # ValueError: characters that no path can have
+        found = False
+    if not found:
+        raise DataError(f"{where}: the {what} {path} is missing.")
+    if not is_inside(path, Path(os.path.realpath(folder))):
+        raise DataError(f"{where}: the {what} {path} leads out of {folder}, to {os.path.realpath(path)}.")
+    return path

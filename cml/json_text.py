@@ -1,0 +1,66 @@
+"""JSON from files that strangers wrote: read strictly, so that what is odd is an error and never a surprise later.
+
+Refused beyond what is no JSON: NaN and infinity, a key that stands twice, half a character (a lone surrogate), numbers
+of thousands of digits, nesting without end. Not for: what the values mean; whoever reads a file checks that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+from typing import Any, NoReturn
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(raw: bytes, *, surrogates: bool = False, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
+    """Read one JSON value.
+
+    Args:
+        raw: UTF-8.
+        surrogates: Allow lone surrogates, which stand for the bytes of a file name that is no Unicode.
+        finite: Refuse NaN and infinity; without it the caller checks every number.
+
+    Raises:
+        ValueError: says what is wrong, to be read after the name of the file or line: "is not JSON: ..".
+    """
+    try:
+        text = raw.decode()
+        value = (_STRICT if finite else _LENIENT).decode(text)
+        if not surrogates and _SURROGATE.search(text):  # most are halves of a pair, and whole
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error.msg} at character {error.pos + 1}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 text: {error.reason} at byte {error.start + 1}") from None
+    except UnicodeEncodeError as error:
+        raise ValueError(f"holds half a character: {error.object[error.start]!a}") from None
+    except RecursionError:
+        raise ValueError("is nested too deep") from None
+    except _Fault:
+        raise
+    except ValueError:  # Python's limit for whole numbers
+        raise ValueError("holds a number of thousands of digits") from None
+    return value
+
+
+class _Fault(ValueError):
+    pass
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise _Fault(f"holds {constant}, which JSON does not know: numbers must be finite")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _Fault(f"names the key {reprlib.repr(twice)} twice")
+    return value
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_object)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_object)

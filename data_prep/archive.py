@@ -1,0 +1,103 @@
+"""Tar archives from strangers: read from start to end in memory, with limits, never unpacked under names of theirs.
+
+Every byte that is unpacked counts, whatever it belongs to: members that nobody asked for, headers, holes. Links and
+devices are passed over. Not for: which members belong to a dataset (its source knows), nor zip archives.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from cml.errors import DataError
+from cml.files import open_regular
+
+MOST_MEMBERS = 2_000_000
+LARGEST = 64 << 20  # bytes of one member
+MOST_BYTES = 64 << 30  # unpacked, of all
+RATIO, FREE = 100, 256 << 20  # bytes unpacked for one packed, beyond what is free; annotations pack to a tenth at best
+_CHUNK = 1 << 20
+
+
+class _Fault(ValueError):
+    """What is wrong with an archive, to be read after its name, without a full stop."""
+
+
+def members(path: Path, wanted: re.Pattern[str]) -> Iterator[tuple[re.Match[str], bytes]]:
+    """The regular files of a tar archive (plain, gzip, bzip2 or xz) whose whole name ``wanted`` matches.
+
+    Yields:
+        The match and the content, in the archive's order.
+
+    Raises:
+        DataError: it is no whole tar archive, or larger than the limits of this file.
+    """
+    try:
+        with open_regular(path) as packed:
+            limit = min(MOST_BYTES, FREE + RATIO * packed.seek(0, io.SEEK_END))
+            packed.seek(0)
+            unpacked = _Counted(_unpacked(packed), limit)
+            with tarfile.open(fileobj=cast("IO[bytes]", unpacked), mode="r:") as archive:
+                for number, member in enumerate(archive, start=1):
+                    if number > MOST_MEMBERS:
+                        raise _Fault(f"has over {MOST_MEMBERS:,} members; that is the limit")
+                    archive.members = []  # type: ignore[attr-defined]  # it would keep all it has seen
+                    if (match := wanted.fullmatch(member.name)) is None or not member.isreg():
+                        continue
+                    if member.size > LARGEST:
+                        raise _Fault(f"{member.name} has {member.size:,} bytes; the limit is {LARGEST:,}")
+                    content = archive.extractfile(member)
+                    assert content is not None  # it is a regular file
+                    yield match, content.read()
+    except (DataError, GeneratorExit):
+        raise
+    except _Fault as fault:
+        raise DataError(f"{path}: {fault}.") from None
+    except OSError as error:
+        raise DataError(f"{path} is no whole tar archive: {error}. Fetch it again.") from None
+    except Exception as error:  # on broken bytes tarfile and the unpackers raise whatever that leads them to
+        raise DataError(f"{path} is no whole tar archive: {error or type(error).__name__}. Fetch it again.") from None
+
+
+def _unpacked(packed: io.BufferedReader) -> IO[bytes]:
+    start = packed.peek(6)
+    if start.startswith(b"\x1f\x8b"):
+        return cast("IO[bytes]", gzip.open(packed))
+    if start.startswith(b"BZh"):
+        return cast("IO[bytes]", bz2.open(packed))
+    if start.startswith((b"\xfd7zXZ\x00", b"\x5d\x00")):
+        return cast("IO[bytes]", lzma.open(packed))
+    return packed
+
+
+class _Counted:
+    """A file that is read forwards only, a part at a time, and not for ever."""
+
+    def __init__(self, file: IO[bytes], limit: int) -> None:
+        self._file, self._limit, self._at = file, limit, 0
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= LARGEST:  # a header of a header may ask for any size
+            raise _Fault(f"asks for {size:,} bytes at once; the limit is {LARGEST:,}")
+        content = self._file.read(size)
+        self._at += len(content)
+        if self._at > self._limit:
+            raise _Fault(f"unpacks to over {self._limit:,} bytes; that is the limit for an archive of its size")
+        return content
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, place: int, whence: int = io.SEEK_SET) -> int:
+        if whence != io.SEEK_SET or place < self._at:
+            raise _Fault("points back to what was read before")
+        while self._at < place and self.read(min(_CHUNK, place - self._at)):
+            pass
+        return self._at

@@ -1,0 +1,35 @@
+"""COCO's annotation files: read strictly and indexed by pycocotools.
+
+Not for: what the annotations say (coco_captions.py, coco_keypoints.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+from cml.errors import DataError
+from cml.files import read_json
+
+
+def load_coco(path: Path) -> Any:  # noqa: ANN401 - pycocotools has no types
+    """The file as pycocotools' ``COCO``; its images and annotations are lists of objects.
+
+    Raises:
+        DataError: it is no whole annotation file.
+    """
+    from pycocotools.coco import COCO
+
+    coco = COCO()
+    coco.dataset = read_json(path, "COCO annotations", finite=False)
+    try:
+        listed = [*coco.dataset["images"], *coco.dataset["annotations"], *coco.dataset.get("categories", [])]
+        if not all(isinstance(entry, dict) for entry in listed):
+            raise TypeError("images, annotations and categories should be objects")
+        with contextlib.redirect_stdout(io.StringIO()):  # it talks
+            coco.createIndex()
+    except Exception as error:  # on a broken file it raises whatever that leads it to
+        raise DataError(f"{path} is no whole COCO annotation file: {error!r}. Fetch it again.") from None
+    return coco
