@@ -23,6 +23,7 @@ from cml.data.images import native_size, read_image
 from cml.data.inside import file_inside
 from cml.data.masks import MaskFault, read_mask
 from cml.errors import DataError, UserError
+from cml.export.approximate import Method
 from cml.files import read_json
 from cml.json_text import parse_json
 from cml.registry import Choice, Registry
@@ -473,3 +474,22 @@ def test_items_of_an_index_that_lie_elsewhere(tmp_path: Path, name: object) -> N
     (folder / "parts/0001/items.jsonl").write_text(json.dumps({"item_id": "a", "file_name": name}) + "\n")
     with pytest.raises(DataError, match=r"items\.jsonl:1 is not an item"):
         Index.open(folder).search(np.zeros((1, 2), np.float32), 1)
+
+
+@pytest.mark.parametrize("method", ["flat", "hnsw", "ivf"])
+def test_approximate_indexes_that_claim_more_than_they_have(tmp_path: Path, method: Method) -> None:
+    pytest.importorskip("faiss")
+    from cml.export.approximate import ApproximateIndex
+
+    path = tmp_path / "a.faiss"
+    ApproximateIndex.build(method, [np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32)]).save(path)
+    assert len(ApproximateIndex.load(path)) == 80
+    whole = path.read_bytes()
+    claimed = struct.pack("<q", 320)  # numbers in the vectors
+    if claimed in whole:
+        path.write_bytes(whole.replace(claimed, struct.pack("<q", 1 << 38)))
+        with pytest.raises(DataError, match="index anew"):
+            ApproximateIndex.load(path)
+    path.write_bytes(whole[:-20])
+    with pytest.raises(DataError, match="index anew"):
+        ApproximateIndex.load(path)

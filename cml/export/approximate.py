@@ -101,10 +101,14 @@ class ApproximateIndex:
             UserError: faiss is not installed.
         """
         faiss = _faiss()
+        limit = faiss.get_deserialization_vector_byte_limit()
         try:
+            faiss.set_deserialization_vector_byte_limit(max(1, path.stat().st_size))  # no more than is there
             return cls(faiss.read_index(str(path)))
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError, OSError) as error:
             raise DataError(f"{path} cannot be read ({str(error).splitlines()[0][:120]}); index anew.") from None
+        finally:
+            faiss.set_deserialization_vector_byte_limit(limit)
 
 
 def measured_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> dict[str, Any] | None:

@@ -107,7 +107,7 @@ def _header(name: str, config: RunConfig, licence: str, data: DatasetInfo | None
 def _data(data: DatasetInfo | None) -> list[str]:
     if data is None:
         return ["Not stated: the dataset was not at hand when this folder was made."]
-    counts = ", ".join(f"{data.counts[role]:,} {role}" for role in data.roles)
+    counts = ", ".join(f"{data.counts[role]:,} {role}" for role in data.roles if role in data.counts)
     facts = {
         "name": data.name,
         "source": data.source,
