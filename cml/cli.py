@@ -15,6 +15,7 @@ from typing import TextIO
 
 from cml import __version__
 from cml.errors import UserError
+from cml.launch import launch
 
 COMMANDS = {
     "demo": "train and compare on drawn people, rooms or scenes, from nothing, in three minutes",
@@ -31,6 +32,7 @@ COMMANDS = {
     "search": "find the images of an index that are nearest to given ones",
     "export": "carry a trained run on: ONNX, weights to share, captioning features",
 }
+SPLIT = ("train", "evaluate")  # the commands that several processes of torchrun share
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,24 +49,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if name not in COMMANDS:
             raise UserError(f"Unknown command {name!r}. Known: {', '.join(COMMANDS)}.")
+        if launch().size > 1 and name not in SPLIT:
+            raise UserError(
+                f"cml {name} runs in one process: start it without torchrun, which is for {' and '.join(SPLIT)}."
+            )
         command = importlib.import_module(f"cml.commands.{name}")
         command.run(rest)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(error)
         return 2
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        print(f"error: {_machine(error)}", file=sys.stderr)
+        _complain(_machine(error))
         return 1
     except FloatingPointError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(error)
         return 1
     except KeyboardInterrupt as stop:
         what_next = str(stop) or "a training run goes on from its last checkpoint with --resume"
         print(f"\nstopped; {what_next}", file=sys.stderr)
         return 130
     return 0
+
+
+def _complain(error: object) -> None:
+    if launch().complains:
+        print(f"error: {error}", file=sys.stderr)
 
 
 def _show_warning(
@@ -75,7 +86,8 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    print(f"warning: {message}", file=sys.stderr)  # a user needs what it says, not the line of code that says it
+    if launch().first:  # of several processes, which all find the same
+        print(f"warning: {message}", file=sys.stderr)  # a user needs what it says, not the line of code that says it
 
 
 def _machine(error: OSError) -> str:

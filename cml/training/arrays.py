@@ -19,6 +19,7 @@ from cml.registry import Choice
 from cml.training import run_folder
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
+from cml.training.distributed import joined
 from cml.training.loop import model_config, train
 
 
@@ -32,6 +33,8 @@ def fit(
     quiet: bool = False,
 ) -> EmbeddingModel:
     """Train an embedding of ``images`` whose distances mirror the distances of ``labels``.
+
+    A script that calls this may be started by torchrun: its processes then share every batch.
 
     Args:
         images: (N, H, W, 3) uint8, or N paths.
@@ -68,15 +71,17 @@ def fit(
         raise UserError("Mirroring image by image needs a task that mirrors the labels; set 'flip' to list or none.")
     stored = Images(images, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
     folder = None if out is None else Path(out)
-    if folder is not None:
-        run = run_folder.RunConfig(
-            task="",
-            dataset="",
-            dataset_fingerprint=hashlib.sha256(encoded.fingerprint().encode()).hexdigest(),
-            train=config,
-            model=model_config(config, losses.registry.make(config.loss)),
-            label_distance=str(Choice(distance.name, distance.settings())),
-        )
-        run_folder.start(folder, run, resume=resume)
     data = TrainingData(stored, encoded, distance)
-    return train(data, config, out=folder, resume=resume, quiet=quiet).model
+    with joined(config.device) as ranks:
+        if folder is not None and ranks.first:
+            run = run_folder.RunConfig(
+                task="",
+                dataset="",
+                dataset_fingerprint=hashlib.sha256(encoded.fingerprint().encode()).hexdigest(),
+                train=config,
+                model=model_config(config, losses.registry.make(config.loss)),
+                label_distance=str(Choice(distance.name, distance.settings())),
+            )
+            run_folder.start(folder, run, resume=resume)
+        ranks.wait()
+        return train(data, config, out=folder, resume=resume, quiet=quiet, ranks=ranks).model
