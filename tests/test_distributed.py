@@ -60,14 +60,14 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     two_processes.word_file(folder)
     two_processes.train(folder / "one", snapshot=folder / "one-cut")
     people = folder / "people"
-    assert main(["prepare", "people", "--out", str(people), "--train", "40", "--query", "8", "--gallery", "20"]) == 0
+    assert main(["prepare", "people", "--out", str(people), "--count", "60", "--size", "32"]) == 0
     options = [*SMALL, "--sampler", "random(batch_size=15)", "--steps", "2"]
     assert main(["train", "pose", "--data", str(people), "--out", str(folder / "task-run"), *options]) == 0
     assert main(["evaluate", str(folder / "task-run"), "--device", "cpu"]) == 0
     shutil.copy(folder / "task-run" / "evaluation.json", folder / "one-evaluation.json")
     done = subprocess.run(
         [*TORCHRUN, two_processes.__file__, "session", str(folder)],
-        env=environment(), capture_output=True, text=True, check=False, timeout=300,
+        env=environment(), capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     return Session(folder, done.stdout + done.stderr, done.returncode)
 
@@ -79,8 +79,8 @@ def test_gradients_of_every_loss_are_those_of_one_process(session: Session) -> N
         for key, true in alone.items():
             assert float((found[key] - true).norm()) <= 1e-6 * float(true.norm()) + 1e-12, key
     for name in losses.names():  # none of which is 0 by mistake
-        for parts in (None, 1):
-            assert float(alone[f"{name}.{parts}.network.0.weight"].norm()) > 1e-4, name
+        for cut in ("whole", "parts"):
+            assert float(alone[f"{name}.{cut}.network.0.weight"].norm()) > 1e-4, name
     proxies = {key.split(".")[0] for key in alone if ".loss." in key}
     assert {"proxy-anchor", "proxy-nca", "proxy-gml", "soft-triple", "language-guidance"} <= proxies
 
@@ -172,7 +172,7 @@ def start_both(how: str, out: Path) -> list[subprocess.Popen[str]]:
 @pytest.mark.parametrize("how", ["killed", "failed"])
 def test_without_torchrun_the_others_stop_too_and_say_whose_fault_it_was(how: str, tmp_path: Path) -> None:
     first, second = start_both(how, tmp_path / "run")
-    _, second_said = second.communicate(timeout=120)
+    _, second_said = second.communicate(timeout=600)
     gone = time.monotonic()
     _, first_said = first.communicate(timeout=60)
     assert time.monotonic() - gone < 30
@@ -195,7 +195,7 @@ def test_torchrun_trains_a_task_as_one_process_does(session: Session, tmp_path: 
     command = ["cml", "train", "pose", *options, "--sampler", "random(batch_size=15)", "--optimizer", "sgd"]
     done = subprocess.run(
         [*TORCHRUN, "-m", *command, "--out", str(tmp_path / "two")],
-        env=environment(), capture_output=True, text=True, check=False, timeout=300,
+        env=environment(), capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("6 steps, last loss") == 1

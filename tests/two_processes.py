@@ -113,14 +113,19 @@ def gradients(ranks: Ranks, name: str, words: Path, *, micro_batch: int | None =
         found |= {f"network.{key}": one.grad for key, one in network.named_parameters()}
         found |= {f"loss.{key}": one.grad for key, one in loss.named_parameters()}
         found |= {f"buffer.{key}": one.double() for key, one in network.named_buffers()}
-    return {f"{name}.{micro_batch}.{key}": one.clone() for key, one in found.items()}
+    cut = "whole" if micro_batch is None else "parts"
+    return {f"{name}.{cut}.{key}": one.clone() for key, one in found.items()}
 
 
 def all_gradients(ranks: Ranks, words: Path) -> dict[str, Tensor]:
-    """``gradients`` of every registered loss: whole batches, and parts of one item (one of them, of 6 items, empty)."""
+    """``gradients`` of every registered loss, of whole batches and of batches in parts.
+
+    With parts of one item, 7 of them, the process that has 6 items goes through an empty one.
+    """
     found = {}
     for name in losses.names():
-        found |= gradients(ranks, name, words) | gradients(ranks, name, words, micro_batch=1)
+        micro_batch = 1 if name == "cosent" else 3
+        found |= gradients(ranks, name, words) | gradients(ranks, name, words, micro_batch=micro_batch)
     return found
 
 

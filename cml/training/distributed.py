@@ -19,6 +19,7 @@ from cml.models.device import pick_device
 from cml.training.rank_watch import RankWatch
 from cml.training.ranks import ConnectionBrokeError, Ranks
 
+JOINING = timedelta(minutes=5)  # how long the processes wait for each other to start
 LATEST = timedelta(minutes=30)  # how far a process may be behind the others, as when it reads a large data set
 _sessions = 0  # runs that this process has joined, one after the other
 
@@ -49,7 +50,7 @@ def joined(device: str) -> Iterator[Ranks]:
         raise UserError("cml joins the processes that torchrun started by itself: leave init_process_group to it.")
     global _sessions
     _sessions += 1
-    store, rank, size = next(rendezvous("env://", timeout=LATEST))
+    store, rank, size = next(rendezvous("env://", timeout=JOINING))
     watch = RankWatch(PrefixStore(f"cml/watch/{_sessions}", store.clone()), rank, size)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo",

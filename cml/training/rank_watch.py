@@ -133,10 +133,12 @@ class RankWatch:
         while not self._over.wait(BEAT):
             verdict = self.look(time.monotonic())
             if verdict is not None and not self._over.is_set():
-                if verdict.message:
-                    print(f"error: {verdict.message}", file=sys.stderr, flush=True)
-                time.sleep(GRACE)
-                os._exit(verdict.code)  # the main thread may sit in a collective that never ends
+                try:
+                    if verdict.message:
+                        print(f"error: {verdict.message}", file=sys.stderr, flush=True)
+                    time.sleep(GRACE)
+                finally:  # whoever read our output may be gone too
+                    os._exit(verdict.code)  # the main thread may sit in a collective that never ends
 
 
 _GO_ON = "Continue from the last checkpoint with --resume, with any number of processes."

@@ -11,7 +11,7 @@ Not for: joining the others (distributed.py), batch normalisation (shared_batch_
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,24 +93,16 @@ class Ranks:
         """
         if self.size == 1:
             return
-        kept = [(one.grad, True) for one in network.parameters() if one.grad is not None]
-        kept += [(one.grad, self.first) for one in loss.parameters() if one.grad is not None]
-        for dtype in dict.fromkeys(gradient.dtype for gradient, _ in kept):
-            some = [(gradient, counts) for gradient, counts in kept if gradient.dtype == dtype]
-            flat = torch.cat([(one if counts else torch.zeros_like(one)).reshape(-1) for one, counts in some])
-            self.add_up(flat)
-            parts = torch.split(flat, [gradient.numel() for gradient, _ in some])
-            for (gradient, _), summed in zip(some, parts, strict=True):
-                gradient.copy_(summed.view(gradient.shape))
+        own = [one.grad for one in loss.parameters() if one.grad is not None]
+        if not self.first:
+            for gradient in own:
+                gradient.zero_()
+        _in_one([*(one.grad for one in network.parameters() if one.grad is not None), *own], self.add_up)
 
     def start_alike(self, *modules: nn.Module) -> None:
         """Give all processes the parameters and buffers of rank 0: another machine may have drawn others."""
-        if self.size == 1:
-            return
-        with torch.no_grad():
-            for module in modules:
-                for tensor in (*module.parameters(), *module.buffers()):
-                    tensor.copy_(self.send(tensor.detach().clone(memory_format=torch.contiguous_format)))
+        if self.size > 1:
+            _in_one([one.detach() for it in modules for one in (*it.parameters(), *it.buffers())], self.send)
 
     def reseed(self, seed: int, step: int) -> None:
         """Let what a network draws in a step be a function of (seed, step, rank), different in every process."""
@@ -187,6 +179,15 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
         return gradient[ctx.share], None, None  # of the whole loss already: every process has computed all of it
+
+
+def _in_one(tensors: Sequence[Tensor], exchange: Callable[[Tensor], Tensor]) -> None:
+    """Exchange many tensors as one of each type, and put what comes back in their place."""
+    for dtype in dict.fromkeys(one.dtype for one in tensors):
+        some = [one for one in tensors if one.dtype == dtype]
+        flat = exchange(torch.cat([one.reshape(-1) for one in some]))
+        for one, part in zip(some, torch.split(flat, [one.numel() for one in some]), strict=True):
+            one.copy_(part.view(one.shape))
 
 
 def _collective(run: Callable[[], object]) -> None:
