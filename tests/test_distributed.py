@@ -133,7 +133,7 @@ def test_runs_are_those_of_one_process_and_go_on_with_another_number(session: Se
     folder = session.folder
     two_processes.train(folder / "two-cut", resume=True)
     for name in ("two", "one-cut", "two-cut", "two-again"):
-        assert difference(folder / name, folder / "one") < 1e-4, name
+        assert difference(folder / name, folder / "one") < 1e-4, name  # float32 rounding, grown
         losses_of = [
             [record["loss"] for record in read_metrics(folder / run / "metrics.jsonl")] for run in (name, "one")
         ]
