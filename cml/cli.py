@@ -50,9 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in COMMANDS:
             raise UserError(f"Unknown command {name!r}. Known: {', '.join(COMMANDS)}.")
         if launch().size > 1 and name not in SPLIT:
-            raise UserError(
-                f"cml {name} runs in one process: start it without torchrun, which is for {' and '.join(SPLIT)}."
-            )
+            raise UserError(f"cml {name} runs in one process; torchrun is for cml {' and cml '.join(SPLIT)}.")
         command = importlib.import_module(f"cml.commands.{name}")
         command.run(rest)
     except UserError as error:
