@@ -19,6 +19,7 @@ from typing import TextIO
 
 from cml import __version__
 from cml.errors import MachineError, UserError
+from cml.launch import launch
 
 COMMANDS = {
     "demo": "train and compare on drawn people, rooms or scenes, from nothing, in three minutes",
@@ -35,6 +36,7 @@ COMMANDS = {
     "search": "find the images of an index that are nearest to given ones",
     "export": "carry a trained run on: ONNX, weights to share, captioning features",
 }
+SPLIT = ("train", "evaluate")  # the commands that several processes of torchrun share
 
 
 _LESS_MEMORY = "Take smaller batches or images, fewer threads or workers, or a machine with more."
@@ -58,29 +60,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if name not in COMMANDS:
             raise UserError(f"Unknown command {name!r}. Known: {', '.join(COMMANDS)}.")
+        if launch().size > 1 and name not in SPLIT:
+            raise UserError(f"cml {name} runs in one process; torchrun is for cml {' and cml '.join(SPLIT)}.")
         with _stopped_by_sigterm():
             command = importlib.import_module(f"cml.commands.{name}")
             command.run(rest)
     except UserError as error:
-        _say(f"error: {error}")
+        _complain(error)
         return 2
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        _say(f"error: {_machine(error)}")
+        _complain(_machine(error))
         return 1
     except (FloatingPointError, MachineError) as error:
-        _say(f"error: {error}")
+        _complain(error)
         return 1
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        _say(f"error: The memory is full ({_first_line(error)}). {_LESS_MEMORY}")
+        _complain(f"The memory is full ({_first_line(error)}). {_LESS_MEMORY}")
         return 1
     except KeyboardInterrupt as stop:
         _say(f"\nstopped; {stop}" if str(stop) else "\nstopped")
         return 130
     return 0
+
+
+def _complain(error: object) -> None:
+    if launch().complains:
+        _say(f"error: {error}")
 
 
 def _say(last_words: str) -> None:
@@ -116,7 +125,8 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    print(f"warning: {message}", file=sys.stderr)  # a user needs what it says, not the line of code that says it
+    if launch().first:  # of several processes, which all find the same
+        print(f"warning: {message}", file=sys.stderr)  # a user needs what it says, not the line of code that says it
 
 
 def _machine(error: OSError) -> str:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import TypeVar, cast
 
+from cml.launch import launch
+
 T = TypeVar("T")
 
 
@@ -58,8 +60,9 @@ def pick(arguments: Sequence[str], kind: str, known: dict[str, str], prog: str) 
 
 
 def say(text: str) -> None:
-    """Progress in words: on stderr, so that results alone are on stdout."""
-    print(text, file=sys.stderr, flush=True)
+    """Progress in words: on stderr, so that results alone are on stdout. Of several processes the first speaks."""
+    if launch().first:
+        print(text, file=sys.stderr, flush=True)
 
 
 def print_json(value: object) -> None:

@@ -39,11 +39,15 @@ class Evaluate:
 
 def run(arguments: Sequence[str]) -> None:
     """Evaluate, write evaluation.json, print the table."""
-    from cml.commands.trained_run import TrainedRun
-
     options = parse(Evaluate, positional(arguments), prog="cml evaluate", description=Evaluate.__doc__ or "")
-    trained = TrainedRun.open(options.run, data=options.data, device=options.device)
-    evaluation = evaluate_run(trained, gain=options.gain, seed=options.seed)
+    from cml.commands.trained_run import TrainedRun
+    from cml.training.distributed import joined
+
+    with joined(options.device) as ranks:
+        trained = TrainedRun.open(options.run, data=options.data, device=options.device, ranks=ranks)
+        evaluation = evaluate_run(trained, gain=options.gain, seed=options.seed)
+    if not ranks.first:
+        return
     write_json(options.run / "evaluation.json", evaluation.to_json())
     if options.json:
         print_json(evaluation.to_json())
@@ -82,7 +86,8 @@ def evaluate_run(
             name, features = trained.frozen
             rankers[name] = embedding_ranker(*features)
         rankers["random"] = random_ranker(len(trained.query), len(trained.gallery), seed)
-    with tqdm(total=len(trained.query), desc="evaluate", unit="query") as bar:
+    silent = trained.ranks is not None and not trained.ranks.first
+    with tqdm(total=len(trained.query), desc="evaluate", unit="query", disable=silent) as bar:
         evaluation = evaluate(
             rankers,
             trained.distance,
@@ -97,6 +102,7 @@ def evaluate_run(
             seed=seed,
             oracle=references,
             progress=bar.update,
+            ranks=trained.ranks,
         )
     return replace(evaluation, unit=trained.unit).reported(*trained.report)
 

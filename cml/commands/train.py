@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from cml.training.config import TrainConfig
 if TYPE_CHECKING:
     from cml.data.prepared import PreparedDataset
     from cml.training.loop import Trained
+    from cml.training.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,17 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Train, rest, prog=f"cml train {name}", description=f"Train on {task.summary}.", default=defaults)
     if options.resume and not (options.out / "config.json").exists():
         raise UserError(f"{options.out} holds no run to resume. Give its folder, or leave --resume out to start one.")
+    from cml.training.distributed import joined
+
     try:
-        dataset = PreparedDataset.open(options.data)
-        trained = train_task(task, dataset, options.config, options.out, resume=options.resume)
+        with joined(options.config.device) as ranks:
+            dataset = PreparedDataset.open(options.data)
+            trained = train_task(task, dataset, options.config, options.out, resume=options.resume, ranks=ranks)
     except KeyboardInterrupt as stop:
         again = "with --resume" if (options.out / "config.json").exists() else "again"
         raise KeyboardInterrupt(str(stop) or f"the same command {again} goes on from the last checkpoint") from None
+    if not ranks.first:
+        return
     last = [record["loss"] for record in trained.metrics if "loss" in record][-1]
     if options.json:
         print_json({"run": str(options.out), "steps": options.config.steps, "loss": last})
@@ -80,6 +87,7 @@ def train_task(
     *,
     resume: bool = False,
     quiet: bool = False,
+    ranks: Ranks | None = None,
 ) -> Trained:
     """Train a task's embedding into a run folder, with its loss curve.
 
@@ -98,8 +106,10 @@ def train_task(
         label_distance=task.label_distance(config, dataset.info),
         mirror=None if task.mirror is None else lambda label: task.mirror(label, dataset.info),  # type: ignore[misc]
         resume=resume,
-        validate=held_out_score,
+        validate=functools.partial(held_out_score, ranks=ranks),
         quiet=quiet,
+        ranks=ranks,
     )
-    write_curves(out / "loss.png", trained.metrics)
+    if ranks is None or ranks.first:
+        write_curves(out / "loss.png", trained.metrics)
     return trained

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from cml.errors import DataError, UserError
 
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
+    from cml.training.ranks import Ranks
     from cml.training.run_folder import RunConfig
 
 Embeddings = tuple[NDArray[np.float32], NDArray[np.float32]]  # of queries (Q, D) and of the gallery (G, D)
@@ -36,6 +38,7 @@ class TrainedRun:
         model: The trained model.
         query: Labels of the queries.
         gallery: Labels of the gallery.
+        ranks: The processes that share the embedding of images, all of which ask for it; None for this one alone.
     """
 
     folder: Path
@@ -46,15 +49,19 @@ class TrainedRun:
     model: EmbeddingModel
     query: Labels
     gallery: Labels
+    ranks: Ranks | None = None
 
     @classmethod
-    def open(cls, folder: Path, *, data: Path | None = None, device: str = "auto") -> TrainedRun:
+    def open(
+        cls, folder: Path, *, data: Path | None = None, device: str = "auto", ranks: Ranks | None = None
+    ) -> TrainedRun:
         """Open a run.
 
         Args:
             folder: The run folder.
             data: Where the dataset lies now, if not where it was.
             device: Where to put the model.
+            ranks: The processes that share the work; each has its own device.
 
         Raises:
             UserError: not a finished run, or the dataset is not the one it was trained on.
@@ -80,9 +87,10 @@ class TrainedRun:
             dataset=dataset,
             task=tasks.get(config.task),
             distance=distance,
-            model=load_model(folder, config.model, pick_device(device)),
+            model=load_model(folder, config.model, pick_device(device) if ranks is None else ranks.device),
             query=encode(distance, dataset, "query"),
             gallery=encode(distance, dataset, "gallery"),
+            ranks=ranks,
         )
 
     @property
@@ -105,8 +113,8 @@ class TrainedRun:
         """Embeddings of queries and gallery by the trained model."""
         query, gallery = self.splits
         if self.dataset.info.queries_are_gallery:
-            return (both := self.model.embed(query.paths)), both
-        return self.model.embed(query.paths), self.model.embed(gallery.paths)
+            return (both := self._rows(self.model.embed, query)), both
+        return self._rows(self.model.embed, query), self._rows(self.model.embed, gallery)
 
     @functools.cached_property
     def frozen(self) -> tuple[str, Embeddings] | None:
@@ -128,5 +136,11 @@ class TrainedRun:
         except UserError as error:
             say(f"no row of frozen ImageNet features: {error}")
             return None
-        query, gallery = (frozen_features(model, split.paths) for split in self.splits)
+        query, gallery = (self._rows(functools.partial(frozen_features, model), split) for split in self.splits)
         return f"frozen {name}", (query, gallery)
+
+    def _rows(self, embed: Callable[[Sequence[Path]], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
+        """A row an image, (N, D); of several processes each embeds its share."""
+        if self.ranks is None:
+            return embed(split.paths)
+        return self.ranks.rows(len(split.paths), lambda rows: embed(split.paths[rows]))

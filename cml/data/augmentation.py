@@ -49,14 +49,32 @@ def center_box(images: UInt8, image_size: Size) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(box)).permute(0, 3, 1, 2)
 
 
-def jittered_box(images: UInt8, image_size: Size, jitter: Jitter, rng: np.random.Generator) -> Tensor:
-    """One drawn box of each stored image: (B, 3, h, w) uint8. Without jitter the centre box."""
+def jittered_box(
+    images: UInt8,
+    image_size: Size,
+    jitter: Jitter,
+    rng: np.random.Generator,
+    *,
+    part: slice = slice(None),
+    total: int | None = None,
+) -> Tensor:
+    """One drawn box of each stored image: (B, 3, h, w) uint8. Without jitter the centre box.
+
+    Args:
+        images: (B, H, W, 3) uint8.
+        image_size: (h, w) of the boxes.
+        jitter: How much they move.
+        rng: What is drawn with.
+        part: Which images these are of a longer list, where another process has the rest ..
+        total: .. and how long that is; the boxes are those that the whole list would get.
+    """
     boxes = center_box(images, image_size)
     count = len(images)
+    drawn_for = count if total is None else total
     if jitter.scale or jitter.shift:
         # an affine grid on the whole stored image: box side s and centre (x, y) in units of half the image's side
-        side = jitter.crop + rng.uniform(-jitter.scale, jitter.scale, count)
-        center = 2 * rng.uniform(-jitter.shift, jitter.shift, (count, 2))
+        side = jitter.crop + rng.uniform(-jitter.scale, jitter.scale, drawn_for)[part]
+        center = 2 * rng.uniform(-jitter.shift, jitter.shift, (drawn_for, 2))[part]
         theta = np.zeros((count, 2, 3), np.float32)
         theta[:, 0, 0] = theta[:, 1, 1] = side
         theta[:, :, 2] = center
@@ -65,7 +83,8 @@ def jittered_box(images: UInt8, image_size: Size, jitter: Jitter, rng: np.random
         drawn = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
         boxes = drawn.round_().to(torch.uint8)
     if jitter.brightness:
-        gain = torch.from_numpy(1 + rng.uniform(-jitter.brightness, jitter.brightness, (2, count, 1, 1, 1))).float()
+        drawn_gain = 1 + rng.uniform(-jitter.brightness, jitter.brightness, (2, drawn_for, 1, 1, 1))[:, part]
+        gain = torch.from_numpy(drawn_gain).float()
         level = boxes.float().mean(dim=(1, 2, 3), keepdim=True)
         boxes = ((boxes.float() - level) * gain[0] + level * gain[1]).round_().clamp_(0, 255).to(torch.uint8)
     return boxes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from cml.retrieval.class_metrics import map_at_r, r_precision, recall
 from cml.retrieval.metrics import GAINS, hits, mean_label_distance, ndcg, relevance_gains, retrieved_distances
 from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker
 from cml.retrieval.results import Evaluation, Metric
+
+if TYPE_CHECKING:
+    from cml.training.ranks import Ranks
 
 __all__ = ["ORACLE", "Evaluation", "Metric", "Ranker", "embedding_ranker", "evaluate", "random_ranker"]
 
@@ -57,6 +60,7 @@ def evaluate(
     oracle: bool = True,
     progress: Callable[[int], object] | None = None,
     threads: int = 2,
+    ranks: Ranks | None = None,
 ) -> Evaluation:
     """Measure every ranker, and the ranking by the label distance itself as the row "oracle".
 
@@ -86,6 +90,8 @@ def evaluate(
         oracle: Whether to add the row "oracle".
         progress: Called with the number of queries done, block by block.
         threads: Blocks under way at a time; BLAS is held to one thread meanwhile.
+        ranks: The processes that share the blocks of queries, all of which call this with the same arguments and get
+            the same result; None for this one alone.
 
     Raises:
         UserError: a setting is out of range, there is nothing to rank, or a ranker or the label distance gives a
@@ -109,7 +115,7 @@ def evaluate(
             "'threads' and 'block_bytes' must be at least 1 and 'bootstrap' at least 0. "
             f"Got {threads}, {block_bytes} and {bootstrap} instead."
         )
-    values = np.empty((len(names), queries, len(measures.names)))
+    values = np.zeros((len(names), queries, len(measures.names)))
     size = max(_FEWEST_ROWS, min(-(-queries // threads), block_bytes // (4 * gallery)))
 
     def measure(start: int) -> int:
@@ -134,11 +140,20 @@ def evaluate(
             values[-1, rows] = block.measure_oracle()
         return rows.stop - start
 
+    starts = range(0, queries, size)
+    if ranks is not None:
+        starts = starts[ranks.share(len(starts))]
+    left = queries
     # our threads are the parallel ones: BLAS threads below them would only wait for each other, and burn time at it
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        for done in pool.map(measure, range(0, queries, size)):
+        for done in pool.map(measure, starts):
+            left -= done
             if progress is not None:
                 progress(done)
+    if ranks is not None and ranks.size > 1:
+        values = ranks.merged(values)  # what others have measured is 0 here
+        if progress is not None:
+            progress(left)
 
     intervals = mean_intervals(values.transpose(1, 0, 2).reshape(queries, -1), resamples=bootstrap, seed=seed)
     intervals = intervals.reshape(len(names), len(measures.names), 2)

@@ -9,19 +9,24 @@ from cml.retrieval.evaluation import embedding_ranker, evaluate
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
     from cml.training.batches import TrainingData
+    from cml.training.ranks import Ranks
 
 
-def held_out_score(model: EmbeddingModel, data: TrainingData) -> float:
+def held_out_score(model: EmbeddingModel, data: TrainingData, *, ranks: Ranks | None = None) -> float:
     """Mean label distance@10 with every second held-out item as a query and the others as the gallery.
 
     Args:
         model: The model as it is now.
         data: Held-out items.
+        ranks: The processes that share the work, all of which call this; None for this one alone.
 
     Returns:
         The mean over queries, in units of the label distance; lower is better.
     """
-    embeddings = model.embed(data.images)
+    if ranks is None:
+        embeddings = model.embed(data.images)
+    else:
+        embeddings = ranks.rows(len(data), lambda rows: model.embed(data.images.subset(rows)))
     query, gallery = slice(0, None, 2), slice(1, None, 2)
     k = min(10, len(embeddings) // 2)
     result = evaluate(
@@ -35,5 +40,6 @@ def held_out_score(model: EmbeddingModel, data: TrainingData) -> float:
         correlation=False,
         bootstrap=0,
         oracle=False,
+        ranks=ranks,
     )
     return result.rows["model"][f"label_distance@{k}"].mean

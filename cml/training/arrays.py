@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from cml.registry import Choice
 from cml.training import run_folder
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
+from cml.training.distributed import joined
 from cml.training.loop import model_config, train
 
 
@@ -32,6 +34,8 @@ def fit(
     quiet: bool = False,
 ) -> EmbeddingModel:
     """Train an embedding of ``images`` whose distances mirror the distances of ``labels``.
+
+    A script that calls this may be started by torchrun: its processes then share every batch.
 
     Args:
         images: (N, H, W, 3) uint8, or N paths.
@@ -67,16 +71,18 @@ def fit(
     if config.flip == "image":
         raise UserError("Mirroring image by image needs a task that mirrors the labels; set 'flip' to list or none.")
     stored = Images(images, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
+    folder = None if out is None else Path(out)
     data = TrainingData(stored, encoded, distance)
-    if out is None:
-        return train(data, config, quiet=quiet).model
-    run = run_folder.RunConfig(
-        task="",
-        dataset="",
-        dataset_fingerprint=hashlib.sha256(encoded.fingerprint().encode()).hexdigest(),
-        train=config,
-        model=model_config(config, losses.registry.make(config.loss)),
-        label_distance=str(Choice(distance.name, distance.settings())),
-    )
-    with run_folder.begun(Path(out), run, resume=resume):
-        return train(data, config, out=Path(out), resume=resume, quiet=quiet).model
+    with joined(config.device) as ranks, contextlib.ExitStack() as held:
+        if folder is not None and ranks.first:
+            run = run_folder.RunConfig(
+                task="",
+                dataset="",
+                dataset_fingerprint=hashlib.sha256(encoded.fingerprint().encode()).hexdigest(),
+                train=config,
+                model=model_config(config, losses.registry.make(config.loss)),
+                label_distance=str(Choice(distance.name, distance.settings())),
+            )
+            held.enter_context(run_folder.begun(folder, run, resume=resume))
+        ranks.wait()
+        return train(data, config, out=folder, resume=resume, quiet=quiet, ranks=ranks).model

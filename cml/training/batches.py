@@ -1,7 +1,8 @@
 """From a sampler's plan to the tensors of a training step, made in data workers.
 
 One item of this dataset is one whole batch, numbered by the global step and a pure function of (seed, step). That is
-what lets a run continue in mid-epoch, and lets workers share label-distance blocks out among themselves.
+what lets a run continue in mid-epoch, and lets workers share label-distance blocks out among themselves. Of several
+processes each makes its share of a batch's images, and they take turns at the label distances.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ from cml.errors import UserError
 from cml.losses.label_distance_loss import Takes
 from cml.losses.memory import leave_out_copies
 from cml.sampling.sampler import Int64, Sampler
+from cml.training.ranks import Ranks
 from cml.training.targets import Targets
 from cml.training.workers import made_ahead
 
-Step = tuple[Tensor, Tensor]  # inputs (B, ..) and what the loss takes: label distances (A, B), classes or vectors
+# this process's inputs (b, ..), with one process all B, and what the loss takes of the whole batch: label distances
+# (A, B), unless it is another process's turn to compute them, class numbers or vectors
+Step = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,11 @@ class BatchSource(Dataset[Step]):
         takes: What the loss takes beside the embeddings.
         memory: M; label distances get a column more for each of the last M items of the steps before, newest batch
             first, as ``CrossBatchMemory`` stores them.
+        ranks: The processes that share the batches; None for this one alone.
 
     Raises:
-        UserError: the label distance cannot give what the loss takes, or the loss takes no label distances and there
-            is a memory.
+        UserError: the label distance cannot give what the loss takes, the loss takes no label distances and there is a
+            memory, or there are more processes than items in a batch.
     """
 
     def __init__(
@@ -95,10 +100,18 @@ class BatchSource(Dataset[Step]):
         features: Float32 | None = None,
         takes: Takes = "label distances",
         memory: int = 0,
+        ranks: Ranks | None = None,
     ) -> None:
         if memory and takes != "label distances":
             raise UserError(f"A memory adds columns of label distances, but the loss takes {takes}: set memory to 0.")
+        ranks = Ranks() if ranks is None else ranks
+        if sampler.batch_size < ranks.size:
+            raise UserError(
+                f"A batch of {sampler.batch_size} items cannot be split over {ranks.size} processes: set the sampler's "
+                "batch_size, or start fewer of them."
+            )
         self._targets = Targets(takes, data.distance, data.labels)
+        self._ranks, self._takes = ranks, takes
         self._data, self._sampler, self._nearest, self._seed = data, sampler, nearest, seed
         self._image_size, self._jitter, self._flip, self._features = image_size, jitter, flip, features
         self._memory = memory
@@ -113,16 +126,27 @@ class BatchSource(Dataset[Step]):
         return self._remembered(step)[0]
 
     def __getitem__(self, step: int) -> Step:
-        """Inputs (B, 3, h, w) uint8, or features (B, F), and what the loss takes, of a step."""
+        """Inputs (b, 3, h, w) uint8, or features (b, F), and what the loss takes, of a step."""
         items, flips, anchors, rng = self._plan(step)
+        targets = self._step_targets(step, items, flips, anchors)
+        own = self._ranks.share(len(items))
+        if self._features is not None:
+            return torch.from_numpy(self._features[items[own]]), targets
+        pixels = self._data.images.read(items[own])
+        boxes = jittered_box(pixels, self._image_size, self._jitter, rng, part=own, total=len(items))
+        return mirrored(boxes, flips[own]), targets
+
+    def shared(self, targets: Tensor, step: int) -> Tensor:
+        """What the loss takes of a step, from the process whose turn it was to make it."""
+        return targets if self._takes != "label distances" else self._ranks.send(targets, self._ranks.turn(step))
+
+    def _step_targets(self, step: int, items: Int64, flips: NDArray[np.bool_], anchors: int) -> Tensor:
         stored, stored_flips = self._remembered(step)
+        if self._takes == "label distances" and self._ranks.turn(step) != self._ranks.rank:
+            return torch.empty(anchors, len(items) + len(stored))  # for those that another process sends
         labels = self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips]))
         targets = self._targets.of(items, labels, anchors)
-        leave_out_copies(targets, torch.from_numpy(items[:anchors]), torch.from_numpy(stored))
-        if self._features is not None:
-            return torch.from_numpy(self._features[items]), targets
-        boxes = jittered_box(self._data.images.read(items), self._image_size, self._jitter, rng)
-        return mirrored(boxes, flips), targets
+        return leave_out_copies(targets, torch.from_numpy(items[:anchors]), torch.from_numpy(stored))
 
     def _plan(self, step: int) -> _Plan:
         batch = self._sampler.batch(self._nearest, seed=self._seed, step=step)

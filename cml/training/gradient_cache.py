@@ -29,6 +29,7 @@ def backward(
     inputs: Tensor,
     *,
     micro_batch: int | None = None,
+    largest: int | None = None,
     cast: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Tensor, Tensor]:
     """Embeddings and loss of a batch, and the gradient of the loss added to all parameters that it depends on.
@@ -40,6 +41,8 @@ def backward(
         inputs: (B, ..), on the network's device.
         micro_batch: Inputs that go through the network at once, at least 1. A larger batch is cut into as few parts as
             possible, as equal as possible. ``None``, or a batch no larger: the direct way, in one pass.
+        largest: Where several processes have a share of the batch each, the size of the largest: all cut theirs into as
+            many parts, for what they do together in the network.
         cast: Makes the context in which the network runs, for autocast.
 
     Returns:
@@ -53,7 +56,7 @@ def backward(
         >>> torch.allclose(network.weight.grad, 2 * embeddings.T @ inputs, atol=1e-5)
         True
     """
-    parts = 1 if micro_batch is None else -(-len(inputs) // micro_batch)
+    parts = 1 if micro_batch is None else -(-(largest or len(inputs)) // micro_batch)
     if parts <= 1:
         with cast():
             embedded = embed(inputs)

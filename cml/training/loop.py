@@ -38,6 +38,8 @@ from cml.training import gradient_cache, run_folder, stopping, workers
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
 from cml.training.optimizer import check_held, make_optimizer
+from cml.training.ranks import Ranks
+from cml.training.shared_batch_norm import share_batch_norm
 from cml.training.targets import class_numbers, prepare_loss
 
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
@@ -72,6 +74,7 @@ def train(
     validate: Validate | None = None,
     features: Float32 | None = None,
     quiet: bool = False,
+    ranks: Ranks | None = None,
 ) -> Trained:
     """Train an embedding.
 
@@ -83,6 +86,7 @@ def train(
         validate: Score of a model on held-out training data, lower is better; used every ``evaluate_every`` steps.
         features: (N, F) backbone features of the images, for ``freeze_backbone``; computed when not given.
         quiet: No progress bar.
+        ranks: The processes that train together, from ``distributed.joined``; None for this one alone.
 
     Raises:
         UserError: options that do not fit the data.
@@ -90,7 +94,10 @@ def train(
         MachineError: a data worker died, hung or ran out of memory.
         KeyboardInterrupt: a signal; with ``out``, after a checkpoint.
     """
-    device = pick_device(config.device)
+    ranks = Ranks(device=pick_device(config.device)) if ranks is None else ranks
+    device, folder = ranks.device, out if ranks.first else None
+    same = f"{config} {data.labels.fingerprint()}" if ranks.size > 1 else ""
+    ranks.check_same("options or training data", same, "Start all processes with one command line on one data set.")
     torch.manual_seed(config.seed)
     sampler = sampling.registry.make(config.sampler)
     loss = losses.registry.make(config.loss)
@@ -103,14 +110,17 @@ def train(
         data, held_out, features = _hold_out(data, features, config)
     data.images.load()
     if config.freeze_backbone:
-        features = model.extract(data.images) if features is None else features
+        if features is None:
+            features = ranks.rows(len(data), lambda rows: model.extract(data.images.subset(rows)))
         model.backbone.requires_grad_(False).eval()
     if loss.takes == "label distances":
-        loss.fit(torch.from_numpy(sample_label_distances(data, config.seed)))
+        loss.fit(torch.from_numpy(ranks.once(lambda: sample_label_distances(data, config.seed))))
     prepare_loss(loss, data.distance, data.labels, dimension=config.dimension, seed=config.seed)
     loss.to(device)
-    if out is not None:
-        run_folder.save_loss_constants(out, loss.fitted())
+    share_batch_norm(model, ranks)
+    ranks.start_alike(model, loss)
+    if folder is not None:
+        run_folder.save_loss_constants(folder, loss.fitted())
     optimizer = make_optimizer(model, loss, config)
     memory = CrossBatchMemory(config.memory)
 
@@ -128,9 +138,10 @@ def train(
             torch.set_rng_state(state["rng"])
             if state["device_rng"] is not None and device.type == "cuda":
                 torch.cuda.set_rng_state(state["device_rng"], device)
+    ranks.check_same("a checkpoint", str(first), "The run folder must lie where every machine sees it.")
 
     def checkpoint(step: int) -> None:
-        if out is not None:
+        if folder is not None:
             state = {
                 "step": step,
                 "model": model.state_dict(),
@@ -142,7 +153,7 @@ def train(
                 "rng": torch.get_rng_state(),
                 "device_rng": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
             }
-            run_folder.save_checkpoint(out, state)
+            run_folder.save_checkpoint(folder, state)
 
     nearest = neighbor_lists(data, sampler)
     source = BatchSource(
@@ -156,16 +167,17 @@ def train(
         features=features if config.freeze_backbone else None,
         takes=loss.takes,
         memory=config.memory,
+        ranks=ranks,
     )
     source[first] if first < config.steps else None  # a batch that cannot be made fails here, not in a data worker
-    log = run_folder.MetricsLog(None if out is None else out / "metrics.jsonl", first)
+    log = run_folder.MetricsLog(None if folder is None else folder / "metrics.jsonl", first)
     embed = model.embed_features if config.freeze_backbone else model.forward
 
     def cast() -> torch.autocast:
         return torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16")
 
-    def loss_of(embeddings: Tensor, targets: Tensor, step: int) -> Tensor:
-        value: Tensor = loss(memory.extended(embeddings), targets)
+    def loss_of(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
+        value: Tensor = loss(memory.extended(ranks.gather(embeddings, items)), targets)
         if step == first:
             check_held(optimizer, value, loss, embeddings)
         return value
@@ -179,7 +191,7 @@ def train(
         initial=first,
         unit="step",
         desc=config.loss.partition("(")[0],
-        disable=quiet,
+        disable=quiet or not ranks.first,
         mininterval=0.5,
     )
     began, seen = time.perf_counter(), 0
@@ -191,22 +203,28 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = group["base_lr"] * learning_rate_factor(config, step)
         optimizer.zero_grad(set_to_none=True)
+        ranks.reseed(config.seed, step)
+        items = source.items(step)  # (B,), of which each process has its share
+        targets = source.shared(targets.to(device, non_blocking=True), step)
         value, embeddings = gradient_cache.backward(
             model,
             embed,
-            functools.partial(loss_of, targets=targets.to(device, non_blocking=True), step=step),
+            functools.partial(loss_of, targets=targets, items=len(items), step=step),
             inputs.to(device, non_blocking=True),
             micro_batch=config.micro_batch,
+            largest=ranks.largest_share(len(items)),
             cast=cast,
         )
+        ranks.sum_gradients(model, loss)
+        embeddings = ranks.gather(embeddings, len(items))
         if config.clip_gradient is not None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_gradient)
         optimizer.step()
         if config.memory:
-            memory.store(embeddings, torch.from_numpy(source.items(step)))
+            memory.store(embeddings, torch.from_numpy(items))
 
-        done, stop = step + 1, request.made
-        seen += len(inputs)
+        done, stop = step + 1, request.made if ranks.size == 1 else bool(ranks.agreed(float(request.made)))
+        seen += len(items)
         waiting.append((done, torch.stack([value, embeddings.isfinite().all().float()])))
         if done % LOG_EVERY == 0 or done == config.steps or done % config.checkpoint_every == 0 or stop:
             pairs = torch.stack([pair for _, pair in waiting]).tolist()
@@ -218,7 +236,7 @@ def train(
             bar.set_postfix_str(f"loss {values[-1]:.4f}, {rate:.0f} images/s", refresh=False)
         bar.update()
         if held_out is not None and validate is not None and done % config.evaluate_every == 0:
-            score = validate(model.eval(), held_out)
+            score = ranks.agreed(validate(model.eval(), held_out))
             model.train()
             if config.freeze_backbone:
                 model.backbone.eval()
@@ -234,9 +252,9 @@ def train(
     if best_weights is not None:
         model.load_state_dict(best_weights)
     model.eval()
-    if out is not None:
-        run_folder.save_loss(out, loss)
-        run_folder.save_model(out / run_folder.MODEL, model)
+    if folder is not None:
+        run_folder.save_loss(folder, loss)
+        run_folder.save_model(folder / run_folder.MODEL, model)
     return Trained(model, loss, log.records)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from cml.training import run_folder
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
 from cml.training.loop import Trained, Validate, model_config, train
+from cml.training.ranks import Ranks
 
 
 def train_prepared(
@@ -34,6 +36,7 @@ def train_prepared(
     resume: bool = False,
     validate: Validate | None = None,
     quiet: bool = False,
+    ranks: Ranks | None = None,
 ) -> Trained:
     """Train on the ``train`` items of a prepared dataset.
 
@@ -47,10 +50,12 @@ def train_prepared(
         resume: Continue the run in ``out`` if it was begun.
         validate: See ``loop.train``.
         quiet: No progress bar.
+        ranks: See ``loop.train``.
 
     Raises:
         UserError: options, labels or a run folder that do not fit.
     """
+    ranks = Ranks(device=pick_device(config.device)) if ranks is None else ranks
     items = dataset.split("train")
     distance = distances.registry.make(label_distance).fit(items.labels)
     twins = None
@@ -71,13 +76,17 @@ def train_prepared(
         model=shape,
         label_distance=str(Choice(distance.name, distance.settings())),
     )
-    with run_folder.begun(out, run, resume=resume):
+    with contextlib.ExitStack() as held:
+        if ranks.first:
+            held.enter_context(run_folder.begun(out, run, resume=resume))
+        ranks.wait()
         if twins is None:
             rows = sampling.registry.make(config.sampler).batch_size
             distance, labels = through_matrix(distance, labels, blocks=config.steps, rows=rows)
         features = None
-        if config.freeze_backbone:
-            features = frozen_features(EmbeddingModel(shape).to(pick_device(config.device)), items.paths)
+        if config.freeze_backbone and config.weights != "none":  # a fresh backbone is the run's own, made by its seed
+            frozen = EmbeddingModel(shape).to(ranks.device)
+            features = ranks.rows(len(items), lambda rows: frozen_features(frozen, items.paths[rows]))
         return train(
             TrainingData(images, labels, distance, twins),
             config,
@@ -86,4 +95,5 @@ def train_prepared(
             validate=validate,
             features=features,
             quiet=quiet,
+            ranks=ranks,
         )

@@ -1,0 +1,144 @@
+"""Notices that another process of the run has died, hangs or has failed, and stops this one within 30 s by saying so.
+
+Where a process dies, the others wait for it in a collective, in C++, some forever. So a thread of every process leaves
+a sign of life in the store that all of them share, and reads those of the others. torchrun notices most deaths sooner,
+on its own machine, and names the rank and its exit code; this is for the rest: a process stopped but not dead, another
+machine gone, no torchrun. Not for: what the processes compute together (distributed.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+BEAT = 1.0  # seconds between two signs of life
+SILENCE = 20.0  # seconds after which a process that gives none is lost; a busy one has a thread for them
+SILENCE_AFTER_BREAK = 6.0  # the same, once a connection to some process has broken
+GRACE = 3.0  # seconds that the innocent stay behind: torchrun takes the first to end for the cause
+_DONE, _INTERRUPTED = "done", "interrupted"
+
+
+class Verdict(NamedTuple):
+    """That this process must stop.
+
+    Attributes:
+        message: What to print; empty if it has been printed on this machine.
+        code: Exit code.
+    """
+
+    message: str
+    code: int = 1
+
+
+class RankWatch:
+    """Signs of life of this process and of the others.
+
+    Args:
+        store: The run's store, a connection that nothing else uses.
+        rank: Number of this process.
+        size: How many there are.
+        host: Name of this machine.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, host: str | None = None) -> None:  # noqa: ANN401 - torch's
+        self._store, self._rank, self._size = store, rank, size
+        self._host = socket.gethostname() if host is None else host
+        self._beats = 0
+        self._seen: dict[int, tuple[str, float]] = {}  # of each other rank its last sign and when that was new
+        self._silence = SILENCE
+        self._over = threading.Event()
+        store.set_timeout(timedelta(seconds=SILENCE))
+        store.set(f"place/{rank}", f"process {os.getpid()} on {self._host}")
+        store.set(f"life/{rank}", "0")
+        self._thread = threading.Thread(target=self._watch, name="rank watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch; every process must have made its watch."""
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Stop watching; the others will not miss this process."""
+        self._over.set()
+        with contextlib.suppress(RuntimeError):  # whoever held the store may have gone: its part was done
+            self._store.set(f"life/{self._rank}", _DONE)
+
+    def failed(self, error: BaseException) -> bool:
+        """Tell the others why this process stops; returns False if another one has told of a failure before."""
+        self._over.set()
+        kind = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
+        try:
+            if self._store.add("failures", 1) > 1:
+                return False
+            self._store.set("failure", "\n".join([str(self._rank), self._host, kind]))
+        except RuntimeError:
+            pass  # then this error is all that can be said
+        return True
+
+    def connection_broke(self) -> None:
+        """Wait until the watch has found who is gone, which ends this process; returns if nobody is."""
+        self._silence = min(self._silence, SILENCE_AFTER_BREAK)
+        self._over.wait(SILENCE)
+
+    def look(self, now: float) -> Verdict | None:
+        """Leave a sign of life and read those of the others.
+
+        Args:
+            now: Seconds of a clock that does not jump.
+
+        Returns:
+            None as long as all is well.
+        """
+        self._beats += 1
+        try:
+            self._store.set(f"life/{self._rank}", str(self._beats))
+            if self._store.check(["failure"]):
+                return self._failure(self._store.get("failure").decode())
+            for rank in range(self._size):
+                if rank == self._rank:
+                    continue
+                sign = self._store.get(f"life/{rank}").decode()
+                if rank not in self._seen or self._seen[rank][0] != sign:
+                    self._seen[rank] = (sign, now)
+            silent = {rank: now - since for rank, (sign, since) in self._seen.items() if sign != _DONE}
+            longest = max(silent, key=lambda rank: silent[rank], default=None)
+            if longest is None or silent[longest] <= self._silence:
+                return None
+            place = self._store.get(f"place/{longest}").decode()
+            told = self._store.add(f"told/{self._host}", 1) > 1
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            return Verdict(f"The machine or process that started this run no longer answers ({reason}). {_GO_ON}")
+        if told:
+            return Verdict("")
+        return Verdict(
+            f"Rank {longest} ({place}) has died or hangs: no sign of life for {silent[longest]:.0f} s. The other "
+            f"processes have stopped. {_GO_ON}"
+        )
+
+    def _failure(self, text: str) -> Verdict:
+        rank, host, what = text.split("\n", 2)
+        if what == _INTERRUPTED:
+            return Verdict("", 130)
+        if host == self._host:  # it has said so itself, on the same screen
+            return Verdict("")
+        return Verdict(f"Stopped, because rank {rank} on {host} has failed. {what}")
+
+    def _watch(self) -> None:
+        while not self._over.wait(BEAT):
+            verdict = self.look(time.monotonic())
+            if verdict is not None and not self._over.is_set():
+                try:
+                    if verdict.message:
+                        print(f"error: {verdict.message}", file=sys.stderr, flush=True)
+                    time.sleep(GRACE)
+                finally:  # whoever read our output may be gone too
+                    os._exit(verdict.code)  # the main thread may sit in a collective that never ends
+
+
+_GO_ON = "Continue from the last checkpoint with --resume, with any number of processes."

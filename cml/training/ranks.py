@@ -1,0 +1,197 @@
+"""Several processes that train one network: what they split, and what they tell each other.
+
+Started by ``torchrun --nproc-per-node N -m cml train ..``. Every process knows every batch, for a batch is a function
+of (seed, step). It puts its own part of the images through the network; the embeddings are gathered, and each process
+computes the whole loss on all of them. So the loss is the loss of one process, a loss's proxies and the memory are the
+same everywhere without being sent, and the gradient with respect to a process's own embeddings is complete as it is:
+what remains is to add up the gradients of the network. With one process everything here does nothing, at no cost.
+Not for: joining the others (distributed.py), batch normalisation (shared_batch_norm.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from cml.errors import UserError
+
+TURN = 4  # steps in a row whose label distances one process computes: several, for they go to different data workers
+_ROWS = 64  # rows are split in multiples of the network's batch, so that every batch is that of one process
+
+
+class ConnectionBrokeError(Exception):
+    """A collective failed, most likely because another process is gone."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes of a run, seen from one of them.
+
+    Attributes:
+        rank: The number of this process, 0..size-1.
+        size: How many there are; with 1 every method gives back what it is given.
+        device: Where this process computes.
+    """
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes the run folder and shows progress."""
+        return self.rank == 0
+
+    def share(self, total: int) -> slice:
+        """Which of ``total`` things in a row are this process's; shares differ by one at most."""
+        less, more = divmod(total, self.size)
+        start = self.rank * less + min(self.rank, more)
+        return slice(start, start + less + (self.rank < more))
+
+    def largest_share(self, total: int) -> int:
+        """The size of the largest share of ``total`` things."""
+        return -(-total // self.size)
+
+    def turn(self, step: int) -> int:
+        """Which process computes the label distances of a step."""
+        return step // TURN % self.size
+
+    def add_up(self, tensor: Tensor) -> Tensor:
+        """The sum of the processes' tensors of one shape, in place; the same bits everywhere."""
+        if self.size > 1:
+            _collective(lambda: torch.distributed.all_reduce(tensor))
+        return tensor
+
+    def send(self, tensor: Tensor, source: int = 0) -> Tensor:
+        """The tensor of the process ``source``, in place of those of the others."""
+        if self.size > 1:
+            _collective(lambda: torch.distributed.broadcast(tensor, source))
+        return tensor
+
+    def gather(self, own: Tensor, total: int) -> Tensor:
+        """The embeddings (B, D) of a batch from each process's share (b, D), with their gradients.
+
+        Args:
+            own: (b, D), of the ``share`` of B that is this process's.
+            total: B.
+        """
+        gathered: Tensor = own if self.size == 1 else _Gather.apply(own, total, self)
+        return gathered
+
+    def sum_gradients(self, network: nn.Module, loss: nn.Module) -> None:
+        """Make every process's gradients those of the whole batch.
+
+        The network's are added up: each process has them for its share. The loss's own parameters have the whole
+        gradient everywhere; that of rank 0 counts, lest rounding on different machines drive proxies apart.
+        """
+        if self.size == 1:
+            return
+        own = [one.grad for one in loss.parameters() if one.grad is not None]
+        if not self.first:
+            for gradient in own:
+                gradient.zero_()
+        _in_one([*(one.grad for one in network.parameters() if one.grad is not None), *own], self.add_up)
+
+    def start_alike(self, *modules: nn.Module) -> None:
+        """Give all processes the parameters and buffers of rank 0: another machine may have drawn others."""
+        if self.size > 1:
+            _in_one([one.detach() for it in modules for one in (*it.parameters(), *it.buffers())], self.send)
+
+    def reseed(self, seed: int, step: int) -> None:
+        """Let what a network draws in a step be a function of (seed, step, rank), different in every process."""
+        if self.size > 1:
+            torch.manual_seed(int(np.random.SeedSequence((seed, step, self.rank)).generate_state(1, np.uint64)[0] >> 1))
+
+    def once(self, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """An array that rank 0 computes for all."""
+        if self.size == 1:
+            return compute()
+        value = torch.from_numpy(compute()) if self.first else torch.empty(0)
+        kinds = (torch.float32, torch.float64)
+        about = torch.tensor([value.ndim, kinds.index(value.dtype), *value.shape, *[0] * (4 - value.ndim)])
+        ndim, kind, *shape = self.send(about).tolist()
+        value = value.contiguous() if self.first else torch.empty(shape[:ndim], dtype=kinds[kind])
+        return self.send(value).numpy()
+
+    def agreed(self, value: float) -> float:
+        """The value of rank 0."""
+        return float(self.send(torch.tensor(value, dtype=torch.float64)))
+
+    def check_same(self, what: str, value: str, mend: str) -> None:
+        """Check that a text is the same everywhere.
+
+        Raises:
+            UserError: it is not; ``what`` says in words what it is, ``mend`` what to do.
+        """
+        if self.size == 1:
+            return
+        numbers = torch.zeros(self.size, dtype=torch.int64)
+        numbers[self.rank] = int.from_bytes(hashlib.sha256(value.encode()).digest()[:7], "big")
+        found = self.add_up(numbers).tolist()
+        for rank, number in enumerate(found):
+            if number != found[0]:
+                raise UserError(f"Rank {rank} has {what} other than rank 0's. {mend}")
+
+    def merged(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The sum of the processes' arrays of one shape, on the CPU."""
+        return array if self.size == 1 else self.add_up(torch.from_numpy(array)).numpy()
+
+    def rows(self, total: int, compute: Callable[[slice], NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Rows (N, D) of which each process computes a share, such as embeddings of images.
+
+        Args:
+            total: N.
+            compute: Gives the rows of a slice, (n, D) float32. Slices begin at multiples of a batch of the network, so
+                that the rows are those of one process to the last bit.
+        """
+        if self.size == 1:
+            return compute(slice(0, total))
+        batches = self.share(-(-total // _ROWS))
+        part = slice(batches.start * _ROWS, min(batches.stop * _ROWS, total))
+        own = compute(part) if part.start < part.stop else np.empty((0, 0), np.float32)
+        width = torch.tensor(own.shape[1])
+        _collective(lambda: torch.distributed.all_reduce(width, torch.distributed.ReduceOp.MAX))
+        whole = np.zeros((total, int(width)), np.float32)
+        if len(own):
+            whole[part] = own
+        return self.merged(whole)
+
+    def wait(self) -> None:
+        """Wait until every process is here."""
+        self.add_up(torch.zeros(1))
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, total: int, ranks: Ranks) -> Tensor:  # noqa: ANN401 - torch gives no public type
+        ctx.share = ranks.share(total)
+        whole = own.new_zeros(total, *own.shape[1:])
+        whole[ctx.share] = own.detach()
+        return ranks.add_up(whole)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
+        return gradient[ctx.share], None, None  # of the whole loss already: every process has computed all of it
+
+
+def _in_one(tensors: Sequence[Tensor], exchange: Callable[[Tensor], Tensor]) -> None:
+    """Exchange many tensors as one of each type, and put what comes back in their place."""
+    for dtype in dict.fromkeys(one.dtype for one in tensors):
+        some = [one for one in tensors if one.dtype == dtype]
+        flat = exchange(torch.cat([one.reshape(-1) for one in some]))
+        for one, part in zip(some, torch.split(flat, [one.numel() for one in some]), strict=True):
+            one.copy_(part.view(one.shape))
+
+
+def _collective(run: Callable[[], object]) -> None:
+    try:
+        run()
+    except RuntimeError as error:
+        raise ConnectionBrokeError(str(error).splitlines()[0]) from None

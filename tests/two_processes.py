@@ -1,0 +1,253 @@
+"""What one process and two do alike, for test_distributed.py; run as a script by torchrun, it does it in two.
+
+Every function takes the ranks and gives what this process found; with ``Ranks()`` it is the one-process answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import cml
+from cml import distances, losses, sampling
+from cml.cli import main
+from cml.data.augmentation import Jitter
+from cml.data.images import Images
+from cml.errors import DataError, UserError
+from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.memory import CrossBatchMemory
+from cml.retrieval import embedding_ranker, evaluate
+from cml.training import gradient_cache, run_folder
+from cml.training.batches import BatchSource, TrainingData
+from cml.training.distributed import joined
+from cml.training.ranks import Ranks
+from cml.training.shared_batch_norm import share_batch_norm
+
+ITEMS = 13  # two processes have 7 and 6 of them
+WORDS = ("red", "green", "blue", "grey")
+CONFIG = cml.TrainConfig(
+    backbone="small-cnn", weights="none", image_size=(16, 16), dimension=8, sampler="random(batch_size=15)", steps=8,
+    checkpoint_every=4, workers=0, flip="list", shift_jitter=0.05, crop=0.9, memory=20, optimizer="sgd",
+    learning_rate=0.001, clip_gradient=5.0,
+)  # fmt: skip
+
+
+def bars(count: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures of a bright bar, labelled with its place."""
+    places = np.random.default_rng(0).uniform(2, 14, count)
+    images = 255 * np.exp(-((np.arange(16)[None, :] - places[:, None]) ** 2) / 4)
+    return np.tile(images[:, None, :, None], (1, 16, 1, 3)).astype(np.uint8), places
+
+
+def word_file(folder: Path) -> Path:
+    """Word vectors of the four class names."""
+    rows = np.random.default_rng(0).normal(size=(len(WORDS), 5))
+    lines = [f"{word} {' '.join(f'{number:.6f}' for number in row)}" for word, row in zip(WORDS, rows, strict=True)]
+    (folder / "words.txt").write_text("\n".join(lines) + "\n")
+    return folder / "words.txt"
+
+
+def make_loss(name: str, words: Path) -> LabelDistanceLoss:
+    """A registered loss in float64, with settings that let every kind learn from a small batch."""
+    settings: dict[str, Any] = {
+        "binary": {"loss": "multi-similarity", "rule": "nearest", "k": 3},
+        "binary-triplet": {"rule": "nearest", "k": 3},
+        "triplet": {"mining": "all"},
+        "proxy-gml": {"per_class": 2, "share": 0.6},
+        "language-guidance": {"loss": "proxy-anchor", "vectors": str(words)},
+    }
+    loss = losses.get(name, **settings.get(name, {}))
+    generator = torch.Generator().manual_seed(3)
+    if loss.takes == "classes":
+        loss.prepare(torch.arange(4), dimension=2, names=WORDS, generator=generator)
+    elif loss.takes == "vectors":
+        loss.prepare(torch.rand(40, 2, generator=generator), dimension=2, names=(), generator=generator)
+    else:
+        loss.fit(torch.rand(200, generator=generator))
+    return loss.double()
+
+
+def gradients(ranks: Ranks, name: str, words: Path, *, micro_batch: int | None = None) -> dict[str, Tensor]:
+    """Loss and all gradients of the second of two batches: float64, a memory, and batch norm unless cut into parts."""
+    torch.manual_seed(1)
+    normalize: nn.Module = nn.BatchNorm1d(16) if micro_batch is None else nn.Identity()
+    network = nn.Sequential(nn.Linear(6, 16, bias=False), normalize, nn.ReLU(), nn.Linear(16, 2)).double()
+    loss = make_loss(name, words)
+    share_batch_norm(network, ranks)
+    ranks.start_alike(network, loss)
+    memory = CrossBatchMemory(10 if loss.takes == "label distances" else 0)
+    generator = torch.Generator().manual_seed(2)
+    inputs = torch.randn(2 * ITEMS, 6, dtype=torch.float64, generator=generator)
+    values = torch.rand(2 * ITEMS, 2, dtype=torch.float64, generator=generator)
+    own, found = ranks.share(ITEMS), {}
+    for step in range(2):
+        items = torch.arange(ITEMS) + ITEMS * step
+        targets = values[items]
+        if loss.takes == "classes":
+            targets = torch.arange(ITEMS) % 4
+        elif loss.takes == "label distances":
+            targets = torch.cdist(values[items[:9]], values[torch.cat([items, memory.items])])  # 9 of 13 are anchors
+
+        def loss_of(embeddings: Tensor, targets: Tensor = targets) -> Tensor:
+            value: Tensor = loss(memory.extended(ranks.gather(embeddings, ITEMS)), targets)
+            return value
+
+        network.zero_grad()
+        loss.zero_grad()
+        value, embeddings = gradient_cache.backward(
+            network, network, loss_of, inputs[items][own], micro_batch=micro_batch, largest=ranks.largest_share(ITEMS)
+        )
+        ranks.sum_gradients(network, loss)
+        memory.store(ranks.gather(embeddings, ITEMS), items)
+        found = {"value": value, "memory": memory.embeddings.double()}
+        found |= {f"network.{key}": one.grad for key, one in network.named_parameters()}
+        found |= {f"loss.{key}": one.grad for key, one in loss.named_parameters()}
+        found |= {f"buffer.{key}": one.double() for key, one in network.named_buffers()}
+    cut = "whole" if micro_batch is None else "parts"
+    return {f"{name}.{cut}.{key}": one.clone() for key, one in found.items()}
+
+
+def all_gradients(ranks: Ranks, words: Path) -> dict[str, Tensor]:
+    """``gradients`` of every registered loss, of whole batches and of batches in parts.
+
+    With parts of one item, 7 of them, the process that has 6 items goes through an empty one.
+    """
+    found = {}
+    for name in losses.names():
+        micro_batch = 1 if name == "cosent" else 3
+        found |= gradients(ranks, name, words) | gradients(ranks, name, words, micro_batch=micro_batch)
+    return found
+
+
+class Counting:
+    """A label distance that counts its blocks."""
+
+    def __init__(self) -> None:
+        self.inner = distances.get("euclidean")
+        self.blocks = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self.inner, name)
+
+    def pairwise(self, a: Any, b: Any) -> Any:  # noqa: ANN401
+        self.blocks += 1
+        return self.inner.pairwise(a, b)
+
+
+def batches(ranks: Ranks) -> dict[str, Tensor]:
+    """What twelve steps are made of: targets whole, images of this process's share, and how many blocks it computed."""
+    images, places = bars()
+    distance = Counting()
+    labels = distance.encode(places.tolist())
+    data = TrainingData(Images(images, (16, 16)), labels, distance, labels)  # type: ignore[arg-type]
+    source = BatchSource(
+        data, sampling.registry.make("random(batch_size=15)"), np.empty((60, 0), np.int32), seed=0, image_size=(14, 14),
+        jitter=Jitter(0.8, 0.05, 0.05, 0.2), flip="image", memory=20, ranks=ranks,
+    )  # fmt: skip
+    found = {}
+    for step in range(12):
+        inputs, targets = source[step]
+        found[f"inputs.{step}"], found[f"targets.{step}"] = inputs, source.shared(targets, step)
+    return found | {"blocks": torch.tensor(distance.blocks)}
+
+
+def evaluation(ranks: Ranks) -> dict[str, Any]:
+    """An evaluation of 90 queries, whose rows the processes share as well."""
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(390, 4)).astype(np.float32)
+    rows = ranks.rows(390, lambda part: rows[part])
+    distance = distances.get("euclidean")
+    labels = distance.encode((rows[:, 0] + rng.normal(size=390)).tolist())
+    ranker = embedding_ranker(rows[:90], rows[90:])
+    done: list[int] = []
+    result = evaluate(
+        {"model": ranker}, distance, labels[:90], labels[90:], block_bytes=1, ranks=ranks, progress=done.append
+    )
+    assert sum(done) == 90
+    return result.to_json()
+
+
+def small_facts(ranks: Ranks) -> dict[str, Any]:
+    """Rank 0's word counts, rows of nothing are nobody's, and what differs is an error everywhere."""
+    refused = ""
+    try:
+        ranks.check_same("a colour", str(ranks.rank), "Paint it over.")
+    except UserError as error:
+        refused = str(error)
+    torch.manual_seed(0)
+    ranks.reseed(7, 3)
+    return {
+        "agreed": ranks.agreed(3.5 + ranks.rank),
+        "once": ranks.once(lambda: np.full((2, 3), 1.5 + ranks.rank)).tolist(),
+        "few rows": ranks.rows(3, lambda part: np.arange(6, dtype=np.float32).reshape(3, 2)[part]).tolist(),
+        "refused": refused,
+        "drawn": torch.rand(1).item(),
+    }
+
+
+def train(out: Path, *, resume: bool = False, snapshot: Path | None = None) -> None:
+    """A run on bars; ``snapshot`` gets what a run killed after its first checkpoint would have left."""
+    save = run_folder.save_checkpoint
+
+    def save_and_copy(run: Path, state: Any) -> None:  # noqa: ANN401
+        save(run, state)
+        if snapshot is not None and not snapshot.exists():
+            shutil.copytree(run, snapshot)
+
+    run_folder.save_checkpoint = save_and_copy
+    try:
+        cml.fit(*bars(), CONFIG, out=out, resume=resume, quiet=True)
+    finally:
+        run_folder.save_checkpoint = save
+
+
+def die_after_checkpoint(out: Path, how: str) -> None:
+    """A run in which rank 1 is killed, or meets an image that it cannot read, once there is a checkpoint."""
+    read = Images.read
+
+    def read_or_fail(self: Images, items: Any) -> Any:  # noqa: ANN401
+        if os.environ["RANK"] == "1" and (out / run_folder.CHECKPOINT).exists():
+            if how == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise DataError("The image of rank 1 cannot be read.")
+        return read(self, items)
+
+    Images.read = read_or_fail  # type: ignore[method-assign]
+    cml.fit(*bars(), replace(CONFIG, steps=2000), out=out, quiet=True)
+
+
+def session(folder: Path) -> None:
+    """Everything that one start of two processes is good for; the last thing is rank 1's death."""
+    from safetensors.torch import save_file
+
+    with joined("cpu") as ranks:
+        name = f"rank{ranks.rank}"
+        save_file(all_gradients(ranks, folder / "words.txt"), folder / f"{name}.gradients")
+        save_file({key: one.contiguous() for key, one in batches(ranks).items()}, folder / f"{name}.batches")
+        facts = {"evaluation": evaluation(ranks), "small": small_facts(ranks)}
+        (folder / f"{name}.json").write_text(json.dumps(facts))
+    train(folder / "two", snapshot=folder / "two-cut")
+    train(folder / "one-cut", resume=True)
+    if ranks.first:
+        shutil.copytree(folder / "two-cut", folder / "two-again")
+    train(folder / "two-again", resume=True)
+    assert main(["evaluate", str(folder / "task-run"), "--device", "cpu"]) == 0
+    die_after_checkpoint(folder / "killed", "killed")
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[2])
+    if sys.argv[1] == "session":
+        session(place)
+    else:
+        die_after_checkpoint(place, sys.argv[1])
