@@ -93,14 +93,12 @@ def own_device(device: str, how: Launch) -> torch.device:
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if device not in ("auto", "cuda"):
-        raise UserError(
-            f"Of several processes each takes its own device: set 'device' to auto, cpu or cuda, not {device}."
-        )
+        raise UserError(f"Each of several processes takes its own device: set it to auto, cpu or cuda. Got {device}.")
     pick_device("cuda")
-    if how.local_rank >= torch.cuda.device_count():
+    if how.local_size > torch.cuda.device_count():
         raise UserError(
-            f"Each process takes a GPU, but there are {torch.cuda.device_count()} for local rank {how.local_rank}. "
-            "Set --nproc-per-node to their number, or --device cpu."
+            f"Each process takes a GPU of its own: there are {torch.cuda.device_count()}. Got --nproc-per-node "
+            f"{how.local_size}; lower it, or set --device cpu."
         )
     place = torch.device("cuda", how.local_rank)
     torch.cuda.set_device(place)
