@@ -1,6 +1,11 @@
 """Room layouts: which pixels of a photograph of a room are front, left and right wall, floor and ceiling.
 
 Command: cml train layout --data DIR --out RUN
+Expected time: about an hour on 2 cores (1,000 batches of 150 images, 40 images a second); with ``--freeze-backbone
+--flip none --steps 300`` 10 s once the images have been embedded.
+Expected score: a small network on 2,000 drawn rooms (``cml demo layout --steps 600 --seeds 6``): mean label distance@10
+of 0.520 +- 0.009 (binary triplets 0.549 +- 0.007, frozen features 0.675, oracle 0.290), nDCG@100 of .920 +- .003. The
+whole recipe has not been run on LSUN.
 """
 
 from __future__ import annotations
