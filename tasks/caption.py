@@ -3,9 +3,9 @@
 Command: cml train caption --data DIR --out RUN
 Expected time: about an hour on 2 cores (1,000 batches of 150 images, 40 images a second), and the label distances once:
 75,000 pairs of images a second and core. With ``--freeze-backbone --steps 300``: 10 s beside that.
-Expected score: a small network on 2,000 drawn scenes (``cml demo caption --steps 600 --seeds 6``): mean label distance@10
-of 6.55 +- 0.03 (binary triplets 6.66 +- 0.03, frozen features 6.61, oracle 4.80), nDCG@100 of .856 +- .003. The whole
-recipe has not been run on COCO.
+Expected score: a small network on 2,000 drawn scenes (``cml demo caption --steps 600 --seeds 6``): mean label
+distance@10 of 6.55 +- 0.03 (binary triplets 6.66 +- 0.03, frozen features 6.61, oracle 4.80), nDCG@100 of .856 +- .003.
+The whole recipe has not been run on COCO.
 """
 
 from __future__ import annotations
