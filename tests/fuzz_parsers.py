@@ -477,8 +477,9 @@ def _table(data: bytes, folder: Path) -> None:
         Image.new("L", (2, 2)).save(folder / "a.png")
     for name in ("labels.csv", "labels.jsonl"):
         (folder / name).write_bytes(data)
-        with contextlib.suppress(DataError):
-            collections.deque(Folder(folder, folder / name)._items())
+        for kind in ("numbers", "captions", "classes", "masks"):
+            with contextlib.suppress(DataError):
+                collections.deque(Folder(folder, folder / name, kind)._read())
 
 
 def _table_seeds() -> list[bytes]:

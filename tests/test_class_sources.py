@@ -212,7 +212,7 @@ def broken(root: Path, file: str, old: str, new: str, count: int = 1) -> Path:
         ("image_class_labels.txt", "3 1\n", "3\n", r"image_class_labels\.txt:3: should be an image's number and"),
         ("image_class_labels.txt", "3 1\n", "", "image_class_labels.txt has no class for image 3"),
         ("images.txt", "4 002", "4 x 002", r"images\.txt:4: should be an image's number and its path"),
-        ("images.txt", "4 002", "4 ../002", r"images\.txt:4: '\.\./002.* without '\.\.'"),
+        ("images.txt", "4 002", "4 ../002", r"images\.txt:4: the image '\.\./002.* without '\.\.'"),
     ],
 )
 def test_broken_cub(cub: Path, tmp_path: Path, file: str, old: str, new: str, message: str) -> None:

@@ -335,7 +335,7 @@ def test_results_with_parts_lost_are_refused(model: EmbeddingModel, tmp_path: Pa
     draw_images(tmp_path / "photos", 3)
     images = ImageList.open(tmp_path / "photos")
     made = embed_folder(model, images, tmp_path / "out", quiet=True)
-    (tmp_path / "out" / "items.jsonl").write_text('{"item_id": "a"}\n')
+    (tmp_path / "out" / "items.jsonl").write_text('{"item_id": "a", "file_name": "a.jpg"}\n')
     with pytest.raises(DataError, match="1 items, but there are 3 embeddings"):
         list(made.items())
     (tmp_path / "out" / "items.jsonl").write_text("no json\n")

@@ -176,7 +176,7 @@ def test_masks_of_a_column_with_names(photos: Path, tmp_path: Path) -> None:
     dataset = Folder(**flags, mask_names=("1=left wall", "2=floor")).prepare(tmp_path / "named")
     assert dataset.info.details["ids"] == {"1": "left wall", "2": "floor"}
     for name, message in (
-        ("gone.png", "labels.csv:2: the mask .*gone.png of '0.jpg' is missing"),
+        ("gone.png", "labels.csv:2: the mask .*gone.png is missing"),
         ("small.png", "labels.csv:2: The mask .*small.png is 39x30 pixels, but its image .*0.jpg is 40x30"),
         ("nine.png", "labels.csv:2: The mask .*nine.png holds the id 9; known ids: 1, 2"),
         ("../two.png", "labels.csv:2: the mask '../two.png' should be relative"),

@@ -54,7 +54,8 @@ def test_nothing_can_run_code() -> None:
         f"{path.relative_to(ROOT)}: {fault}" for path in FILES for fault in faults(ast.parse(path.read_text("utf-8")))
     ]
     # to name the error that torch raises for a pickle it refuses
-    assert found == ["cml/models/backbones.py: imports pickle"]
+    # and to check the sums of a checkpoint, which torch packs as one
+    assert found == ["cml/models/backbones.py: imports pickle", "cml/training/run_folder.py: imports zipfile"]
     assert "pickle.load" not in (ROOT / "cml/models/backbones.py").read_text("utf-8")
 
 
