@@ -103,7 +103,7 @@ def test_bad_files(tmp_path: Path) -> None:
             Precomputed(str(path))
     np.savez(tmp_path / "archive.npz", np.zeros((2, 2)))
     path.write_bytes(path.read_bytes()[:40])
-    for name, message in (("archive.npz", "is no .npy file"), ("matrix.npy", "cannot be read"), ("no.npy", "is missing")):
+    for name, message in (("archive.npz", "no .npy file"), ("matrix.npy", "cannot be read"), ("no.npy", "is missing")):
         with pytest.raises(DataError, match=message):
             Precomputed(str(tmp_path / name))
     np.save(path, np.array([[0, -1], [np.nan, 0]]))
