@@ -10,19 +10,15 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
-import itertools
-import operator
-import os
 import reprlib
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cml.data.columns import Gathered, Items
-from cml.data.inside import is_inside, relative_name
 from cml.data.label_form import LabelForm
+from cml.data.listed_files import ListedFiles
 from cml.data.metadata_blocks import Block, BlockParser
 from cml.files import open_regular
 from cml.json_text import parse_json
@@ -37,7 +33,6 @@ FILE_COLUMN = "_file_name"  # a column that ends like this names a further file,
 _TEXTS = ("name", "task", "label_column", "label_unit", "frame", "source", "licence")  # in the order of DatasetInfo
 _NEVER_EMPTY = ("name", "task", "label_column")
 _BLOCK = 1 << 20  # bytes of metadata.jsonl read at a time
-_ENTRIES = 4096  # of a folder, read at a time
 _LONGEST_LINE = 64 << 20  # bytes; what is longer reads as several lines, none of them JSON
 Report = Callable[[str], object]
 
@@ -169,7 +164,7 @@ class _Reader:
     def read(self, name: str, hashed: Callable[[bytes], object]) -> None:
         """Read train/ or test/; every line goes through ``hashed`` first."""
         path = self._folder / name / METADATA
-        files = _Files(self._folder, name)
+        files = ListedFiles(self._folder, name)
         roles = tuple(role for role in ROLES if FOLDERS[role] == name)
         parser = None if self._label_column.endswith(FILE_COLUMN) else BlockParser(roles, self._label_column)
         self._gathered, number = Gathered(self._folder / name), 1
@@ -189,7 +184,7 @@ class _Reader:
             self._report(f"{path} cannot be read ({error.strerror}); it should list the items of {name}/.")
         self.items.append(self._gathered.items())
 
-    def _take(self, block: Block, first: int, files: _Files) -> bool:
+    def _take(self, block: Block, first: int, files: ListedFiles) -> bool:
         """Take the items of the lines from ``first`` on; False, and none is taken, if they need a closer look."""
         if self._first is not None or not files.take_all(block.names):
             return False
@@ -205,7 +200,7 @@ class _Reader:
         self._gathered.extend(range(first, first + len(roles)), roles, block.ids, block.names, block.labels)
         return True
 
-    def _line(self, line: bytes, number: int, name: str, files: _Files) -> None:
+    def _line(self, line: bytes, number: int, name: str, files: ListedFiles) -> None:
         where = f"{self._folder / name / METADATA}:{number}"
         try:
             entry = _parse(line)
@@ -266,86 +261,6 @@ class _Reader:
                 where = f"{items.folder / METADATA}:{line}"
                 yield ("image", str(items.folder / name)), where
                 yield ("item_id", item_id), where
-
-
-class _Files:
-    """Finds what file_name columns name; lists each subfolder once, since asking for 10^5 single files is slow."""
-
-    def __init__(self, dataset: Path, name: str) -> None:
-        self._dataset = dataset.resolve()
-        self._name = name
-        self._root = dataset / name
-        self._listed: dict[str, bool] = {}  # subfolders, and whether they could be read
-        # of the files in them, by their path below the root:
-        self._plain: set[str] = set()  # those that no item has as its image yet
-        self._links: dict[str, bool] = {}  # those that may lie elsewhere, and whether an item has them
-
-    def find(self, value: object) -> str:
-        """The path below the root of the file that ``value`` names; ValueError says why there is none."""
-        parent, found = self._parted(value)
-        self._list(parent)
-        path = self._root / found
-        if found in self._links:
-            if not is_inside(path, self._dataset):
-                raise ValueError(f"leads out of the dataset, to {path.resolve()}")
-        elif found not in self._plain and not (self._listed[parent] and path.is_file() and not path.is_symlink()):
-            raise ValueError(f"names a missing file: there is no {path}")
-        return found
-
-    def take(self, found: str) -> bool:
-        """Take a file that was found as the image of an item; False if one has it."""
-        if found in self._links:
-            is_free, self._links[found] = not self._links[found], True
-            return is_free
-        is_free = found in self._plain
-        self._plain.discard(found)
-        return is_free
-
-    def take_all(self, names: list[str]) -> bool:
-        """Take the files that ``names`` say; False, and none is taken, if they need a closer look."""
-        while True:
-            left = iter(names)
-            try:
-                deque(map(self._plain.remove, left), maxlen=0)
-                return True
-            except KeyError:
-                first = len(names) - len(list(left)) - 1  # that is missing, taken or said in another way
-                self._plain.update(names[:first])
-            try:
-                new = {self._parted(name)[0] for name in names[first:]} - self._listed.keys()
-            except ValueError:
-                return False
-            if not new:
-                return False
-            for parent in new:
-                self._list(parent)
-
-    def give_back(self, names: list[str]) -> None:
-        """Undo ``take_all``."""
-        self._plain.update(names)
-
-    def _parted(self, value: object) -> tuple[str, str]:
-        """Subfolder and path below the root."""
-        path = relative_name(value, f"{self._name}/")
-        return path.rpartition("/")[0], path
-
-    def _list(self, parent: str) -> None:
-        if parent in self._listed:
-            return
-        folder, prefix = self._root / parent, f"{parent}/" if parent else ""
-        try:
-            outside = not is_inside(folder, self._dataset)
-            with os.scandir(folder) as entries:
-                while some := list(itertools.islice(entries, _ENTRIES)):
-                    files = list(filter(os.DirEntry.is_file, some))
-                    if outside or any(map(os.DirEntry.is_symlink, files)):
-                        links = [entry.name for entry in files if outside or entry.is_symlink()]
-                        self._links.update((prefix + name, False) for name in links)
-                        files = [entry for entry in files if not outside and not entry.is_symlink()]
-                    self._plain.update(map(prefix.__add__, map(operator.attrgetter("name"), files)))
-            self._listed[parent] = True
-        except (OSError, ValueError):  # ValueError: characters that no path can have
-            self._listed[parent] = False
 
 
 def _parse(raw: bytes) -> dict[str, Any]:
