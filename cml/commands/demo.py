@@ -27,7 +27,7 @@ class Demo:
 
     out: Path = Path("runs/demo")
     """Folder for the drawn datasets, the runs and the gallery."""
-    steps: int = 500
+    steps: int = 350
     """Training steps of each loss."""
     count: int | None = None
     """Pictures drawn; as many as the data source draws by itself when not given."""
