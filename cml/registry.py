@@ -124,6 +124,20 @@ class Registry(Generic[T]):
             self._entries[name] = entry = made
         return entry
 
+    def described(self, name: str) -> str:
+        """The settings of an entry with their defaults, as a choice writes them, and its documentation.
+
+        Raises:
+            UserError: nothing has that name.
+        """
+        entry = self.entry(name)
+        # without types, which a choice does not write
+        words = [
+            one.name if one.default is one.empty else f"{one.name}={one.default}"
+            for one in inspect.signature(entry).parameters.values()
+        ]
+        return f"{name}({', '.join(words)})\n\n{inspect.getdoc(entry) or ''}".rstrip()
+
     def get(self, name: str, /, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
         """Make the entry ``name`` with ``settings``.
 

@@ -6,20 +6,17 @@ queries have a gallery of their own, and the K of Recall@K. Not for: the files o
 
 from __future__ import annotations
 
-import functools
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
-from cml.data.image_files import Picture
-from cml.data.images import native_size, read_image
 from cml.data.inside import file_inside
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, write_dataset
 from cml.errors import DataError, UserError
+from data_prep.shrink import Shrink
 
 
 @dataclass(frozen=True)
@@ -94,9 +91,7 @@ def image_item(
     path = file_inside(folder, name, where)
     if (first := seen.setdefault(name, where)) is not where:
         raise DataError(f"{where}: {name!r} stands already in {first}; an image has one line.")
-    picture: Picture = path
-    if image_size is not None:
-        picture = functools.partial(_shrunk, path, image_size)
+    picture = Shrink(image_size, sys.maxsize).picture(path)
     return Item(item_id=name, role=role, image=picture, label=label, where=where)
 
 
@@ -124,11 +119,3 @@ def check_roles(items: Iterable[Item | DataError], roles: Sequence[str], what: s
     missing = [role for role in roles if role not in present]
     if missing:
         raise DataError(f"{what} list no {missing[0]} images.")
-
-
-def _shrunk(path: Path, size: int) -> Image.Image | bytes:
-    height, width = native_size(path)
-    shorter = min(height, width)
-    if shorter <= size:
-        return path.read_bytes()
-    return Image.fromarray(read_image(path, (round(height * size / shorter), round(width * size / shorter))))

@@ -21,9 +21,9 @@ from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, unskipped, write_dataset
 from cml.errors import DataError, UserError
 from data_prep import folder_labels
-from data_prep.captioned import Shrink
 from data_prep.class_labels import Protocol
 from data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
+from data_prep.shrink import Shrink
 from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from data_prep.table import Row, cell, read_rows
 

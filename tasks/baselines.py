@@ -33,7 +33,7 @@ def variants(paper_exponent: float = 1.0) -> Mapping[str, Mapping[str, Any]]:
         "log-ratio, plain": {"loss": published},
         # the published loss on the published lists: one anchor, its 5 nearest, random others
         "log-ratio, the paper's": {"loss": published, "sampler": "dense"},
-        "dense triplet": {"loss": "dense-triplet(margin=0.1)"},
+        "dense triplet": {"loss": "dense-triplet(margin=0.3)"},
         "binary triplet, threshold": {"loss": "binary-triplet(rule=threshold, quantile=0.2, margin=0.4)"},
         # the published baseline's lists: one anchor, 5 of its 30 nearest, the rest from outside them
         "binary triplet, nearest": {"loss": "binary-triplet(rule=nearest, k=5)", "sampler": "binary"},

@@ -16,9 +16,9 @@ from PIL import Image
 import data_prep
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
-from data_prep.captioned import Shrink
 from data_prep.coco_captions import CocoCaptions, read_captions, read_karpathy
 from data_prep.flickr8k import Flickr8k, read_tokens
+from data_prep.shrink import Shrink
 
 Content = dict[str, Any]
 NAMES = {2014: "COCO_{part}2014_{number:012d}.jpg", 2017: "{number:012d}.jpg"}

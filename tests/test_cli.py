@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -238,6 +239,12 @@ def test_own_folder_of_images_from_start_to_end(tmp_path: Path, capsys: pytest.C
     data, out = str(tmp_path / "mine"), str(tmp_path / "run")
     command = ["prepare", "folder", "--images", str(tmp_path / "pictures"), "--labels", str(tmp_path / "labels.csv")]
     assert main([*command, "--label-columns", "age", "height", "--out", data]) == 0
+    said = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("next: "))
+    # what it says to do next works, though there are too few images for a batch of the recipe
+    program, *following = shlex.split(said.removeprefix("next: "))
+    following[following.index("--out") + 1] = str(tmp_path / "next")
+    assert program == "cml"
+    assert main([*following, "--steps", "2", *SMALL]) == 0
     assert main(["train", "value", "--data", data, "--out", out, "--steps", "5", *SMALL, *LISTS]) == 0
     assert main(["evaluate", out]) == 0
     assert main(["gallery", out]) == 0

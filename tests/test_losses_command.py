@@ -59,6 +59,18 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Choose one of --markdown and --json" in capsys.readouterr().err
 
 
+def test_one_loss_tells_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["losses", "log-ratio"]) == 0
+    first, _, rest = capsys.readouterr().out.partition("\n")
+    assert first.startswith("log-ratio(label_exponent=auto, ")
+    assert "weights=rank" in first
+    assert "label_exponent: p, or" in rest
+    assert cli.main(["losses", "log-ration"]) == 2
+    assert "Did you mean 'log-ratio'?" in capsys.readouterr().err
+    assert cli.main(["losses", "cosent", "binary"]) == 2
+    assert "One loss at a time" in capsys.readouterr().err
+
+
 def test_markdown_table_has_a_line_a_loss() -> None:
     lines = markdown_table([LossRow("a", "classes", "O(B)", "X, 2020", "Always.")]).splitlines()
     assert lines == [

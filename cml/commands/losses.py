@@ -1,4 +1,4 @@
-"""``cml losses``: all losses with the labels that they take, their cost, source and use."""
+"""``cml losses``: all losses with the labels that they take, their cost, source and use. ``cml losses NAME``: one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cml.errors import UserError
 
 @dataclass(frozen=True)
 class Losses:
-    """List all losses."""
+    """List all losses; with a name first, tell that loss's settings."""
 
     markdown: bool = False
     """Print a Markdown table: the README's."""
@@ -20,11 +20,19 @@ class Losses:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Print the list.
+    """Print the list, or what one loss is and takes.
 
     Raises:
-        UserError: two forms are asked for.
+        UserError: two forms are asked for, or a loss that does not exist.
     """
+    if arguments and not arguments[0].startswith("-"):
+        from cml.losses import registry
+
+        name, *more = arguments
+        if more:
+            raise UserError(f"One loss at a time: cml losses {name}. Got {' '.join(more)!r} as well.")
+        print(registry.described(name))
+        return
     options = parse(Losses, arguments, prog="cml losses", description=Losses.__doc__ or "")
     if options.markdown and options.json:
         raise UserError("Choose one of --markdown and --json.")
@@ -38,4 +46,4 @@ def run(arguments: Sequence[str]) -> None:
     else:
         print(text_table(rows))
         print("\nA, B, C: anchors, items and classes of a batch; the products of its vectors come on top of the cost.")
-        print("settings: help(cml.losses.registry.entry(NAME)), written --loss 'NAME(setting=value, ..)'")
+        print("cml losses NAME tells its settings, written --loss 'NAME(setting=value, ..)'")

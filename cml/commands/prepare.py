@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cml.commands import parse, pick, print_json
+
+if TYPE_CHECKING:
+    from cml.data.prepared import PreparedDataset
 
 SKIP_BAD = "Leave out items whose image or label is bad and count them; otherwise the first one is the error."
 
@@ -46,7 +49,22 @@ def run(arguments: Sequence[str]) -> None:
         print(f"left out: {count} ({reason})")
     if skipped["count"]:
         print(f"skipped as bad: {skipped['count']} ({', '.join(skipped['first'])}{', ..' * (skipped['count'] > 10)})")
-    print(f"next: cml train {dataset.info.task} --data {dataset.folder} --out runs/{dataset.folder.name}")
+    sampler = _smaller_batches(dataset)
+    print(f"next: cml train {dataset.info.task} --data {dataset.folder} --out runs/{dataset.folder.name}{sampler}")
+
+
+def _smaller_batches(dataset: PreparedDataset) -> str:
+    """The option that a dataset needs whose training items do not fill a batch of its task's recipe."""
+    import tasks
+    from cml.sampling import registry
+
+    items, name = dataset.info.counts["train"], dataset.info.task
+    if name not in tasks.registry().names():  # a task of somebody who has not installed it here
+        return ""
+    sampler = registry.make(tasks.get(name).recipe.sampler)
+    if items >= sampler.batch_size or items < 2:
+        return ""
+    return f' --sampler "random(batch_size={items if items < 20 else items // 2})"'
 
 
 def summary(source: Any) -> str:  # noqa: ANN401 - any registered source

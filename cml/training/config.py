@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from cml.errors import DataError, UserError
 
+Precision = Literal["float32", "bfloat16"]
 TINY = 1e-12  # the least number above 0 that means anything here
 
 
@@ -22,7 +23,7 @@ class TrainConfig:
     label_distance: str = "euclidean"
     """How far apart two labels are: a name, or name(setting=value, ..)."""
     loss: str = "log-ratio"
-    """The loss: a name, or name(setting=value, ..); cml losses lists them."""
+    """The loss: a name, or name(setting=value, ..); cml losses lists them, cml losses NAME tells the settings."""
     sampler: str = "random"
     """What makes a batch: random | grouped | dense (the paper's lists) | binary | per-class."""
 
@@ -72,7 +73,7 @@ class TrainConfig:
     """Embeddings of earlier batches that anchors are compared with beside the batch's own; 0 for none."""
     micro_batch: int | None = None
     """Images that go through the network at once; larger batches take two passes each, in the memory of one part."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Precision = "float32"
     """bfloat16 runs the network under autocast; the loss is float32 either way."""
 
     evaluate_every: int = 0
