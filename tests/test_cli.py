@@ -13,6 +13,7 @@ from PIL import Image
 from cml.cli import COMMANDS, main
 from cml.commands import parse
 from cml.commands.train import Train
+from cml.commands.trained_run import TrainedRun
 from cml.training.config import TrainConfig
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
@@ -185,6 +186,26 @@ def test_frozen_backbone_turns_the_recipes_mirroring_off(
     assert json.loads((out / "config.json").read_text())["train"]["flip"] == "none"
     assert "set 'flip' to none. Got flip=list" in failure(capsys, *command, "--flip", "list")
     assert "set 'flip' to none. Got flip=image" in failure(capsys, *command, "--flip=image")
+
+
+@pytest.mark.parametrize("tampered", [False, True])
+def test_a_head_on_a_frozen_backbone_reads_features_from_the_cache_if_they_are_the_models(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tampered: bool
+) -> None:
+    monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
+    out, small = tmp_path / "run", ["--image-size", "32", "32", "--crop", "1", "--workers", "0", *LISTS]
+    command = ["train", "pose", "--data", str(people), "--out", str(out), "--steps", "3", "--freeze-backbone", *small]
+    assert main(command) == 0
+    trained, again = TrainedRun.open(out), TrainedRun.open(out)
+    if tampered:
+        for one in (trained, again):
+            next(one.model.backbone.parameters()).data *= 1.5
+    paths = trained.dataset.split("query").paths
+    expected = trained.model.embed(paths)
+    assert np.array_equal(trained.embeddings[0], expected)
+    if not tampered:  # the second time no image goes through the network
+        monkeypatch.setattr(type(again.model), "features", lambda *_: pytest.fail("the cache was not read"))
+        assert np.array_equal(again.embeddings[0], expected)
 
 
 def test_run_of_another_dataset_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

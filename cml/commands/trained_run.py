@@ -113,8 +113,8 @@ class TrainedRun:
         """Embeddings of queries and gallery by the trained model."""
         query, gallery = self.splits
         if self.dataset.info.queries_are_gallery:
-            return (both := self._rows(self.model.embed, query)), both
-        return self._rows(self.model.embed, query), self._rows(self.model.embed, gallery)
+            return (both := self._rows(self._embed, query)), both
+        return self._rows(self._embed, query), self._rows(self._embed, gallery)
 
     @functools.cached_property
     def frozen(self) -> tuple[str, Embeddings] | None:
@@ -122,22 +122,46 @@ class TrainedRun:
 
         Otherwise the packaged EfficientNet-Lite0; None, said on stderr, where that is not installed either.
         """
-        from dataclasses import replace
-
-        from cml.models.backbones import has_published_weights
-        from cml.models.embedding import EmbeddingModel
         from cml.models.frozen import frozen_features
 
-        own = self.config.model
-        name = own.backbone if has_published_weights(own.backbone) else "efficientnet-lite0"
         try:
-            shape = replace(own, backbone=name, weights="imagenet", normalize=False)
-            model = EmbeddingModel(shape).to(self.model.mean.device)
+            model = self._published
         except UserError as error:
             say(f"no row of frozen ImageNet features: {error}")
             return None
         query, gallery = (self._rows(functools.partial(frozen_features, model), split) for split in self.splits)
-        return f"frozen {name}", (query, gallery)
+        return f"frozen {model.config.backbone}", (query, gallery)
+
+    @functools.cached_property
+    def _published(self) -> EmbeddingModel:
+        """A network with its published weights: the run's own backbone if it has some."""
+        from dataclasses import replace
+
+        from cml.models.backbones import has_published_weights
+        from cml.models.embedding import EmbeddingModel
+
+        own = self.config.model
+        name = own.backbone if has_published_weights(own.backbone) else "efficientnet-lite0"
+        shape = replace(own, backbone=name, weights="imagenet", normalize=False)
+        return EmbeddingModel(shape).to(self.model.mean.device)
+
+    def _embed(self, paths: Sequence[Path]) -> NDArray[np.float32]:
+        """By the trained model; the features below a head on a frozen backbone are read from their cache."""
+        from cml.models.frozen import frozen_features
+
+        if not self._is_frozen:
+            return self.model.embed(paths)
+        return self.model.embed_extracted(frozen_features(self._published, paths))
+
+    @functools.cached_property
+    def _is_frozen(self) -> bool:
+        """Whether the backbone is as it was published, which is seen from its weights, not from what the run says."""
+        import torch
+
+        if not self.config.train.freeze_backbone or self.config.train.weights == "none":
+            return False
+        own, published = (model.backbone.state_dict() for model in (self.model, self._published))
+        return own.keys() == published.keys() and all(torch.equal(own[name], published[name]) for name in own)
 
     def _rows(self, embed: Callable[[Sequence[Path]], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
         """A row an image, (N, D); of several processes each embeds its share."""

@@ -162,6 +162,13 @@ class EmbeddingModel(nn.Module):
         """Backbone features (N, F) of images; arguments as for ``embed``."""
         return self._by_batches(self.features, self._stored(images), batch_size)
 
+    @torch.inference_mode()
+    def embed_extracted(self, features: NDArray[np.float32], *, batch_size: int = 64) -> NDArray[np.float32]:
+        """Embeddings (N, D) of backbone features (N, F): what ``embed`` gives for the images of ``extract``."""
+        rows = torch.from_numpy(features).to(self.mean.device)
+        parts = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+        return np.concatenate([self.embed_features(part).float().cpu().numpy() for part in parts])
+
     def _stored(self, images: Images | UInt8 | Sequence[Path | str]) -> Images:
         if isinstance(images, Images):
             return images
