@@ -1,4 +1,4 @@
-"""A user's own folder: images, and a CSV or JSONL file with a label each: numbers, captions, a class or a mask.
+"""A user's own folder: images, and a CSV or JSONL file with a label each: numbers, captions, a class, a mask, joints.
 
 Not for: reading the file (table.py), what the labels are (folder_labels.py), public datasets.
 """
@@ -6,6 +6,7 @@ Not for: reading the file (table.py), what the labels are (folder_labels.py), pu
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from typing import Any
 
 from PIL import Image
 
+from cml.data.image_files import Picture
+from cml.data.images import native_size
 from cml.data.inside import file_inside
 from cml.data.label_form import LabelForm
 from cml.data.prepared import DatasetInfo, PreparedDataset
@@ -23,10 +26,16 @@ from cml.errors import DataError, UserError
 from data_prep import folder_labels
 from data_prep.class_labels import Protocol
 from data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
+from data_prep.person_crop import check_joints_inside, crop_file, into_crop, person_box
 from data_prep.shrink import Shrink
 from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from data_prep.table import Row, cell, read_rows
 
+_CROP_SIDE = 288  # pixels; what the pose task's recipe expects
+_FRAMES = {
+    "masks": "a mask as large as its image",
+    "keypoints": "pixels of the crop: x to the right, y down, 0 at the outer edge of the first pixel",
+}
 _SPLITS = ("train", "query", "gallery", "test")
 
 
@@ -35,12 +44,14 @@ class Labelled:
     """An image and what the rows say of it.
 
     Attributes:
+        item_id: The image's name; with a number, if it shows more people than one.
         name: The image's path, relative to the folder of the images.
         where: "FILE:LINE" of its first row.
         split: What the split column says, or None.
         label: The label; for captions the list that further rows add to; for masks the file.
     """
 
+    item_id: str
     name: str
     where: str
     split: str | None
@@ -49,7 +60,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Folder:
-    """Your own images with labels of your own: numbers, captions, classes or masks.
+    """Your own images with labels of your own: numbers, captions, classes, masks or keypoints.
 
     Command: cml prepare folder --images DIR --labels labels.csv --kind captions --out DIR
 
@@ -66,6 +77,9 @@ class Folder:
     masks (task layout): an 8-bit PNG of ids, as large as the image. The label column has its path; without one it has
     the image's name, ending in .png, in the folder --masks, and then no labels file is needed.
 
+    keypoints (task pose): one line a person in a JSONL file, a list of joints [x, y] or [x, y, visible], in pixels of
+    the image. Each person is cut out as a square around the visible joints.
+
     Licence: yours.
     """
 
@@ -78,7 +92,7 @@ class Folder:
     file_column: str = "file_name"
     """Column with the image's path, relative to the folder of the images."""
     label_columns: tuple[str, ...] | None = None
-    """Columns with the label; when not given: value, caption or class, and for masks none."""
+    """Columns with the label; when not given: value, caption, class or keypoints, and for masks none."""
     split_column: str | None = None
     """Column that says train, query, gallery or test. Without it the split follows from the images' names."""
     test_share: float = 0.3
@@ -86,7 +100,8 @@ class Folder:
     query_share: float = 0.3
     """Share of the test images that are queries, where no column says it; the others are the gallery."""
     image_size: int | None = None
-    """Larger images are shrunk once so that their shorter side has so many pixels; without it files are kept."""
+    """Larger images are shrunk once so that their shorter side has so many pixels; without it files are kept. Of people
+    cut out, the side of the squares: 288 without it."""
     unit: str = ""
     """Unit of numbers, for tables and axes: "years", "degrees", .."""
     masks: Path | None = None
@@ -95,12 +110,17 @@ class Folder:
     """What the ids in masks mean: 1=wall 2=floor ..; without it all ids that occur are taken as they are."""
     ignore_id: int | None = None
     """The id in masks that does not count."""
+    joint_names: tuple[str, ...] = ()
+    """Names of the joints in order. l_knee and r_knee are taken for a pair, and the names that the source lspet has are
+    drawn as a skeleton."""
+    margin: float = 0.25
+    """Room around a person's visible joints on each side, as a share of the longer side of their bounding box."""
 
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share, query_share=self.query_share)
         if self.label_columns is not None and not self.label_columns:
             raise UserError("label_columns should name at least one column.")
-        if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks"):
+        if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks", "keypoints"):
             raise UserError(f"An image has one label of kind {self.kind!r}; label_columns should name one column.")
         if self.image_size is not None and self.image_size < 16:
             raise UserError(f"The image_size should be at least 16 pixels. Got {self.image_size} instead.")
@@ -113,6 +133,12 @@ class Folder:
         if self.kind != "masks" and (self.masks is not None or self.mask_names or self.ignore_id is not None):
             raise UserError("masks, mask_names and ignore_id belong to --kind masks.")
         named_ids(self.mask_names)
+        if self.joint_names and self.kind != "keypoints":
+            raise UserError("joint_names belong to --kind keypoints.")
+        if len(set(self.joint_names)) < len(self.joint_names):
+            raise UserError(f"The joint_names should differ from each other. Got {' '.join(self.joint_names)} instead.")
+        if not 0 <= self.margin < math.inf:
+            raise UserError(f"The margin should be at least 0. Got {self.margin} instead.")
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
@@ -135,12 +161,15 @@ class Folder:
         if self.kind == "masks":
             ids = named_ids(self.mask_names) or found_ids((one.label for one in images), self.ignore_id)
             details |= {"ids": ids, "ignore_id": self.ignore_id}
+        if self.kind == "keypoints":
+            joints = folder_labels.joint_names(self.joint_names, len(images[0].label) if images else 0)
+            details |= {"joints": joints, "image_size": [self._crop_side, self._crop_side]}
         info = DatasetInfo(
             name=self.images.resolve().name,
             task=kind.task,
             label_column=kind.column,
             label_unit=self.unit or kind.unit,
-            frame="a mask as large as its image" if self.kind == "masks" else "",
+            frame=_FRAMES.get(self.kind, ""),
             source=f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}",
             licence="the user's own",
             details=details,
@@ -148,6 +177,10 @@ class Folder:
         )
         items = [self._item(one, roles[one.name], details) if isinstance(one, Labelled) else one for one in read]
         return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
+
+    @property
+    def _crop_side(self) -> int:
+        return self.image_size or _CROP_SIDE
 
     def _columns(self) -> tuple[str, ...]:
         if self.label_columns is not None:
@@ -179,17 +212,21 @@ class Folder:
         """What a row says of an image; None for a further row of captions, which go to the image's first."""
         name = self._file_name(row, where)
         first = seen.get(name)
-        if first is not None and self.kind != "captions":
+        if first is not None and self.kind not in ("captions", "keypoints"):
             raise DataError(f"{where}: {name!r} stands already in {first.where}; an image has one line.")
-        one = Labelled(name, where, self._split(row, where), self._label(row, name, where))
-        if first is not None:
-            if one.split != first.split:
-                raise DataError(f"{where}: {name!r} is {one.split!r} here, but {first.split!r} in {first.where}.")
+        one = Labelled(name, name, where, self._split(row, where), self._label(row, name, where))
+        if first is not None and one.split != first.split:
+            raise DataError(f"{where}: {name!r} is {one.split!r} here, but {first.split!r} in {first.where}.")
+        if first is not None and self.kind == "captions":
             first.label += one.label
             return None
-        if self.kind != "masks" and (fault := form.fault(one.label)) is not None:
+        plain = one.label.tolist() if self.kind == "keypoints" else one.label
+        if self.kind != "masks" and (fault := form.fault(plain)) is not None:
             raise DataError(f"{where}: the label {fault}.")
-        seen[name] = one
+        if first is None:
+            seen[name] = one
+        else:
+            one.item_id = f"{name}:{where.rpartition(':')[2]}"  # a further person: no other has its line
         return one
 
     def _file_name(self, row: Row, where: str) -> str:
@@ -206,6 +243,11 @@ class Folder:
             return folder_labels.captions_of(row, columns, where)
         if self.kind == "classes":
             return folder_labels.class_of(row, columns, where)
+        if self.kind == "keypoints":
+            joints = folder_labels.joints_of(row, columns, self.joint_names, where)
+            names = folder_labels.joint_names(self.joint_names, len(joints))
+            check_joints_inside(joints, names, native_size(self.images / name), where)
+            return joints
         return folder_labels.mask_of(row, columns, self.masks or self.images, name, where)
 
     def _split(self, row: Row, where: str) -> str | None:
@@ -243,5 +285,10 @@ class Folder:
             label = functools.partial(
                 folder_labels.mask_image, one.label, image, details["ids"], self.ignore_id, self.image_size
             )
-        picture = Shrink(self.image_size, sys.maxsize).picture(image)
-        return Item(one.name, role, picture, label, where=one.where)
+        if self.kind == "keypoints":
+            box = person_box(label, self.margin)
+            picture: Picture = functools.partial(crop_file, image, box, self._crop_side)
+            label = into_crop(label, box, self._crop_side).round(2)
+        else:
+            picture = Shrink(self.image_size, sys.maxsize).picture(image)
+        return Item(one.item_id, role, picture, label, where=one.where)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
@@ -19,9 +20,10 @@ from cml.data.inside import file_inside
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
 from cml.errors import DataError, UserError
 from data_prep.layout_masks import shrunk_mask
+from data_prep.person_crop import Float64
 from data_prep.table import Row, cell, number
 
-KindName = Literal["numbers", "captions", "classes", "masks"]
+KindName = Literal["numbers", "captions", "classes", "masks", "keypoints"]
 
 
 class Kind(NamedTuple):
@@ -45,7 +47,9 @@ KINDS: Mapping[KindName, Kind] = {
     "captions": Kind("caption", "captions", "captions", "caption"),
     "classes": Kind("classes", "class", "", "class"),
     "masks": Kind("layout", "layout_file_name", "id of a region", "mask"),
+    "keypoints": Kind("pose", "keypoints", "px", "keypoints"),
 }
+MIN_JOINTS = 3  # visible ones, of a person; poses that share fewer are not compared
 
 
 def numbers_of(row: Row, columns: Sequence[str], where: str) -> float | list[float]:
@@ -92,6 +96,47 @@ def class_of(row: Row, columns: Sequence[str], where: str) -> str:
             f"{where}: {columns[0]} should be the name of a class, or a whole number. Got {value!r} instead."
         )
     return str(value).strip()
+
+
+def joints_of(row: Row, columns: Sequence[str], names: Sequence[str], where: str) -> Float64:
+    """The joints of a row, of a JSONL cell: (J, 3), x, y and 1, or all 0 for one that is hidden.
+
+    Args:
+        row: The row.
+        columns: The column with a list of J joints, each [x, y] or [x, y, v], in pixels of the image; v = 0: hidden.
+        names: Of the joints; () for any number of them.
+        where: "FILE:LINE".
+
+    Raises:
+        DataError: the column is missing, holds something else, or fewer than ``MIN_JOINTS`` are visible.
+    """
+    value = cell(row, columns[0], where)
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(isinstance(one, list) and len(one) in (2, 3) for one in value)
+    ):
+        raise DataError(
+            f"{where}: {columns[0]} should be a list of joints, each [x, y] or [x, y, visible], which takes a JSONL "
+            f"file. Got {reprlib.repr(value)} instead."
+        )
+    if names and len(value) != len(names):
+        raise DataError(
+            f"{where}: {columns[0]} should have {len(names)} joints, as joint_names has; it has {len(value)}."
+        )
+    joints = np.array([[*(number(one, columns[0], where) for one in joint), 1.0][:3] for joint in value])
+    joints[:, 2] = joints[:, 2] > 0
+    joints[joints[:, 2] == 0] = 0
+    if (visible := int(joints[:, 2].sum())) < MIN_JOINTS:
+        raise DataError(
+            f"{where}: {columns[0]} should have at least {MIN_JOINTS} visible joints. Got {visible} instead."
+        )
+    return joints
+
+
+def joint_names(names: Sequence[str], count: int) -> list[str]:
+    """The names of J = ``count`` joints: ``names``, or "joint 1" and so on where there are none."""
+    return list(names) or [f"joint {number}" for number in range(1, count + 1)]
 
 
 def mask_of(row: Row, columns: Sequence[str], folder: Path, name: str, where: str) -> Path:

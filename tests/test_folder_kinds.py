@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,74 @@ def test_masks_of_a_column_with_names(photos: Path, tmp_path: Path) -> None:
         labels.write_text(f"file_name,where\n0.jpg,{name}\n")
         with pytest.raises(DataError, match=message):
             Folder(**flags, mask_names=("1=left wall", "2=floor")).prepare(tmp_path / "set")
+
+
+def written_people(folder: Path, people: list[tuple[str, Any]]) -> Path:
+    path = folder / "people.jsonl"
+    path.write_text("".join(json.dumps({"file_name": name, "keypoints": joints}) + "\n" for name, joints in people))
+    return path
+
+
+def test_people_are_cut_out_with_their_joints(photos: Path, tmp_path: Path) -> None:
+    def joints(number: int) -> list[list[float]]:
+        return [[5 + number, 4], [15, 24 - number / 2, 1], [10, 9], [0, 0, 0]]
+
+    people = [(name_of(number), joints(number)) for number in range(COUNT)]
+    people += [(name_of(3), [[30, 10], [32, 10], [31, 20], [31, 15]])]  # a second person on the fourth photograph
+    names = ("l_hand", "r_hand", "neck", "head_top")
+    source = Folder(photos, written_people(tmp_path, people), "keypoints", image_size=40, margin=0.5, joint_names=names)
+    dataset = source.prepare(tmp_path / "set")
+    assert check_dataset(dataset.folder) == []
+    assert dataset.info.task == "pose"
+    assert dataset.info.details["joints"] == list(names)
+    found = labels_of(dataset)
+    assert len(found) == COUNT + 1
+    assert found["sub/3.png:25"] == [[18, 10, 1], [22, 10, 1], [20, 30, 1], [20, 20, 1]]  # a box of 20 pixels
+    # 20 pixels and half of that on either side, 40 in all: a pixel of the photograph is one of the crop
+    assert found["0.jpg"] == [[15, 10, 1], [25, 30, 1], [20, 15, 1], [0, 0, 0]]
+    split = next(dataset.split(role) for role in ROLES if "0.jpg" in dataset.split(role).item_ids)
+    with Image.open(split.paths[split.item_ids.index("0.jpg")]) as image:
+        assert image.size == (40, 40)
+    roles = {item: role for role in ROLES for item in dataset.split(role).item_ids}
+    assert roles["sub/3.png:25"] == roles["sub/3.png"]  # one photograph is on one side
+    task = tasks.get("pose")
+    distance = distances.registry.make(task.label_distance(task.recipe, dataset.info))
+    labels = distance.encode(dataset.split("train").labels)
+    assert distance.pairwise(labels, labels).shape == (len(dataset.split("train")),) * 2
+    assert task.mirror is not None
+    assert task.mirror(found["0.jpg"], dataset.info)[0] == [15.0, 30.0, 1.0]  # the right hand of the mirrored image
+
+
+@pytest.mark.parametrize(
+    ("joints", "message"),
+    [
+        ("5,6", "people.jsonl:1: keypoints should be a list of joints, each .* Got '5,6' instead"),
+        ([], "people.jsonl:1: keypoints should be a list of joints"),
+        ([[1, 2, 3, 4]], "people.jsonl:1: keypoints should be a list of joints"),
+        ([[1, 2], [3, "x"]], "people.jsonl:1: keypoints should be a finite number. Got 'x'"),
+        ([[1, 2], [3, 4, 0], [5, 6]], "should have at least 3 visible joints. Got 2 instead"),
+        ([[1, 2], [3, 90], [5, 6]], r"joint 2 at \(3.0, 90.0\) lies outside the image of 40 x 30 pixels"),
+    ],
+)
+def test_joints_that_cannot_be(photos: Path, tmp_path: Path, joints: object, message: str) -> None:
+    good = [(name_of(number), [[1, 2], [3, 4], [5, 6]]) for number in range(1, COUNT)]
+    labels = written_people(tmp_path, [(name_of(0), joints), *good])
+    assert re.search(message, refusal(tmp_path, images=photos, labels=labels, kind="keypoints"))
+    dataset = Folder(photos, labels, "keypoints").prepare(tmp_path / "rest", skip_bad=True)
+    assert len(labels_of(dataset)) == COUNT - 1
+
+
+def test_people_with_other_joints_than_named(photos: Path, tmp_path: Path) -> None:
+    labels = written_people(tmp_path, [(name_of(number), [[1, 2], [3, 4], [5, 6]]) for number in range(COUNT)])
+    for names, message in ((("a", "b"), "should have 2 joints"), (("a", "a"), "should differ from each other")):
+        assert message in refusal(tmp_path, images=photos, labels=labels, kind="keypoints", joint_names=names)
+    uneven = written_people(
+        tmp_path, [(name_of(n), [[1, 2], [3, 4], [5, 6], [7, 8]][: 3 + (n == 5)]) for n in range(COUNT)]
+    )
+    assert re.search(
+        "people.jsonl:6: the label is .* but the first",
+        refusal(tmp_path, images=photos, labels=uneven, kind="keypoints"),
+    )
 
 
 def test_settings_that_do_not_fit(photos: Path, tmp_path: Path) -> None:
