@@ -613,6 +613,8 @@ def test_faults_are_the_same_however_many_lines_are_read_at_once(
     at_once = check_dataset(dataset)
     monkeypatch.setattr("cml.data.metadata._BLOCK", size)
     assert check_dataset(dataset) == at_once
+    monkeypatch.setattr("cml.data.columns.hash", lambda _: 0, raising=False)
+    assert check_dataset(dataset) == at_once
     monkeypatch.setattr("cml.data.metadata_blocks.BlockParser.parse", lambda *_: None)
     assert check_dataset(dataset) == at_once
 
@@ -628,13 +630,35 @@ def test_faults_are_the_same_however_many_lines_are_read_at_once(
         '{"file_name": "images/id1.jpg", "item_id": "id1", "role": "train", "keypoints": [[1, 0, 1], [0, 0, 0]], '
         '"n": ' + "9" * 5000 + "}",
         '{"file_name": "images/id1.jpg", "item_id": "id1", "role": "train", "keypoints": [[1, 0, 1], [0, 0, 0]]} {}',
+        '{"file_name": "images/id1.jpg", "item_id": "id1", "role": "train", "keypoints": [[1, 0, 1], [0, 0, 0]], "x":\n'
+        '{}} {"file_name": "images/id2.jpg", "item_id": "id2", "role": "train", "keypoints": [[1, 0, 1], [0, 0, 0]]}',
+        '{"file_name": "images/id1.jpg", "item_id": "id1", "role": "train", "keypoints": [[1, 0, 1], [0, 0, 0]], "x":'
+        ' [{}\n,{}]} {"file_name": "x", "item_id": "x", "role": "train", "keypoints": [[1, 0, 1], [0, 0, 0]]}',
     ],
-    ids=["true among numbers", "no UTF-8 where nobody looks", "an escaped column", "a huge number", "two on a line"],
+    ids=[
+        "true among numbers",
+        "no UTF-8 where nobody looks",
+        "an escaped column",
+        "a huge number",
+        "two on a line",
+        "two on two lines",
+        "two on two lines, a list",
+    ],
 )
 def test_many_lines_at_once_let_no_fault_through(dataset: Path, spoil: str) -> None:
     _text("train", 2, spoil)(dataset)
     with pytest.raises(DataError, match=f"{TRAIN}:2: "):
         PreparedDataset.open(dataset)
+
+
+def test_line_ends_of_windows_are_read_at_once(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = PreparedDataset.open(dataset)
+    for name in ("train", "test"):
+        path = dataset / name / "metadata.jsonl"
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    monkeypatch.setattr("cml.data.metadata._Reader._line", None)
+    found = PreparedDataset.open(dataset)
+    assert all(found.split(role) == expected.split(role) for role in ROLES)
 
 
 def test_an_item_listed_twice_is_found_across_blocks(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,12 @@ class Items:
         for line, name, label in zip(Column[int](self.lines), Column[str](self.names), self.labels, strict=True):
             yield self.folder / name if name else None, label, f"{self.folder / metadata}:{line}"
 
+    def listed(self, metadata: str) -> Iterator[tuple[str, str, str]]:
+        """Of each item its id, its image's name, and where it stands."""
+        columns = Column[int](self.lines), Column[str](self.ids), Column[str](self.names)
+        for line, item_id, name in zip(*columns, strict=True):
+            yield item_id, name, f"{self.folder / metadata}:{line}"
+
     def of_role(self, role: int) -> tuple[Column[str], Paths, Sequence[Any]]:
         """The ids, images and labels of the items of one role."""
         rows = np.flatnonzero(self.roles == role)
@@ -131,6 +137,7 @@ class Gathered:
         self._ids: list[NDArray[Any]] = [np.empty(0, _TEXT)]
         self._names: list[NDArray[Any]] = [np.empty(0, _TEXT)]
         self._labels: list[NDArray[Any] | list[Any]] = []
+        self._hashes: tuple[list[NDArray[np.int64]], ...] = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         self._single: list[tuple[int, int, str, str, Any]] = []
 
     def add(self, line: int, role: int, item_id: str, name: str, label: object) -> None:
@@ -141,7 +148,7 @@ class Gathered:
 
     def extend(
         self,
-        lines: Sequence[int],
+        lines: Sequence[int] | NDArray[np.int64],
         roles: Sequence[int],
         ids: list[str],
         names: list[str],
@@ -154,12 +161,20 @@ class Gathered:
         self._ids.append(_packed(ids))
         self._names.append(_packed(names))
         self._labels.append(labels)
+        for parts, texts in zip(self._hashes, (ids, names), strict=True):
+            parts.append(np.fromiter(map(hash, texts), np.int64, len(texts)))
 
     def _flush(self) -> None:
         if self._single:
             lines, roles, ids, names, labels = map(list, zip(*self._single, strict=True))
             self._single = []
             self.extend(lines, roles, ids, names, labels)
+
+    def hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Hashes of the ids and of the names of the N items so far, (N,) each: where these differ, so do the texts."""
+        self._flush()
+        ids, names = map(np.concatenate, self._hashes)
+        return ids, names
 
     def items(self) -> Items:
         """All items so far."""
@@ -168,6 +183,13 @@ class Gathered:
             parts[:] = [_joined(parts)]
         self._labels = [_joined_labels(self._labels)]
         return Items(self._folder, self._lines[0], self._roles[0], self._ids[0], self._names[0], self._labels[0])
+
+
+def may_repeat(parts: Sequence[Gathered]) -> bool:
+    """Whether an id of all ``parts`` or a name of one of them may come twice: False if all their hashes differ."""
+    hashes = [gathered.hashes() for gathered in parts]
+    columns = [np.concatenate([ids for ids, _ in hashes]), *(names for _, names in hashes)]
+    return any((np.diff(np.sort(column)) == 0).any() for column in columns)
 
 
 _TEXT: Any = np.dtypes.StringDType()

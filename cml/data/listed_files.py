@@ -5,10 +5,10 @@ Not for: what a name's text alone can say (inside.py), nor opening files.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import operator
 import os
-from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 from cml.data.inside import is_inside, relative_name
@@ -24,9 +24,9 @@ class ListedFiles:
         self._name = name
         self._root = dataset / name
         self._listed: dict[str, bool] = {}  # subfolders, and whether they could be read
-        # of the files in them, by their path below the root:
-        self._plain: set[str] = set()  # those that no item has as its image yet
-        self._links: dict[str, bool] = {}  # those that may lie elsewhere, and whether an item has them
+        # the files in them, by their path below the root
+        self._plain: set[str] = set()
+        self._links: set[str] = set()  # those that may lie elsewhere
 
     def find(self, value: object) -> str:
         """The path below the root of the file that ``value`` names; ValueError says why there is none."""
@@ -40,37 +40,18 @@ class ListedFiles:
             raise ValueError(f"names a missing file: there is no {path}")
         return found
 
-    def take(self, found: str) -> bool:
-        """Take a file that was found as the image of an item; False if one has it."""
-        if found in self._links:
-            is_free, self._links[found] = not self._links[found], True
-            return is_free
-        is_free = found in self._plain
-        self._plain.discard(found)
-        return is_free
-
-    def take_all(self, names: list[str]) -> bool:
-        """Take the files that ``names`` say; False, and none is taken, if they need a closer look."""
-        while True:
-            left = iter(names)
-            try:
-                deque(map(self._plain.remove, left), maxlen=0)
-                return True
-            except KeyError:
-                first = len(names) - len(list(left)) - 1  # that is missing, taken or said in another way
-                self._plain.update(names[:first])
-            try:
-                new = {self._parted(name)[0] for name in names[first:]} - self._listed.keys()
-            except ValueError:
-                return False
-            if not new:
-                return False
-            for parent in new:
-                self._list(parent)
-
-    def give_back(self, names: list[str]) -> None:
-        """Undo ``take_all``."""
-        self._plain.update(names)
+    def has_all(self, names: list[str]) -> bool:
+        """Whether ``names`` say plain files in their shortest form; if not, ``find`` has to look at each."""
+        if self._plain.issuperset(names):
+            return True
+        missing = [name for name in names if name not in self._plain]
+        try:
+            new = {self._parted(name)[0] for name in missing} - self._listed.keys()
+        except ValueError:
+            return False
+        for parent in new:
+            self._list(parent)
+        return self._plain.issuperset(missing)
 
     def _parted(self, value: object) -> tuple[str, str]:
         """Subfolder and path below the root."""
@@ -83,14 +64,23 @@ class ListedFiles:
         folder, prefix = self._root / parent, f"{parent}/" if parent else ""
         try:
             outside = not is_inside(folder, self._dataset)
-            with os.scandir(folder) as entries:
+            with _handle(folder) as handle, os.scandir(handle) as entries:
                 while some := list(itertools.islice(entries, _ENTRIES)):
                     files = list(filter(os.DirEntry.is_file, some))
                     if outside or any(map(os.DirEntry.is_symlink, files)):
-                        links = [entry.name for entry in files if outside or entry.is_symlink()]
-                        self._links.update((prefix + name, False) for name in links)
+                        self._links.update(prefix + entry.name for entry in files if outside or entry.is_symlink())
                         files = [entry for entry in files if not outside and not entry.is_symlink()]
-                    self._plain.update(map(prefix.__add__, map(operator.attrgetter("name"), files)))
+                    self._plain.update([prefix + entry.name for entry in files])
             self._listed[parent] = True
         except (OSError, ValueError):  # ValueError: characters that no path can have
             self._listed[parent] = False
+
+
+@contextlib.contextmanager
+def _handle(folder: Path) -> Iterator[int]:
+    """An open folder; its entries are read a fifth faster than by its path, which would be put before each."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)

@@ -10,13 +10,17 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
+import io
 import reprlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cml.data.columns import Gathered, Items
+import numpy as np
+
+from cml.data.columns import Gathered, Items, may_repeat
 from cml.data.label_form import LabelForm
 from cml.data.listed_files import ListedFiles
 from cml.data.metadata_blocks import Block, BlockParser
@@ -120,6 +124,7 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
         for name in dict.fromkeys(FOLDERS.values()):
             digests.append(hashlib.sha256())
             reader.read(name, digests[-1].update)
+        reader.finish()
     counts = dict(zip(ROLES, reader.counts, strict=True))
     for role in ROLES:
         if not reader.lost and counts[role] != info.counts.get(role):
@@ -129,7 +134,7 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
         if counts[role] and role not in info.roles:
             report(f"{path}: details.gallery is 'queries', but {METADATA} lists {counts[role]} {role} items.")
     fingerprint = hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
-    return info, Metadata(tuple(reader.items), reader.others, fingerprint)
+    return info, Metadata(reader.items, reader.others, fingerprint)
 
 
 @contextlib.contextmanager
@@ -145,10 +150,13 @@ def _no_collection() -> Iterator[None]:
 
 
 class _Reader:
-    """Reads the metadata.jsonl files of one dataset and remembers what must be unique across them."""
+    """Reads the metadata.jsonl files of one dataset and remembers what must be unique across them.
+
+    As long as there is no fault it lets all items pass and compares the hashes of ids and images at the end. Only where
+    two are equal, or before a fault is told, does it look back and compare the ids and images themselves.
+    """
 
     def __init__(self, folder: Path, label_column: str, report: Report) -> None:
-        self.items: list[Items] = []
         self.others: list[tuple[Path, str]] = []
         self.counts = [0] * len(ROLES)
         self.lost = False  # True once a line could not become an item: counts mean nothing then
@@ -156,10 +164,14 @@ class _Reader:
         self._label_column = label_column
         self._report = report
         self._form = LabelForm()
-        self._ids: set[str] = set()
-        self._first: dict[tuple[str, str], str] | None = None  # ids and images to their line, once one comes twice
-        self._gathered = Gathered(folder)  # of the metadata.jsonl being read
-        self._last: tuple[tuple[str, str], str] | None = None  # the id of the line being read, and the line
+        self._gathered: list[Gathered] = []  # one a metadata.jsonl
+        self._first: defaultdict[str, dict[str, str]] | None = None  # by kind, names to their line; once it looked back
+        self._of_line: list[tuple[str, str, str]] = []  # what the line being read has of them: kind, name, line
+
+    @property
+    def items(self) -> tuple[Items, ...]:
+        """The items of each metadata.jsonl."""
+        return tuple(gathered.items() for gathered in self._gathered)
 
     def read(self, name: str, hashed: Callable[[bytes], object]) -> None:
         """Read train/ or test/; every line goes through ``hashed`` first."""
@@ -167,38 +179,36 @@ class _Reader:
         files = ListedFiles(self._folder, name)
         roles = tuple(role for role in ROLES if FOLDERS[role] == name)
         parser = None if self._label_column.endswith(FILE_COLUMN) else BlockParser(roles, self._label_column)
-        self._gathered, number = Gathered(self._folder / name), 1
+        self._gathered.append(Gathered(path.parent))
+        number = 1
         try:
             with open_regular(path) as file:
                 while block := file.read(_BLOCK) + file.readline(_LONGEST_LINE):
                     hashed(block)
-                    lines = block.removesuffix(b"\n").split(b"\n")
-                    parsed = None if parser is None else parser.parse(block, lines, self._form)
-                    if parsed is None or not self._take(parsed, number, files):
-                        lines = [line + b"\n" for line in lines[:-1]] + [block[block.rfind(b"\n", 0, -1) + 1 :]]
-                        for place, line in enumerate(lines, start=number):
-                            self._line(line, place, name, files)
-                    number += len(lines)
+                    parsed = None if parser is None or self._first is not None else parser.parse(block, self._form)
+                    if parsed is not None and files.has_all(parsed.names):
+                        self._take(parsed, number)
+                        number += len(parsed.ids)
+                        continue
+                    for line in io.BytesIO(block):
+                        self._line(line, number, name, files)
+                        number += 1
         except OSError as error:
             self.lost = True
-            self._report(f"{path} cannot be read ({error.strerror}); it should list the items of {name}/.")
-        self.items.append(self._gathered.items())
+            self._fault(f"{path} cannot be read ({error.strerror}); it should list the items of {name}/.")
 
-    def _take(self, block: Block, first: int, files: ListedFiles) -> bool:
-        """Take the items of the lines from ``first`` on; False, and none is taken, if they need a closer look."""
-        if self._first is not None or not files.take_all(block.names):
-            return False
-        before = len(self._ids)
-        self._ids.update(block.ids)
-        if len(self._ids) != before + len(block.ids):  # one comes twice
-            files.give_back(block.names)
-            self._ids = {item_id for items in (*self.items, self._gathered.items()) for item_id in items.ids.tolist()}
-            return False
-        for number, role in enumerate(ROLES):
-            self.counts[number] += block.roles.count(role)
+    def finish(self) -> None:
+        """Tell which ids and images came twice; called after all was read."""
+        if self._first is None and may_repeat(self._gathered):
+            self._look_back()
+
+    def _take(self, block: Block, first: int) -> None:
+        """Take the items of the lines from ``first`` on, in which there is no fault."""
         roles = list(map(ROLES.index, block.roles))
-        self._gathered.extend(range(first, first + len(roles)), roles, block.ids, block.names, block.labels)
-        return True
+        for number in range(len(ROLES)):
+            self.counts[number] += roles.count(number)
+        lines = np.arange(first, first + len(roles))
+        self._gathered[-1].extend(lines, roles, block.ids, block.names, block.labels)
 
     def _line(self, line: bytes, number: int, name: str, files: ListedFiles) -> None:
         where = f"{self._folder / name / METADATA}:{number}"
@@ -210,57 +220,62 @@ class _Reader:
                 raise ValueError(f"role should be {roles} in {name}/, but is {reprlib.repr(role)}")
         except ValueError as error:
             self.lost = True
-            self._report(f"{where}: {error}.")
+            self._fault(f"{where}: {error}.")
             return
         self.counts[ROLES.index(role)] += 1
         item_id, label = entry.get("item_id"), entry.get(self._label_column)
         if not isinstance(item_id, str) or not item_id:
-            self._report(f"{where}: item_id should be a text, but is {reprlib.repr(item_id)}.")
+            self._fault(f"{where}: item_id should be a text, but is {reprlib.repr(item_id)}.")
             item_id = ""
         else:
-            self._once("item_id", item_id, where, item_id not in self._ids)
-            self._ids.add(item_id)
-        self._last = ("item_id", item_id), where
+            self._once("item_id", item_id, where)
         if self._label_column not in entry:
-            self._report(f"{where}: has no column {self._label_column!r}, the label; it has {', '.join(entry)}.")
+            self._fault(f"{where}: has no column {self._label_column!r}, the label; it has {', '.join(entry)}.")
         elif not self._label_column.endswith(FILE_COLUMN) and (fault := self._form.fault(label)) is not None:
-            self._report(f"{where}: {self._label_column} {fault}.")
+            self._fault(f"{where}: {self._label_column} {fault}.")
         image = ""
         for column in ("file_name", *(column for column in entry if column.endswith(FILE_COLUMN))):
             try:
                 found = files.find(entry.get(column))
             except ValueError as error:
-                self._report(f"{where}: {column} {reprlib.repr(entry.get(column))} {error}.")
+                self._fault(f"{where}: {column} {reprlib.repr(entry.get(column))} {error}.")
                 continue
             path = self._folder / name / found
             if column == "file_name":  # a mask may belong to several images
                 image = found
-                self._once("image", str(path), where, files.take(found))
+                self._once(name, image, where)
             elif column == self._label_column:
                 label = path
             else:
                 self.others.append((path, where))
-        self._gathered.add(number, ROLES.index(role), item_id, image, label)
+        self._gathered[-1].add(number, ROLES.index(role), item_id, image, label)
+        self._of_line.clear()
 
-    def _once(self, kind: str, name: str, where: str, is_new: bool) -> None:
+    def _once(self, kind: str, name: str, where: str) -> None:
+        """``name`` may stand in one line: an id if ``kind`` is item_id, else an image in the folder ``kind``."""
         if self._first is None:
-            if is_new:
-                return
-            self._first = dict(self._listed())
-        first = self._first.setdefault((kind, name), where)
+            self._of_line.append((kind, name, where))
+            return
+        first = self._first[kind].setdefault(name, where)
         if first is not where:
-            self._report(f"{where}: {kind} {name!r} is listed already in {first}; an item has one line, one role.")
+            what = f"item_id {name!r}" if kind == "item_id" else f"image {str(self._folder / kind / name)!r}"
+            self._report(f"{where}: {what} is listed already in {first}; an item has one line, one role.")
 
-    def _listed(self) -> Iterator[tuple[tuple[str, str], str]]:
-        """The ids and images of all items so far, the later lines first: a dict made of them keeps the earlier ones."""
-        if self._last is not None:
-            yield self._last
-        for items in (self._gathered.items(), *reversed(self.items)):
-            columns = (column[::-1].tolist() for column in (items.lines, items.ids, items.names))
-            for line, item_id, name in zip(*columns, strict=True):
-                where = f"{items.folder / METADATA}:{line}"
-                yield ("image", str(items.folder / name)), where
-                yield ("item_id", item_id), where
+    def _fault(self, what: str) -> None:
+        self._look_back()
+        self._report(what)
+
+    def _look_back(self) -> None:
+        """Tell what came twice so far, and remember ids and images themselves from here on."""
+        if self._first is not None:
+            return
+        self._first = defaultdict(dict)
+        for items in self.items:  # there was no fault yet: none of them lacks anything
+            for item_id, image, where in items.listed(METADATA):
+                self._once("item_id", item_id, where)
+                self._once(items.folder.name, image, where)
+        for kind, name, where in self._of_line:
+            self._once(kind, name, where)
 
 
 def _parse(raw: bytes) -> dict[str, Any]:

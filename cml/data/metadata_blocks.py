@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 from numpy.typing import NDArray
 
 from cml.data.label_form import LabelForm
 
-_ODD = (b'_file_name"', rb"\u00", rb"\ud", rb"\uD", rb"\\")
+_ODD_ESCAPES = (rb"\u00", rb"\ud", rb"\uD", rb"\\")
 _LONGEST = 4300  # bytes of a line; Python refuses to read a number with more digits
 
 
@@ -44,29 +45,39 @@ class BlockParser:
             ("file_name", text),
             ("label", Any, msgspec.field(name=label_column)),
         ]
-        self._decode = msgspec.json.Decoder(msgspec.defstruct("Line", fields, gc=False)).decode
+        self._decode = msgspec.json.Decoder(msgspec.defstruct("Line", fields, gc=False)).decode_lines
 
-    def parse(self, block: bytes, lines: list[bytes], form: LabelForm) -> Block | None:
-        """Parse the ``lines`` that ``block`` consists of; None if they have to be read one by one.
+    def parse(self, block: bytes, form: LabelForm) -> Block | None:
+        """Parse a ``block`` of at least one line; None if its lines have to be read one by one.
 
         Args:
-            block: The lines joined.
-            lines: At least one.
+            block: Whole lines; the last may lack its end.
             form: The form of the labels, which the first of the dataset sets.
         """
+        if not block.endswith(b"\n"):
+            block += b"\n"
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
         # an escape of a plain character could hide the name of a column of files; backslashes and half characters are
         # refused where they stand in a name, and a key that stands twice is
-        if any(odd in block for odd in _ODD) or max(map(len, lines)) > _LONGEST:
+        if b"\\" in block and any(odd in block for odd in _ODD_ESCAPES):
             return None
-        if any(block.count(key) != len(lines) for key in self._keys):
+        if b'_file_name"' in block or np.diff(ends, prepend=-1).max() > _LONGEST + 1:
+            return None
+        if any(block.count(key) != len(ends) for key in self._keys):
             return None
         try:
             block.decode()  # the parser passes over columns that nobody asked for
-            rows: list[Any] = list(map(self._decode, lines))
+            rows: list[Any] = self._decode(block)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        booleans = b"true" in block or b"false" in block
-        labels = form.packed([row.label for row in rows], booleans=booleans)
-        if labels is None:
+        # to the parser a line break is a space: as many objects as lines, and none goes on after a line break (no JSON
+        # has } before { inside), so each line holds one
+        line_break = b"\r\n" if block.endswith(b"\r\n") else b"\n"
+        if not len(rows) == len(ends) == block.count(b"}" + line_break + b"{") + 1:
             return None
-        return Block([row.role for row in rows], [row.item_id for row in rows], [row.file_name for row in rows], labels)
+        labels = [row.label for row in rows]
+        booleans = isinstance(labels[0], list) and (b"true" in block or b"false" in block)
+        packed = form.packed(labels, booleans=booleans)
+        if packed is None:
+            return None
+        return Block([row.role for row in rows], [row.item_id for row in rows], [row.file_name for row in rows], packed)
