@@ -16,8 +16,8 @@ Without those data sets, scikit-learn's digits, trained on 0 to 4 and tested on 
         --crop 1 --flip none --scale-jitter 0.2 --shift-jitter 0.08 --learning-rate 3e-4 --steps 60 --warmup 5
 
 Expected, 3 seeds: Recall@1 0.945 +- 0.040, MAP@R 0.41 +- 0.10, in 10 seconds on two cores; a frozen ImageNet network
-reaches 0.844 and 0.325. Rate, steps and jitter of it were chosen on these test digits. The digits' own pixels, centred as they are, reach 0.989 and 0.611: this shows that the recipe
-learns, not what it is good for.
+reaches 0.844 and 0.325. Its rate, steps and jitter were chosen on these test digits. The digits' own pixels, centred as
+they are, reach 0.989 and 0.611: this shows that the recipe learns, not what it is good for.
 """
 
 from __future__ import annotations
