@@ -69,12 +69,68 @@ def test_neighbours_nearer_together_than_float32_can_tell() -> None:
     assert (plain != wanted).any()  # what the float32 formula alone would answer
 
 
+def nearest_in_float64(query: np.ndarray, gallery: np.ndarray, k: int) -> np.ndarray:
+    squared = np.square(gallery[None].astype(np.float64) - query[:, None]).sum(-1)
+    return np.argsort(squared, axis=1, kind="stable")[:, :k]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_embeddings_along_a_curve(ordered: bool) -> None:
+    rng = np.random.default_rng(1)
+    angle = rng.uniform(0, 2 * np.pi, 3000)  # hundreds of items lie within the rounding of a float32 score
+    angle = np.sort(angle) if ordered else angle
+    ends = rng.normal(size=(2, 64)) / 8
+    gallery = (np.cos(angle)[:, None] * ends[0] + np.sin(angle)[:, None] * ends[1]).astype(np.float32)
+    query = gallery[::97] + np.float32(1e-4)
+    for k in (1, 10, 300):
+        _, positions = nearest_embeddings(query, gallery, k, block=1111)
+        np.testing.assert_array_equal(positions, nearest_in_float64(query, gallery, k))
+
+
+@pytest.mark.parametrize("scale", [1e-19, 1.0, 1e14])
+def test_embeddings_that_float32_scores_cannot_tell_apart(scale: float) -> None:
+    rng = np.random.default_rng(2)
+    # a far cluster keeps the mean away, so that all scores within the near one round to about the same number
+    near = 1 + rng.integers(-3, 4, (900, 24)) * np.float32(2**-22)
+    gallery = (np.concatenate([near, -near[:300]]) * np.float32(scale)).astype(np.float32)
+    query = gallery[:7].copy()
+    _, positions = nearest_embeddings(query, gallery, 20, block=500)
+    wanted = nearest_in_float64(query, gallery, 20)
+    np.testing.assert_array_equal(positions, wanted)
+    scores = np.square(gallery).sum(1) - 2 * query @ gallery.T
+    assert (np.argsort(scores, axis=1, kind="stable")[:, :20] != wanted).any()  # float32 alone
+
+
+def test_embeddings_whose_products_float32_cannot_hold() -> None:
+    gallery = np.random.default_rng(4).normal(0, 3e-23, (2000, 24)).astype(np.float32)
+    _, positions = nearest_embeddings(gallery[:9], gallery, 20, block=300)
+    np.testing.assert_array_equal(positions, nearest_in_float64(gallery[:9], gallery, 20))
+
+
+def test_one_long_embedding_hides_no_neighbour() -> None:
+    rng = np.random.default_rng(3)
+    gallery = rng.normal(size=(500, 16)).astype(np.float32)
+    gallery[123] *= 1e10
+    query = np.concatenate([gallery[120:126], rng.normal(size=(4, 16)).astype(np.float32)])
+    _, positions = nearest_embeddings(query, gallery, 499, block=200)
+    np.testing.assert_array_equal(positions, nearest_in_float64(query, gallery, 499))
+
+
 def test_equal_items_are_found_in_their_order() -> None:
     gallery = np.zeros((200, 4), np.float32)
     gallery[150:] = 1
     distances, positions = nearest_embeddings(np.ones((2, 4), np.float32), gallery, 60, block=37)
     assert positions[0].tolist() == [*range(150, 200), *range(10)]
     assert distances[0].tolist() == [0.0] * 50 + [2.0] * 10
+
+
+def test_the_nearest_item_behind_equal_ones_does_not_let_its_neighbours_in() -> None:
+    gallery = np.ones((5000, 4), np.float32)
+    gallery[4000] = 0
+    _, positions = nearest_embeddings(gallery[4000:4001], gallery, 6)
+    assert positions[0].tolist() == [4000, 0, 1, 2, 3, 4]
+    _, positions = nearest_embeddings(gallery[:1], gallery[::-1].copy(), 6, block=100)
+    assert positions[0].tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_wrong_queries_are_refused() -> None:
@@ -91,6 +147,8 @@ def test_wrong_queries_are_refused() -> None:
             nearest_embeddings(query, gallery * (1e20 if "large" in words else 1), k)
     with pytest.raises(UserError, match="gallery embeddings must be finite"):
         nearest_embeddings(gallery, np.where(gallery > 0, np.inf, gallery).astype(np.float32), 1)
+    with pytest.raises(UserError, match="too large to be compared: a norm is 1e\\+38"):
+        nearest_embeddings(gallery * np.float32(1e38), gallery, 1)
     with pytest.raises(UserError, match="'block' and 'threads'"):
         nearest_embeddings(gallery, gallery, 1, block=0)
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, BinaryIO, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,14 +123,12 @@ class DirectoryStore(FeatureStore):
             _force(folder)
 
     def _write_one(self, features: Features) -> None:
-        for path, content in (
-            (self._fc / f"{features.key}.npy", npy(features.fc)),
-            (self._att / f"{features.key}.npz", npz(features.att, compress=self._shape.compress)),
-        ):
-            with path.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+        with (self._fc / f"{features.key}.npy").open("wb") as file:
+            np.save(file, features.fc, allow_pickle=False)
+            _force_file(file)
+        with (self._att / f"{features.key}.npz").open("wb") as file:
+            _write_npz(file, features.att, compress=self._shape.compress)
+            _force_file(file)
 
     def close(self) -> None:
         """End writing."""
@@ -184,7 +182,7 @@ class Hdf5Store(FeatureStore):
         for path, handle in self._files.items():
             for one in features:
                 array = one.fc if path == self._fc else one.att
-                content = array.astype(array.dtype.newbyteorder("<")).tobytes()
+                content = array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
                 place = int(self._places[path][self._row[one.key]])
                 while content:  # a disk about to be full takes a part of it, then says so
                     written = os.pwrite(handle, content, place)
@@ -230,8 +228,12 @@ class LmdbStore(FeatureStore):
             try:
                 with database.begin(write=True) as transaction:
                     for one in features:
-                        content = npy(one.fc) if path == self._fc else npz(one.att, compress=self._shape.compress)
-                        transaction.put(one.key.encode("ascii"), content)
+                        content = io.BytesIO()
+                        if path == self._fc:
+                            np.save(content, one.fc, allow_pickle=False)
+                        else:
+                            _write_npz(content, one.att, compress=self._shape.compress)
+                        transaction.put(one.key.encode("ascii"), content.getvalue())
             except lmdb.Error as error:  # of the disk: a transaction that fails leaves the file as it was
                 full = shutil.disk_usage(path.parent).free < len(features) * self.bytes_each(self._shape)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
@@ -245,18 +247,15 @@ class LmdbStore(FeatureStore):
 STORES: dict[Layout, type[FeatureStore]] = {"directory": DirectoryStore, "hdf5": Hdf5Store, "lmdb": LmdbStore}
 
 
-def npy(array: NDArray[Any]) -> bytes:
-    """Content of a .npy file."""
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
-
-
-def npz(array: NDArray[Any], *, compress: bool = False) -> bytes:
-    """Content of a .npz file with the one array ``feat``."""
-    file = io.BytesIO()
+def _write_npz(file: BinaryIO, array: NDArray[Any], *, compress: bool = False) -> None:
+    """Write what a .npz file with the one array ``feat`` holds."""
     (np.savez_compressed if compress else np.savez)(file, feat=array)
-    return file.getvalue()
+
+
+def _force_file(file: BinaryIO) -> None:
+    """Have what was written to an open file on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _force(path: Path) -> None:

@@ -1,9 +1,9 @@
 """Exact nearest neighbours among embeddings that may not fit into memory: block by block, memory O(block).
 
-Blocks are compared in float32, with one matrix product each; what comes out best is measured again in float64, and a
-bound on the rounding says whether anything else could have been nearer. Where it could, the query is compared in
-float64. Not for: label distances
-(``LabelDistance.neighbors``), nor indexes that are quick because they may err (cml.export.approximate).
+A block is compared in float32, with one matrix product. An item whose float32 score, less a bound on its rounding, is
+no worse than the k nearest so far is measured in float64 at once, while it lies in the cache: few are, and what comes
+out is what float64 alone would say. Not for: label distances (``LabelDistance.neighbors``), nor indexes that are quick
+because they may err (cml.export.approximate).
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-_SPARE = 16  # candidates beyond k that rounding may have put before a true neighbour
 _QUERIES = 256  # queries a block
+_ROUNDING, _ROUNDING_64 = (float(np.finfo(kind).eps) / 2 for kind in (np.float32, np.float64))  # of one operation
+_UNDERFLOW = float(np.finfo(np.float32).tiny)
 
 
 def nearest_embeddings(
@@ -54,17 +55,13 @@ def nearest_embeddings(
     _check(query, parts, k, block, threads)
     if not len(query):
         return np.empty((0, k), np.float32), np.empty((0, k), np.int64)
-    centre = _mean(parts, block)  # rounding grows with the norms: take off what all embeddings share
-    squared, positions = np.empty((len(query), k)), np.empty((len(query), k), np.int64)
-    unsure = np.arange(len(query))
-    for kind in (np.float32, np.float64):
-        if len(unsure):
-            found = _measured(query[unsure], parts, centre, k, kind, block, threads)
-            squared[unsure], positions[unsure], certain = found
-            unsure = unsure[~certain]
-    for row in unsure:  # more equal items than the candidates had room for
-        squared[row], positions[row] = _one_query(query[row], parts, k, block)
-    return np.sqrt(squared).astype(np.float32), positions
+    squared, positions = np.full((len(query), k), np.inf), np.full((len(query), k), -1, np.int64)
+    _search(query, parts, squared, positions, block, threads)
+    order = np.lexsort((positions, squared), axis=1)
+    return (
+        np.sqrt(np.take_along_axis(squared, order, 1)).astype(np.float32),
+        np.take_along_axis(positions, order, 1),
+    )
 
 
 def distances_to(query: Float32, gallery: Sequence[Float32], positions: Int64) -> Float32:
@@ -83,30 +80,6 @@ def rows_at(gallery: Sequence[Float32], positions: Int64) -> Float32:
         chosen = owners == owner
         rows[chosen] = gallery[owner][positions[chosen] - (ends[owner] - len(gallery[owner]))]
     return rows
-
-
-def _measured(
-    query: Float32,
-    parts: Sequence[Float32],
-    centre: Float32,
-    k: int,
-    kind: type[np.floating[Any]],
-    block: int,
-    threads: int,
-) -> tuple[Float64, Int64, NDArray[np.bool_]]:
-    """Squared distances (Q, k) and positions (Q, k) of the best, and for which queries (Q,) they certainly are that."""
-    total = sum(map(len, parts))
-    spare = min(k + _SPARE, total)
-    scores, positions, largest = _candidates(query, parts, centre, spare, kind, block, threads)
-    points = rows_at(parts, positions.reshape(-1)).reshape(len(query), spare, -1)
-    squared = _squared(query[:, None], points)
-    order = np.lexsort((positions, squared), axis=1)[:, :k]
-    squared, positions = np.take_along_axis(squared, order, 1), np.take_along_axis(positions, order, 1)
-    # a sum of D products errs by at most D roundings of the sum of their sizes; what was left out scores no better
-    norms = np.sqrt(np.square(query.astype(np.float64) - centre).sum(axis=1))
-    error = 2 * (query.shape[1] + 8) * float(np.finfo(kind).eps) / 2 * (norms + largest) ** 2
-    left_out = scores[:, -1] + np.square(norms) - error
-    return squared, positions, (squared[:, -1] < left_out) | (spare == total)
 
 
 def _check(query: Float32, parts: Sequence[Float32], k: int, block: int, threads: int) -> None:
@@ -139,61 +112,59 @@ def _mean(parts: Sequence[Float32], block: int) -> Float32:
     return mean
 
 
-def _candidates(
-    query: Float32,
-    parts: Sequence[Float32],
-    centre: Float32,
-    k: int,
-    kind: type[np.floating[Any]],
-    block: int,
-    threads: int,
-) -> tuple[Float64, Int64, float]:
-    """The k best in arithmetic ``kind``: scores |g|^2 - 2 q.g and positions (Q, k), the largest norm in the gallery."""
-    from cml.retrieval.top_k import top_columns
+def _search(
+    query: Float32, parts: Sequence[Float32], squared: Float64, positions: Int64, block: int, threads: int
+) -> None:
+    """Fill squared distances (Q, k) and positions (Q, k) with the nearest, heaps with the farthest in front."""
+    from cml.retrieval.top_k import keep_nearest
 
     queries, dimension = query.shape
-    factors = np.empty((queries, dimension + 1), kind)  # one product gives the whole score
-    np.multiply(query.astype(kind) - centre, -2, out=factors[:, :-1])
+    query = np.ascontiguousarray(query, np.float32)
+    centre = _mean(parts, block)  # rounding grows with the norms: take off what all embeddings share
+    norms = np.square(query.astype(np.float64) - centre).sum(axis=1)  # (Q,)
+    _check_size(float(norms.max()))
+    factors = np.empty((queries, dimension + 1), np.float32)  # one product gives the score |g|^2 - 2 q.g
+    np.multiply(query - centre, -2, out=factors[:, :-1])
     factors[:, -1] = 1
-    best = np.full((queries, k), np.inf, kind)
-    positions = np.full((queries, k), -1, np.int64)
-    largest = 0.0
     rows = [slice(start, min(start + _QUERIES, queries)) for start in range(0, queries, _QUERIES)]
 
-    def compare(which: slice, start: int, points: NDArray[Any]) -> None:
+    def compare(which: slice, before: int, items: Float32, points: Float32, slack: Float64) -> None:
         scores = factors[which] @ points.T  # (R, b)
-        columns = top_columns(scores, min(k, len(points)))
-        # earlier items come first, so that a tie keeps the lower position
-        both = np.concatenate([best[which], np.take_along_axis(scores, columns, 1)], axis=1)
-        places = np.concatenate([positions[which], columns + start], axis=1)
-        order = top_columns(both, k)
-        best[which], positions[which] = np.take_along_axis(both, order, 1), np.take_along_axis(places, order, 1)
+        keep_nearest(scores, slack[which], query[which], items, before, squared[which], positions[which])
 
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        for start, items in _blocks(parts, block):
-            points = np.empty((len(items), dimension + 1), kind)
+        for before, stored in _blocks(parts, block):
+            items = np.array(stored, np.float32)  # off the disk once
+            points = np.empty((len(items), dimension + 1), np.float32)
             np.subtract(items, centre, out=points[:, :-1])
             points[:, -1] = np.einsum("ij,ij->i", points[:, :-1], points[:, :-1])
-            largest = max(largest, float(points[:, -1].max()))
-            if largest > 1e30:  # float32 ends at 3e38, and the product holds sums of these
-                raise UserError(f"The embeddings are too large to be compared: a norm is {np.sqrt(largest):.2g}.")
-            for _ in pool.map(compare, rows, repeat(start), repeat(points)):
+            largest = float(points[:, -1].max())
+            _check_size(largest)
+            slack = _rounding_bound(norms, largest, dimension) - norms
+            for _ in pool.map(compare, rows, repeat(before), repeat(items), repeat(points), repeat(slack)):
                 pass
-    return best.astype(np.float64), positions, float(np.sqrt(largest))
+
+
+def _rounding_bound(norms: Float64, largest: float, dimension: int) -> Float64:
+    """How far (Q,) float32 scores may be from |g|^2 - 2 q.g, for squared norms of queries (Q,) and the largest item's.
+
+    A sum of n products errs by n roundings of the sum of their sizes, in whatever order (Higham, "Accuracy and
+    Stability of Numerical Algorithms", 3.1): D for |g|^2, D + 1 for the product, 2 for each centred factor. What is
+    less than float32 can hold is lost besides, and float64 rounds the distances that scores are compared with.
+    """
+    terms = dimension + 8
+    gamma = terms * _ROUNDING / (1 - terms * _ROUNDING)
+    largest *= 1 + gamma  # it was rounded itself
+    rounding = 2 * gamma * (largest + np.sqrt(norms * largest))
+    return rounding + 4 * terms * (_UNDERFLOW + _ROUNDING_64 * (norms + largest))
+
+
+def _check_size(squared_norm: float) -> None:
+    if squared_norm > 1e30:  # float32 ends at 3e38, and the product holds sums of these
+        raise UserError(f"The embeddings are too large to be compared: a norm is {np.sqrt(squared_norm):.2g}.")
 
 
 def _squared(query: NDArray[Any], points: Float32) -> Float64:
     difference = points.astype(np.float64) - query
     squared: Float64 = np.square(difference).sum(axis=-1)
     return squared
-
-
-def _one_query(query: Float32, parts: Sequence[Float32], k: int, block: int) -> tuple[Float64, Int64]:
-    """The answer by float64 alone, for the query whose neighbours lie too close together for float32."""
-    best, positions = np.empty(0), np.empty(0, np.int64)
-    for start, items in _blocks(parts, block):
-        both = np.concatenate([best, _squared(query, items)])
-        places = np.concatenate([positions, np.arange(start, start + len(items))])
-        order = np.lexsort((places, both))[:k]
-        best, positions = both[order], places[order]
-    return best, positions

@@ -1,4 +1,4 @@
-"""Which gallery items come first: the k smallest scores of each query, compiled, exact in ties.
+"""Which gallery items come first: the k smallest scores, or the k nearest, of each query, compiled, exact in ties.
 
 The file is all about numba: import it where it is used. Not for: what is measured on the ranking (metrics.py).
 """
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from cml.errors import UserError
 
 _SAMPLED = 16
+_CHUNK = 64  # scores that are passed over together
+_FREE_ORDER = {"reassoc", "contract"}  # sums in the machine's order, the same for all items
+_NO_NAN = {"nnan", "nsz"}
 
 
 def top_columns(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.int64]:
@@ -38,6 +41,66 @@ def top_columns(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.int64]:
     columns = np.empty((len(scores), k), np.int64)
     _select(np.ascontiguousarray(scores, np.float32 if scores.dtype == np.float32 else np.float64), columns)
     return columns
+
+
+@njit(nogil=True, cache=True)
+def keep_nearest(
+    scores: Any,  # noqa: ANN401 - arrays of numba
+    slack: Any,  # noqa: ANN401
+    query: Any,  # noqa: ANN401
+    items: Any,  # noqa: ANN401
+    before: int,
+    squared: Any,  # noqa: ANN401
+    positions: Any,  # noqa: ANN401
+) -> None:
+    """Let the items of a block into the k nearest of each query, by float64, ties to the lower position.
+
+    Args:
+        scores: (R, b) float32, finite: what says roughly how far an item is.
+        slack: (R,) float64: an item at a squared distance d scores at most d + slack.
+        query: (R, D) float32.
+        items: (b, D) float32.
+        before: Position of the first item.
+        squared: (R, k) float64, changed: squared distances of the nearest so far, a heap with the farthest in front;
+            infinite where there are none yet.
+        positions: (R, k) int64, changed: their positions.
+    """
+    length = scores.shape[1]
+    least = np.empty((length + _CHUNK - 1) // _CHUNK, scores.dtype)
+    for r in range(len(scores)):
+        row, nearest, places = scores[r], squared[r], positions[r]
+        _least_of_chunks(row, least)
+        # the likeliest chunk first: where the gallery has an order, each item may be nearer than all before it
+        first = np.argmin(least)
+        limit = np.float32(nearest[0] + slack[r])
+        for step in range(-1, len(least)):
+            chunk = first if step < 0 else step
+            if step == first or least[chunk] > limit:
+                continue
+            for j in range(chunk * _CHUNK, min(length, (chunk + 1) * _CHUNK)):
+                if row[j] <= limit:
+                    found = _squared_distance(query[r], items[j])
+                    if found < nearest[0] or (found == nearest[0] and before + j < places[0]):
+                        _sift_down(nearest, places, len(nearest), found, before + j)
+                        limit = np.float32(nearest[0] + slack[r])
+
+
+@njit(nogil=True, cache=True, fastmath=_NO_NAN)
+def _least_of_chunks(row: Any, least: Any) -> None:  # noqa: ANN401 - arrays of numba
+    for chunk in range(len(least)):
+        value = row[chunk * _CHUNK]
+        for j in range(chunk * _CHUNK, min(len(row), (chunk + 1) * _CHUNK)):
+            value = min(value, row[j])
+        least[chunk] = value
+
+
+@njit(nogil=True, cache=True, fastmath=_FREE_ORDER)
+def _squared_distance(a: Any, b: Any) -> float:  # noqa: ANN401 - arrays of numba
+    total = 0.0
+    for i in range(len(a)):
+        difference = np.float64(a[i]) - np.float64(b[i])
+        total += difference * difference
+    return total
 
 
 @njit(nogil=True, cache=True)
