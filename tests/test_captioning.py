@@ -80,6 +80,27 @@ def test_one_beam_is_greedy_and_all_beams_find_the_likeliest_caption(seed: int) 
         assert float(said[image].sum()) == pytest.approx(expected, abs=1e-5)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(3))
+def test_a_word_that_may_not_be_said_is_left_out_of_the_search_alone(seed: int) -> None:
+    captioner, features = tiny(seed=seed)
+    allowed = [text for length in range(4) for text in itertools.product((1, 2, 3), repeat=length)]
+    found = captioner.search(captioner.look(features), 3, beams=125, without=4)
+    for image in range(4):
+        best = max(allowed, key=lambda text, image=image: log_probability(captioner, features[image], text, 3))
+        assert [word for word in found[image].tolist() if word != END] == list(best)
+
+
+def test_captions_hold_known_words_alone() -> None:
+    data = shown(60, 0)
+    config = CaptionerConfig(hidden=16, min_count=100, words=8, batch_size=32, xe_steps=40, rl_steps=0, xe_rate=1e-2)
+    trained = train_captioner(data, config, seed=0, quiet=True)
+    # all but "a" is too rare to be known, so that unknown words are what it has mostly heard
+    assert np.mean([word not in trained.vocabulary.words for texts in data.captions for word in texts[0]]) > 0.3
+    for text in caption(trained.xe, trained.vocabulary, data.features, config):
+        assert set(text) <= set(trained.vocabulary.words) - {"<unk>"}
+
+
 def shown(images: int, seed: int) -> Captioned:
     """Two things a picture, one of them left of the other: features say which, captions name them."""
     rng = np.random.default_rng(seed)

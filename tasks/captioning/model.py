@@ -117,8 +117,15 @@ class TopDown(nn.Module):
         return torch.stack(said, dim=1), torch.stack(log_probabilities, dim=1)
 
     @torch.inference_mode()
-    def search(self, regions: Regions, longest: int, beams: int = 5) -> Tensor:
-        """Captions (B, longest) by beam search over the summed log-probability; ``END`` behind the end."""
+    def search(self, regions: Regions, longest: int, beams: int = 5, *, without: int | None = None) -> Tensor:
+        """Captions (B, longest) by beam search over the summed log-probability; ``END`` behind the end.
+
+        Args:
+            regions: What ``look`` gave.
+            longest: Words at most.
+            beams: Captions of each image kept while searching.
+            without: A word that no caption may have.
+        """
         images, vocabulary = len(regions.mean), self.embedding.num_embeddings
         wide = regions.repeated(beams)
         state, words = self.start(images * beams), torch.full((images * beams,), END, device=regions.mean.device)
@@ -130,6 +137,8 @@ class TopDown(nn.Module):
         for position in range(longest):
             logits, state = self.step(wide, state, words)
             further = logits.log_softmax(dim=1).view(images, beams, vocabulary)
+            if without is not None:
+                further[..., without] = -torch.inf
             further = further.masked_fill(ended[..., None], -torch.inf)
             further[..., END] = further[..., END].where(~ended, 0.0)  # a caption that has ended stays as it is
             scores, chosen = (scores[..., None] + further).flatten(1).topk(beams, dim=1)

@@ -149,10 +149,12 @@ def train_captioner(data: Captioned, config: CaptionerConfig, *, seed: int, quie
 def caption(
     captioner: TopDown, vocabulary: Vocabulary, features: NDArray[Any], config: CaptionerConfig
 ) -> list[list[str]]:
-    """Captions of images with features (N, R, C), by beam search."""
+    """Captions of images with features (N, R, C), by beam search among the words that are known."""
     captions: list[list[str]] = []
+    unknown = len(vocabulary.words) - 1
     for part in np.array_split(features, max(1, len(features) // 64)):
-        found = captioner.search(captioner.look(torch.from_numpy(part).float()), config.words, config.beams)
+        regions = captioner.look(torch.from_numpy(part).float())
+        found = captioner.search(regions, config.words, config.beams, without=unknown)
         captions += [vocabulary.decode(numbers) for numbers in found.tolist()]
     return captions
 
