@@ -93,7 +93,7 @@ def test_a_word_that_may_not_be_said_is_left_out_of_the_search_alone(seed: int) 
 
 def test_captions_hold_known_words_alone() -> None:
     data = shown(60, 0)
-    config = CaptionerConfig(hidden=16, min_count=100, words=8, batch_size=32, xe_steps=40, rl_steps=0, xe_rate=1e-2)
+    config = CaptionerConfig(hidden=16, min_count=100, words=8, batch_size=32, xe_steps=100, rl_steps=0, xe_rate=1e-2)
     trained = train_captioner(data, config, seed=0, quiet=True)
     # all but "a" is too rare to be known, so that unknown words are what it has mostly heard
     assert np.mean([word not in trained.vocabulary.words for texts in data.captions for word in texts[0]]) > 0.3
