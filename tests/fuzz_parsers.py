@@ -359,13 +359,13 @@ def _run(data: bytes, folder: Path) -> None:
     from cml import distances
     from cml.files import read_json
     from cml.retrieval.results import Evaluation
-    from cml.training import run_folder
+    from cml.training import metrics_log, run_folder
 
     names = ("config.json", "metrics.jsonl", "evaluation.json", "model.safetensors")
     for name, part in zip(names, [*data.split(CUT), b"", b"", b""], strict=False):
         (folder / name).write_bytes(part)
     with contextlib.suppress(DataError):
-        run_folder.read_metrics(folder / "metrics.jsonl")
+        metrics_log.read_metrics(folder / "metrics.jsonl")
     with contextlib.suppress(DataError):
         Evaluation.from_json(read_json(folder / "evaluation.json", "it")).table()
     config = run_folder.RunConfig.load(folder)

@@ -24,9 +24,10 @@ from cml.cli import main
 from cml.errors import UserError
 from cml.launch import Launch
 from cml.training.distributed import own_device
+from cml.training.metrics_log import read_metrics
 from cml.training.rank_watch import RankWatch
 from cml.training.ranks import Ranks
-from cml.training.run_folder import MODEL, load_checkpoint, read_metrics
+from cml.training.run_folder import MODEL, load_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]

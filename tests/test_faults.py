@@ -36,7 +36,7 @@ from cml.data.images import Images
 from cml.errors import DataError, MachineError, UserError
 from cml.files import PARTIAL, atomic_file, atomic_folder, locked
 from cml.models.embedding import EmbeddingModel
-from cml.training import run_folder
+from cml.training import metrics_log, run_folder
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 
@@ -211,7 +211,7 @@ def test_a_signal_ends_training_with_a_checkpoint_and_resume_goes_on(
     state = run_folder.load_checkpoint(out)
     assert state is not None
     assert state["step"] == 5
-    assert [record["step"] for record in run_folder.read_metrics(out / "metrics.jsonl")] == [1, 2, 3, 4, 5]
+    assert [record["step"] for record in metrics_log.read_metrics(out / "metrics.jsonl")] == [1, 2, 3, 4, 5]
     assert train(people, out, "--resume") == 0
     assert same(out, whole)
     assert (out / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
@@ -289,13 +289,13 @@ def _no_process_is_left() -> Iterator[None]:
 
 def at_log(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something in the training process each time it writes metrics."""
-    add = run_folder.MetricsLog.add
+    add = metrics_log.MetricsLog.add
 
-    def added(self: run_folder.MetricsLog, records: Any) -> None:  # noqa: ANN401
+    def added(self: metrics_log.MetricsLog, records: Any) -> None:  # noqa: ANN401
         add(self, records)
         act()
 
-    monkeypatch.setattr(run_folder.MetricsLog, "add", added)
+    monkeypatch.setattr(metrics_log.MetricsLog, "add", added)
 
 
 def test_workers_leave_signals_to_the_training_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -358,11 +358,11 @@ def test_workers_die_with_the_training_process(tmp_path: Path) -> None:
     script = """
 import multiprocessing, sys, time
 import test_faults
-from cml.training import run_folder
+from cml.training import metrics_log
 def stop(*_):
     print(*[worker.pid for worker in multiprocessing.active_children()], flush=True)
     time.sleep(60)
-run_folder.MetricsLog.add = stop
+metrics_log.MetricsLog.add = stop
 test_faults.cml.fit(test_faults.IMAGES, test_faults.LABELS, test_faults.CONFIG, quiet=True)
 """
     process = subprocess.Popen(
