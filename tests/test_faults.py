@@ -36,7 +36,7 @@ from cml.data.images import Images
 from cml.errors import DataError, MachineError, UserError
 from cml.files import PARTIAL, atomic_file, atomic_folder, locked
 from cml.models.embedding import EmbeddingModel
-from cml.training import metrics_log, run_folder
+from cml.training import metrics_log, run_folder, stopping
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 
@@ -220,10 +220,13 @@ def test_a_signal_ends_training_with_a_checkpoint_and_resume_goes_on(
 def test_the_second_signal_stops_at_once(
     people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reached = []
+    echoed, reached = [], []
 
     def signalled(self: EmbeddingModel, images: torch.Tensor) -> torch.Tensor:
         os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)  # the same, passed on by torchrun
+        monkeypatch.setattr(stopping, "ECHO", 0.0)
+        echoed.append(True)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0)
         reached.append(True)
@@ -232,6 +235,7 @@ def test_the_second_signal_stops_at_once(
     monkeypatch.setattr(EmbeddingModel, "forward", signalled)
     assert train(people, tmp_path / "run") == 130
     assert "goes on from the last checkpoint" in capsys.readouterr().err.splitlines()[-1]
+    assert echoed
     assert not reached
     assert not (tmp_path / "run" / run_folder.CHECKPOINT).exists()
 

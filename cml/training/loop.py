@@ -223,7 +223,7 @@ def train(
         if config.memory:
             memory.store(embeddings, torch.from_numpy(items))
 
-        done, stop = step + 1, request.made if ranks.size == 1 else bool(ranks.agreed(float(request.made)))
+        done, stop = step + 1, ranks.any(request.made)
         seen += len(items)
         waiting.append((done, torch.stack([value, embeddings.isfinite().all().float()])))
         if done % LOG_EVERY == 0 or done == config.steps or done % config.checkpoint_every == 0 or stop:
@@ -246,6 +246,7 @@ def train(
         if (done % config.checkpoint_every == 0 or stop) and done < config.steps:
             checkpoint(done)
             if stop:
+                ranks.wait()  # were the others gone, the watch would end rank 0 while it writes
                 request.stop(done, config.steps)
     bar.close()
     checkpoint(config.steps)

@@ -10,11 +10,13 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ECHO = 1.0  # seconds in which a signal is the one before: a scheduler tells all processes, torchrun tells them again
 
 
 class StopRequest:
@@ -26,6 +28,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.made = False
+        self._heard = 0.0
 
     def listen(self) -> None:
         """Hear signals from now on; ``heard_no_more`` ends it."""
@@ -41,8 +44,10 @@ class StopRequest:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self.made:
+            if time.monotonic() - self._heard < ECHO:
+                return
             raise KeyboardInterrupt("the same command with --resume goes on from the last checkpoint")
-        self.made = True
+        self.made, self._heard = True, time.monotonic()
         os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")  # print may be busy
 
 
