@@ -6,6 +6,7 @@ Random kills are the business of faults.py, of which a short version runs here.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import multiprocessing
 import os
@@ -36,7 +37,7 @@ from cml.data.images import Images
 from cml.errors import DataError, MachineError, UserError
 from cml.files import PARTIAL, atomic_file, atomic_folder, locked
 from cml.models.embedding import EmbeddingModel
-from cml.training import metrics_log, run_folder, stopping
+from cml.training import metrics_log, run_folder, stopping, workers
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 
@@ -356,6 +357,31 @@ def test_what_is_wrong_with_an_image_comes_as_it_is(in_workers: Callable[[Callab
     in_workers(fault)
     with pytest.raises(DataError, match=r"^The image a\.png cannot be read\.$"):
         cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
+
+
+def test_what_workers_share_with_the_training_process_is_left_alone_by_garbage_collection(
+    in_workers: Callable[[Callable[[], object]], None],
+) -> None:
+    def fault() -> None:
+        raise DataError(f"{gc.get_freeze_count()}")
+
+    in_workers(fault)
+    with pytest.raises(DataError) as told:
+        cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
+    assert int(str(told.value)) > 100_000  # torch alone has more
+    assert gc.get_freeze_count() == 0
+
+
+def test_workers_give_free_memory_back_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault() -> None:
+        if get_worker_info() is not None:
+            raise DataError("given back")
+
+    monkeypatch.setattr(workers, "_give_back", fault)
+    with pytest.raises(DataError, match="given back"):
+        cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
+    monkeypatch.setattr(workers, "GIVE_BACK_EVERY", CONFIG.steps + 1)
+    cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
 
 
 def test_workers_die_with_the_training_process(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 torch's DataLoader starts them. Here they learn to leave Ctrl-C to the training process, to die with it, and to send
 what goes wrong as a value, so that it arrives as one line; a worker that hangs, dies or runs out of memory is an error
-of the training process, and none outlives its run. Not for: what a batch is (batches.py).
+of the training process, and none outlives its run. They begin as forks and share the training process's memory for as
+long as neither writes to it; what would make that memory grow without end is seen to. Not for: what a batch is
+(batches.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import re
 import signal
 import sys
@@ -17,9 +20,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from cml.errors import MachineError, UserError
+
+GIVE_BACK_EVERY = 32  # batches of a worker
 
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
@@ -38,9 +43,12 @@ class _Carried(Dataset[Any]):
     """The batches of ``source``, or why there is none: torch would send a traceback."""
 
     def __init__(self, source: Dataset[Any]) -> None:
-        self._source = source
+        self._source, self._made = source, 0
 
     def __getitem__(self, step: int) -> Any:  # noqa: ANN401 - any batch
+        self._made += 1
+        if self._made % GIVE_BACK_EVERY == 0 and get_worker_info() is not None:
+            _give_back()
         try:
             return self._source[step]
         except (UserError, OSError) as error:
@@ -75,6 +83,8 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
         worker_init_fn=_begin,
         generator=torch.Generator(),  # its own: making a loader must not advance the run's random numbers
     )
+    if workers:
+        _share_memory()
     batches = iter(loader)
     _running.append(batches)
     for made in batches:
@@ -103,6 +113,7 @@ def ended() -> Iterator[None]:
     finally:
         while len(_running) > before:
             _end(_running.pop())
+        gc.unfreeze()
     if fault is not None:
         raise MachineError(fault)
 
@@ -122,6 +133,26 @@ def _fault(text: str) -> str | None:
         memory = " or its shared memory" if found[2] == "Bus error" else ""
         return f"A data worker (process {found[1]}) was {how}, as when the machine's memory{memory} is full. {_MEND}"
     return None
+
+
+def _share_memory() -> None:
+    """Prepare a fork: what is there should stay shared, and what is free should not be carried along.
+
+    A full garbage collection writes to every object there is, in whichever process it happens, and so copies the pages
+    of all of them. Frozen objects it leaves alone.
+    """
+    gc.collect()
+    gc.freeze()
+    _give_back()
+
+
+def _give_back() -> None:
+    """Give free memory back to the system.
+
+    A fork begins with all the holes of the training process's heap, and would spread over them for hours.
+    """
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc's
+        trim(0)
 
 
 def _begin(worker: int) -> None:
