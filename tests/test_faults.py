@@ -108,7 +108,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["prepare", "distances", "train", "embed", "export"])
+@pytest.mark.parametrize("name", ["prepare", "distances", "train", "embed", "export", "export hub"])
 def test_killed_at_random_and_resumed_is_the_unkilled_result(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
