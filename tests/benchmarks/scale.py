@@ -29,7 +29,7 @@ from large_dataset import write_large  # beside this file
 from cml import losses
 from cml.data.images import Images
 from cml.data.scene_captions import describe
-from cml.data.scenes import THEMES, sample_things
+from cml.data.scenes import RING, sample_things
 from cml.distances import LabelDistance, Labels
 from cml.distances.captions import Captions
 from cml.distances.euclidean import Euclidean
@@ -118,7 +118,7 @@ def rooms(n: int, rng: np.random.Generator) -> list[object]:
 def scenes(n: int) -> list[object]:
     """Five captions each."""
     rngs = [np.random.default_rng(item) for item in range(n)]
-    return [list(describe(sample_things(rng, THEMES[item % len(THEMES)]), rng)) for item, rng in enumerate(rngs)]
+    return [list(describe(sample_things(rng, item % len(RING)), rng)) for item, rng in enumerate(rngs)]
 
 
 def opening(bench: Bench, scratch: Path | None) -> None:
