@@ -154,7 +154,7 @@ def main() -> int:
     print(f"before {before.handles} handles, {before.children} children; after {after.handles}, {after.children}")
     if options.plot is not None:
         draw(samples, options.plot)
-    worst = drift["proportional"][0]
+    worst = max((end for end, _ in drift.values()), key=abs)
     given_back = (after.handles, after.children) == (before.handles, before.children)
     print(f"growth of memory {worst:+.2f} %, bar +-{BAR} %; {'all' if given_back else 'not all'} given back")
     return 0 if abs(worst) <= BAR and given_back else 1
