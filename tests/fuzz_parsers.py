@@ -376,6 +376,7 @@ def _run(data: bytes, folder: Path) -> None:
 
 def _run_seeds() -> list[bytes]:
     import torch
+    import torchvision  # noqa: F401 - its import takes seconds, for which an input would be blamed
     from safetensors.torch import save
 
     from cml.models.embedding import EmbeddingModel, ModelConfig
