@@ -328,6 +328,18 @@ def test_a_killed_worker_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         cml.fit(IMAGES, LABELS, CONFIG, out=tmp_path / "run", quiet=True)
 
 
+def test_a_worker_killed_while_a_file_is_written_is_one_line() -> None:
+    @workers.ended()
+    def interrupted() -> None:
+        try:
+            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+        except RuntimeError:
+            raise ValueError("half a file") from None
+
+    with pytest.raises(MachineError, match=r"^A data worker \(process 7\) was killed"):
+        interrupted()
+
+
 def test_a_hanging_worker_is_one_line(
     monkeypatch: pytest.MonkeyPatch, in_workers: Callable[[Callable[[], object]], None]
 ) -> None:

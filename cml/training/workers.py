@@ -106,14 +106,16 @@ def ended() -> Iterator[None]:
     fault = None
     try:
         yield
-    except RuntimeError as error:
-        fault = _fault(str(error))
+    except Exception as error:
+        fault = _fault(error)
         if fault is None:
             raise
     finally:
+        forked = False
         while len(_running) > before:
-            _end(_running.pop())
-        gc.unfreeze()
+            forked |= _end(_running.pop())
+        if forked:
+            gc.unfreeze()
     if fault is not None:
         raise MachineError(fault)
 
@@ -121,8 +123,20 @@ def ended() -> Iterator[None]:
 _MEND = "Take smaller batches (batch_size in --sampler), fewer --workers or a machine with more memory."
 
 
-def _fault(text: str) -> str | None:
-    """In one line what torch says of its workers."""
+def _fault(error: BaseException | None) -> str | None:
+    """In one line what torch says of its workers.
+
+    It says so in a signal handler, within whatever the training process is doing: the error that comes of that, such as
+    one about a file half written, has torch's as its context.
+    """
+    while error is not None:
+        if fault := _workers_fault(str(error)):
+            return fault
+        error = error.__context__
+    return None
+
+
+def _workers_fault(text: str) -> str | None:
     if found := re.match(r"DataLoader timed out after ([\d.]+) seconds", text):
         return (
             f"The data workers hang: no batch came for {float(found[1]):g} seconds. See whether the images' disk "
@@ -163,8 +177,8 @@ def _begin(worker: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _end(batches: Any) -> None:  # noqa: ANN401 - torch's iterator over a loader
-    """End the workers of a loader; those that do not listen are killed."""
+def _end(batches: Any) -> bool:  # noqa: ANN401 - torch's iterator over a loader
+    """End the workers of a loader, if it has any; those that do not listen are killed."""
     workers = getattr(batches, "_workers", ())
     if workers:
         batches._shutdown_workers()
@@ -172,3 +186,4 @@ def _end(batches: Any) -> None:  # noqa: ANN401 - torch's iterator over a loader
         if worker.is_alive():
             worker.kill()
             worker.join()
+    return bool(workers)
