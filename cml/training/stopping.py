@@ -1,7 +1,8 @@
 """Stopping a training run on request: SIGINT (Ctrl-C) and SIGTERM end it after the step under way, with a checkpoint.
 
-The second signal stops at once, as any did before; the run then goes on from an earlier checkpoint. Only the main
-thread of a process hears signals; elsewhere nothing changes. Not for: other commands, which stop at once (cli.py).
+Of several processes all end when one of them was told to. Another signal, over a second later, stops at once, as any
+did before; the run then goes on from an earlier checkpoint. Only the main thread of a process hears signals; elsewhere
+nothing changes. Not for: other commands, which stop at once (cli.py).
 """
 
 from __future__ import annotations
