@@ -473,12 +473,13 @@ def _archive_seeds() -> list[bytes]:
 
 def _table(data: bytes, folder: Path) -> None:
     from data_prep.folder import Folder
+    from data_prep.folder_labels import KINDS
 
     if not (folder / "a.png").exists():
         Image.new("L", (2, 2)).save(folder / "a.png")
     for name in ("labels.csv", "labels.jsonl"):
         (folder / name).write_bytes(data)
-        for kind in ("numbers", "captions", "classes", "masks"):
+        for kind in KINDS:
             with contextlib.suppress(DataError):
                 collections.deque(Folder(folder, folder / name, kind)._read())
 
@@ -488,6 +489,8 @@ def _table_seeds() -> list[bytes]:
         b"file_name,value\na.png,31\nb.png,7.5\n",
         b'file_name,value,split\r\n"a.png",1e3,train\r\n',
         _lines({"file_name": "a.png", "value": 2}, {"file_name": "b.png", "value": [1, 2]}),
+        _lines({"file_name": "a.png", "caption": ["a dog", ""], "class": 3, "mask": "a.png"}),
+        _lines(*({"file_name": "a.png", "keypoints": [[one, 1], [0, 1, 0], [1, 0, 1], [1, 1]]} for one in (0.5, 0))),
     ]
 
 
