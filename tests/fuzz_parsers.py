@@ -359,13 +359,13 @@ def _run(data: bytes, folder: Path) -> None:
     from cml import distances
     from cml.files import read_json
     from cml.retrieval.results import Evaluation
-    from cml.training import run_folder
+    from cml.training import metrics_log, run_folder
 
     names = ("config.json", "metrics.jsonl", "evaluation.json", "model.safetensors")
     for name, part in zip(names, [*data.split(CUT), b"", b"", b""], strict=False):
         (folder / name).write_bytes(part)
     with contextlib.suppress(DataError):
-        run_folder.read_metrics(folder / "metrics.jsonl")
+        metrics_log.read_metrics(folder / "metrics.jsonl")
     with contextlib.suppress(DataError):
         Evaluation.from_json(read_json(folder / "evaluation.json", "it")).table()
     config = run_folder.RunConfig.load(folder)
@@ -376,6 +376,7 @@ def _run(data: bytes, folder: Path) -> None:
 
 def _run_seeds() -> list[bytes]:
     import torch
+    import torchvision  # noqa: F401 - its import takes seconds, for which an input would be blamed
     from safetensors.torch import save
 
     from cml.models.embedding import EmbeddingModel, ModelConfig
@@ -472,12 +473,13 @@ def _archive_seeds() -> list[bytes]:
 
 def _table(data: bytes, folder: Path) -> None:
     from data_prep.folder import Folder
+    from data_prep.folder_labels import KINDS
 
     if not (folder / "a.png").exists():
         Image.new("L", (2, 2)).save(folder / "a.png")
     for name in ("labels.csv", "labels.jsonl"):
         (folder / name).write_bytes(data)
-        for kind in ("numbers", "captions", "classes", "masks"):
+        for kind in KINDS:
             with contextlib.suppress(DataError):
                 collections.deque(Folder(folder, folder / name, kind)._read())
 
@@ -487,6 +489,8 @@ def _table_seeds() -> list[bytes]:
         b"file_name,value\na.png,31\nb.png,7.5\n",
         b'file_name,value,split\r\n"a.png",1e3,train\r\n',
         _lines({"file_name": "a.png", "value": 2}, {"file_name": "b.png", "value": [1, 2]}),
+        _lines({"file_name": "a.png", "caption": ["a dog", ""], "class": 3, "mask": "a.png"}),
+        _lines(*({"file_name": "a.png", "keypoints": [[one, 1], [0, 1, 0], [1, 0, 1], [1, 1]]} for one in (0.5, 0))),
     ]
 
 

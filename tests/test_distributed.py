@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,9 +25,10 @@ from cml.cli import main
 from cml.errors import UserError
 from cml.launch import Launch
 from cml.training.distributed import own_device
+from cml.training.metrics_log import read_metrics
 from cml.training.rank_watch import RankWatch
 from cml.training.ranks import Ranks
-from cml.training.run_folder import MODEL, load_checkpoint, read_metrics
+from cml.training.run_folder import MODEL, load_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
@@ -65,6 +67,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     assert main(["train", "pose", "--data", str(people), "--out", str(folder / "task-run"), *options]) == 0
     assert main(["evaluate", str(folder / "task-run"), "--device", "cpu"]) == 0
     shutil.copy(folder / "task-run" / "evaluation.json", folder / "one-evaluation.json")
+    assert main([*two_processes.frozen_command(folder), "--out", str(folder / "frozen-one")]) == 0
     done = subprocess.run(
         [*TORCHRUN, two_processes.__file__, "session", str(folder)],
         env=environment(), capture_output=True, text=True, check=False, timeout=600,
@@ -114,6 +117,7 @@ def test_what_ranks_agree_on(session: Session) -> None:
     first, second = session.facts("small")
     for found in (first, second):
         assert found["agreed"] == 3.5
+        assert found["any"] == [True, False]
         assert found["once"] == [[1.5] * 3] * 2
         assert found["few rows"] == [[0, 1], [2, 3], [4, 5]]
         assert found["refused"] == "Rank 1 has a colour other than rank 0's. Paint it over."
@@ -141,6 +145,15 @@ def test_runs_are_those_of_one_process_and_go_on_with_another_number(session: Se
         assert losses_of[0] == pytest.approx(losses_of[1], rel=1e-4)
     assert torch.equal(weights(folder / "two-again"), weights(folder / "two"))  # with as many processes bit for bit
     assert not torch.equal(weights(folder / "two"), weights(folder / "one"))  # or the test has compared one with itself
+
+
+def test_a_run_on_features_is_that_of_one_process(session: Session) -> None:
+    two, one = session.folder / "frozen-two", session.folder / "frozen-one"
+    found, true = ([record["loss"] for record in read_metrics(run / "metrics.jsonl")] for run in (two, one))
+    assert len(true) == 12
+    assert true[-1] < 0.9 * true[0]  # something was learnt
+    assert found == pytest.approx(true, rel=1e-5)
+    assert difference(two, one) < 1e-5
 
 
 def test_torchrun_names_the_rank_that_was_killed(session: Session) -> None:
@@ -206,6 +219,32 @@ def test_torchrun_trains_a_task_as_one_process_does(session: Session, tmp_path: 
     for one, other in zip(found, true, strict=True):
         assert one == pytest.approx(other, rel=1e-3)
     assert (tmp_path / "two" / "loss.png").exists()
+
+
+def test_an_interrupted_torchrun_leaves_a_checkpoint_and_the_run_goes_on(session: Session) -> None:
+    folder = session.folder
+    metrics, command = folder / "cut" / "metrics.jsonl", two_processes.interruptible_command(folder)
+    process = subprocess.Popen(
+        [*TORCHRUN, two_processes.__file__, "interrupted", str(folder)],
+        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and metrics.stat().st_size):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert [(folder / f"code-{rank}").read_text() for rank in (0, 1)] == ["130", "130"]
+    state = load_checkpoint(folder / "cut")
+    assert state is not None
+    assert 10 <= state["step"] < 20  # not one that was due
+    assert said.count(f"stopped; the checkpoint of step {state['step']} of 24 is written") == 1
+    assert [record["step"] for record in read_metrics(metrics)] == list(range(1, state["step"] + 1))
+    assert main([*command, "--out", str(folder / "cut"), "--resume"]) == 0
+    assert main([*command, "--out", str(folder / "whole")]) == 0
+    assert difference(folder / "cut", folder / "whole") < 1e-3  # float32 rounding, grown
+    assert len(read_metrics(metrics)) == 24
 
 
 class Store(dict[str, bytes]):

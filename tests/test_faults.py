@@ -6,6 +6,7 @@ Random kills are the business of faults.py, of which a short version runs here.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import multiprocessing
 import os
@@ -36,7 +37,7 @@ from cml.data.images import Images
 from cml.errors import DataError, MachineError, UserError
 from cml.files import PARTIAL, atomic_file, atomic_folder, locked
 from cml.models.embedding import EmbeddingModel
-from cml.training import run_folder
+from cml.training import metrics_log, run_folder, stopping, workers
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 
@@ -107,7 +108,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["prepare", "distances", "train", "embed", "export"])
+@pytest.mark.parametrize("name", ["prepare", "distances", "train", "embed", "export", "export hub"])
 def test_killed_at_random_and_resumed_is_the_unkilled_result(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +212,7 @@ def test_a_signal_ends_training_with_a_checkpoint_and_resume_goes_on(
     state = run_folder.load_checkpoint(out)
     assert state is not None
     assert state["step"] == 5
-    assert [record["step"] for record in run_folder.read_metrics(out / "metrics.jsonl")] == [1, 2, 3, 4, 5]
+    assert [record["step"] for record in metrics_log.read_metrics(out / "metrics.jsonl")] == [1, 2, 3, 4, 5]
     assert train(people, out, "--resume") == 0
     assert same(out, whole)
     assert (out / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
@@ -220,10 +221,13 @@ def test_a_signal_ends_training_with_a_checkpoint_and_resume_goes_on(
 def test_the_second_signal_stops_at_once(
     people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reached = []
+    echoed, reached = [], []
 
     def signalled(self: EmbeddingModel, images: torch.Tensor) -> torch.Tensor:
         os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)  # the same, passed on by torchrun
+        monkeypatch.setattr(stopping, "ECHO", 0.0)
+        echoed.append(True)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0)
         reached.append(True)
@@ -232,6 +236,7 @@ def test_the_second_signal_stops_at_once(
     monkeypatch.setattr(EmbeddingModel, "forward", signalled)
     assert train(people, tmp_path / "run") == 130
     assert "goes on from the last checkpoint" in capsys.readouterr().err.splitlines()[-1]
+    assert echoed
     assert not reached
     assert not (tmp_path / "run" / run_folder.CHECKPOINT).exists()
 
@@ -289,13 +294,13 @@ def _no_process_is_left() -> Iterator[None]:
 
 def at_log(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something in the training process each time it writes metrics."""
-    add = run_folder.MetricsLog.add
+    add = metrics_log.MetricsLog.add
 
-    def added(self: run_folder.MetricsLog, records: Any) -> None:  # noqa: ANN401
+    def added(self: metrics_log.MetricsLog, records: Any) -> None:  # noqa: ANN401
         add(self, records)
         act()
 
-    monkeypatch.setattr(run_folder.MetricsLog, "add", added)
+    monkeypatch.setattr(metrics_log.MetricsLog, "add", added)
 
 
 def test_workers_leave_signals_to_the_training_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -321,6 +326,18 @@ def test_a_killed_worker_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         MachineError, match=r"^A data worker \(process \d+\) was (killed by the signal Killed|gone), .*\.$"
     ):
         cml.fit(IMAGES, LABELS, CONFIG, out=tmp_path / "run", quiet=True)
+
+
+def test_a_worker_killed_while_a_file_is_written_is_one_line() -> None:
+    @workers.ended()
+    def interrupted() -> None:
+        try:
+            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+        except RuntimeError:
+            raise ValueError("half a file") from None
+
+    with pytest.raises(MachineError, match=r"^A data worker \(process 7\) was killed"):
+        interrupted()
 
 
 def test_a_hanging_worker_is_one_line(
@@ -354,15 +371,40 @@ def test_what_is_wrong_with_an_image_comes_as_it_is(in_workers: Callable[[Callab
         cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
 
 
+def test_what_workers_share_with_the_training_process_is_left_alone_by_garbage_collection(
+    in_workers: Callable[[Callable[[], object]], None],
+) -> None:
+    def fault() -> None:
+        raise DataError(f"{gc.get_freeze_count()}")
+
+    in_workers(fault)
+    with pytest.raises(DataError) as told:
+        cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
+    assert int(str(told.value)) > 100_000  # torch alone has more
+    assert gc.get_freeze_count() == 0
+
+
+def test_workers_give_free_memory_back_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault() -> None:
+        if get_worker_info() is not None:
+            raise DataError("given back")
+
+    monkeypatch.setattr(workers, "_give_back", fault)
+    with pytest.raises(DataError, match="given back"):
+        cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
+    monkeypatch.setattr(workers, "GIVE_BACK_EVERY", CONFIG.steps + 1)
+    cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
+
+
 def test_workers_die_with_the_training_process(tmp_path: Path) -> None:
     script = """
 import multiprocessing, sys, time
 import test_faults
-from cml.training import run_folder
+from cml.training import metrics_log
 def stop(*_):
     print(*[worker.pid for worker in multiprocessing.active_children()], flush=True)
     time.sleep(60)
-run_folder.MetricsLog.add = stop
+metrics_log.MetricsLog.add = stop
 test_faults.cml.fit(test_faults.IMAGES, test_faults.LABELS, test_faults.CONFIG, quiet=True)
 """
     process = subprocess.Popen(

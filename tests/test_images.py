@@ -114,6 +114,20 @@ def test_jitter_moves_by_no_more_than_said_and_each_image_alone() -> None:
     assert len(moved.unique()) > 60
 
 
+@pytest.mark.parametrize("jitter", [Jitter(0.5, 0.1, 0.1, 0.2), Jitter(0.5, brightness=0.2), Jitter(0.5, shift=0.1)])
+def test_a_list_in_portions_and_a_part_of_it_are_the_whole_list(
+    jitter: Jitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = np.random.default_rng(1).integers(0, 256, (9, 12, 12, 3), np.uint8)
+    whole = jittered_box(images, (6, 6), jitter, np.random.default_rng(0))
+    assert len(whole) == 9
+    assert not torch.equal(whole, center_box(images, (6, 6)))
+    monkeypatch.setattr("cml.data.augmentation._AT_ONCE", 4 * 2 * images[0].size)  # two images
+    assert torch.equal(jittered_box(images, (6, 6), jitter, np.random.default_rng(0)), whole)
+    part = jittered_box(images[3:8], (6, 6), jitter, np.random.default_rng(0), part=slice(3, 8), total=9)
+    assert torch.equal(part, whole[3:8])
+
+
 def test_mirroring_only_the_chosen_ones() -> None:
     boxes = center_box(gradient(8, 8)[None].repeat(3, axis=0), (8, 8))
     turned = mirrored(boxes, np.array([True, False, True]))

@@ -24,8 +24,8 @@ from cml.losses.memory import CrossBatchMemory, leave_out_copies
 from cml.models.embedding import EmbeddingModel
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
-from cml.training.loop import learning_rate_factor, model_config, neighbor_lists, sample_label_distances, train
-from cml.training.optimizer import make_optimizer
+from cml.training.loop import model_config, neighbor_lists, sample_label_distances, train
+from cml.training.optimizer import learning_rate_factor, make_optimizer
 
 CONFIG = TrainConfig(
     backbone="small-cnn",

@@ -24,8 +24,10 @@ from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
-from cml.training.loop import learning_rate_factor, train
-from cml.training.run_folder import RunConfig, read_metrics
+from cml.training.loop import train
+from cml.training.metrics_log import read_metrics
+from cml.training.optimizer import learning_rate_factor
+from cml.training.run_folder import RunConfig
 from cml.training.targets import Targets
 
 CONFIG = TrainConfig(
@@ -89,13 +91,14 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from tests_training_config import bars, CONFIG
-import cml, cml.training.run_folder as run_folder
-slow = run_folder.MetricsLog.add
+import cml
+from cml.training import metrics_log
+slow = metrics_log.MetricsLog.add
 def add(self, records):
     slow(self, records)
     time.sleep(0.3)
 if sys.argv[2] == "slow":
-    run_folder.MetricsLog.add = add
+    metrics_log.MetricsLog.add = add
 images, places = bars()
 cml.fit(images, places, CONFIG, out=Path(sys.argv[1]), resume=True, quiet=True)
 """
@@ -147,10 +150,9 @@ def test_resume_restores_torchs_random_numbers(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.loop.run_folder.MetricsLog.add", stop)
         patch.setattr("cml.training.loop.LOG_EVERY", 7)  # after the checkpoint at step 4
         patch.setattr("cml.training.loop._check_finite", lambda first, values: None if first < 4 else stop())
-        patch.setattr("cml.training.loop.run_folder.MetricsLog.add", lambda self, records: None)
+        patch.setattr("cml.training.loop.metrics_log.MetricsLog.add", lambda self, records: None)
         with pytest.raises(KeyboardInterrupt):
             cml.fit(images, places, config, out=tmp_path / "cut", quiet=True)
     torch.rand(3)  # somebody else's random numbers in between

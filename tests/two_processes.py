@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,7 @@ def small_facts(ranks: Ranks) -> dict[str, Any]:
     ranks.reseed(7, 3)
     return {
         "agreed": ranks.agreed(3.5 + ranks.rank),
+        "any": [ranks.any(ranks.rank == 1), ranks.any(False)],
         "once": ranks.once(lambda: np.full((2, 3), 1.5 + ranks.rank)).tolist(),
         "few rows": ranks.rows(3, lambda part: np.arange(6, dtype=np.float32).reshape(3, 2)[part]).tolist(),
         "refused": refused,
@@ -209,6 +211,42 @@ def train(out: Path, *, resume: bool = False, snapshot: Path | None = None) -> N
         cml.fit(*bars(), CONFIG, out=out, resume=resume, quiet=True)
     finally:
         run_folder.save_checkpoint = save
+
+
+def small_command(people: Path) -> list[str]:
+    """A short training of a task by the command line."""
+    return [
+        *("train", "pose", "--data", str(people), "--backbone", "small-cnn", "--weights", "none"),
+        *("--image-size", "32", "32", "--dimension", "8", "--workers", "0", "--device", "cpu"),
+        *("--sampler", "random(batch_size=15)"),
+    ]
+
+
+def frozen_command(folder: Path) -> list[str]:
+    """The same on features that are computed once."""
+    return [*small_command(folder / "people"), "--steps", "12", "--freeze-backbone"]
+
+
+def interruptible_command(folder: Path) -> list[str]:
+    """The same for ``interrupted`` and for the run that goes on from there."""
+    return [*small_command(folder / "people"), "--steps", "24", "--checkpoint-every", "20", "--optimizer", "sgd"]
+
+
+def interrupted(folder: Path) -> None:
+    """A run that takes long enough to be interrupted; every process leaves its exit code in a file."""
+    read = Images.read
+
+    def read_slowly(self: Images, items: Any) -> Any:  # noqa: ANN401
+        time.sleep(0.2)
+        return read(self, items)
+
+    Images.read = read_slowly  # type: ignore[method-assign]
+    try:
+        code = main([*interruptible_command(folder), "--out", str(folder / "cut")])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    (folder / f"code-{os.environ['RANK']}").write_text(str(code))
+    sys.exit(code)
 
 
 def die_after_checkpoint(out: Path, how: str) -> None:
@@ -242,6 +280,7 @@ def session(folder: Path) -> None:
         shutil.copytree(folder / "two-cut", folder / "two-again")
     train(folder / "two-again", resume=True)
     assert main(["evaluate", str(folder / "task-run"), "--device", "cpu"]) == 0
+    assert main([*frozen_command(folder), "--out", str(folder / "frozen-two")]) == 0
     die_after_checkpoint(folder / "killed", "killed")
 
 
@@ -249,5 +288,7 @@ if __name__ == "__main__":
     place = Path(sys.argv[2])
     if sys.argv[1] == "session":
         session(place)
+    elif sys.argv[1] == "interrupted":
+        interrupted(place)
     else:
         die_after_checkpoint(place, sys.argv[1])

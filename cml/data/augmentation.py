@@ -18,6 +18,8 @@ from torch.nn import functional
 
 from cml.data.images import Size, UInt8
 
+_AT_ONCE = 1 << 20  # bytes of float pixels: a whole batch's would leave the processor's cache, and holes in the heap
+
 
 @dataclass(frozen=True)
 class Jitter:
@@ -68,25 +70,34 @@ def jittered_box(
         part: Which images these are of a longer list, where another process has the rest ..
         total: .. and how long that is; the boxes are those that the whole list would get.
     """
-    boxes = center_box(images, image_size)
     count = len(images)
     drawn_for = count if total is None else total
-    if jitter.scale or jitter.shift:
+    moves, shades = bool(jitter.scale or jitter.shift), bool(jitter.brightness)
+    if moves:
         # an affine grid on the whole stored image: box side s and centre (x, y) in units of half the image's side
+        theta = torch.zeros(count, 2, 3)
         side = jitter.crop + rng.uniform(-jitter.scale, jitter.scale, drawn_for)[part]
-        center = 2 * rng.uniform(-jitter.shift, jitter.shift, (drawn_for, 2))[part]
-        theta = np.zeros((count, 2, 3), np.float32)
-        theta[:, 0, 0] = theta[:, 1, 1] = side
-        theta[:, :, 2] = center
-        grid = functional.affine_grid(torch.from_numpy(theta), [count, 3, *image_size], align_corners=False)
-        pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
-        drawn = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
-        boxes = drawn.round_().to(torch.uint8)
-    if jitter.brightness:
-        drawn_gain = 1 + rng.uniform(-jitter.brightness, jitter.brightness, (2, drawn_for, 1, 1, 1))[:, part]
-        gain = torch.from_numpy(drawn_gain).float()
-        level = boxes.float().mean(dim=(1, 2, 3), keepdim=True)
-        boxes = ((boxes.float() - level) * gain[0] + level * gain[1]).round_().clamp_(0, 255).to(torch.uint8)
+        theta[:, 0, 0] = theta[:, 1, 1] = torch.from_numpy(side)
+        theta[:, :, 2] = torch.from_numpy(2 * rng.uniform(-jitter.shift, jitter.shift, (drawn_for, 2))[part])
+    if shades:
+        drawn = 1 + rng.uniform(-jitter.brightness, jitter.brightness, (2, drawn_for, 1, 1, 1))[:, part]
+        contrast, brightness = torch.from_numpy(drawn).float()
+    if not (moves or shades):
+        return center_box(images, image_size)
+    boxes = torch.empty(count, 3, *image_size, dtype=torch.uint8)
+    some = max(1, _AT_ONCE // (4 * images[0].size)) if count else 1
+    for start in range(0, count, some):
+        now = slice(start, start + some)
+        if moves:
+            pixels = torch.from_numpy(images[now]).permute(0, 3, 1, 2).float()
+            grid = functional.affine_grid(theta[now], [len(pixels), 3, *image_size], align_corners=False)
+            box = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False).round_()
+        else:
+            box = center_box(images[now], image_size).float()
+        if shades:
+            level = box.mean(dim=(1, 2, 3), keepdim=True)
+            box.sub_(level).mul_(contrast[now]).add_(level * brightness[now]).round_().clamp_(0, 255)
+        boxes[now] = box
     return boxes
 
 

@@ -57,6 +57,19 @@ class TrainingData:
         twins = None if self.mirrored_labels is None else self.mirrored_labels[items]
         return TrainingData(self.images.subset(items), self.labels[items], self.distance, twins)
 
+    def held_out(self, share: float) -> tuple[TrainingData, TrainingData]:
+        """What is trained on, and a share of the items to validate with.
+
+        Those are the last ones: neighbours in order, such as video frames, stay on one side.
+
+        Raises:
+            UserError: fewer than 2 items would be left.
+        """
+        kept = len(self) - max(4, round(share * len(self)))
+        if kept < 2:
+            raise UserError(f"{len(self)} training items are too few to hold some out: set evaluate_every to 0.")
+        return self.subset(slice(0, kept)), self.subset(slice(kept, len(self)))
+
 
 class _Plan(NamedTuple):
     items: Int64  # (B,)

@@ -73,7 +73,8 @@ def joined(device: str) -> Iterator[Ranks]:
         raise
     except BaseException as error:
         code = 130 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, UserError) else 1
-        if not watch.failed(error) or (code == 130 and not ranks.first):
+        first_to_tell = watch.failed(error)
+        if not (ranks.first if code == 130 else first_to_tell):  # all are interrupted at once, and rank 0 says it
             raise SystemExit(code) from None
         if isinstance(error, UserError | OSError | FloatingPointError) and not how.complains:
             print(f"error: {error}", file=sys.stderr, flush=True)  # the command line leaves that to the machine's first

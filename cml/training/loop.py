@@ -28,16 +28,15 @@ from cml import losses, sampling
 from cml.data.augmentation import Jitter
 from cml.distances.label_distance import Float32, Int32
 from cml.distances.stored_lists import stored_neighbors
-from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.memory import CrossBatchMemory
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.sampling.sampler import Sampler
-from cml.training import gradient_cache, run_folder, stopping, workers
+from cml.training import gradient_cache, metrics_log, run_folder, stopping, workers
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
-from cml.training.optimizer import check_held, make_optimizer
+from cml.training.optimizer import check_held, learning_rate_factor, make_optimizer
 from cml.training.ranks import Ranks
 from cml.training.shared_batch_norm import share_batch_norm
 from cml.training.targets import class_numbers, prepare_loss
@@ -107,7 +106,8 @@ def train(
 
     held_out = None
     if config.evaluate_every and validate is not None:
-        data, held_out, features = _hold_out(data, features, config)
+        data, held_out = data.held_out(config.validation_share)
+        features = None if features is None else features[: len(data)]
     data.images.load()
     if config.freeze_backbone:
         if features is None:
@@ -170,7 +170,7 @@ def train(
         ranks=ranks,
     )
     source[first] if first < config.steps else None  # a batch that cannot be made fails here, not in a data worker
-    log = run_folder.MetricsLog(None if folder is None else folder / "metrics.jsonl", first)
+    log = metrics_log.MetricsLog(None if folder is None else folder / "metrics.jsonl", first)
     embed = model.embed_features if config.freeze_backbone else model.forward
 
     def cast() -> torch.autocast:
@@ -223,7 +223,7 @@ def train(
         if config.memory:
             memory.store(embeddings, torch.from_numpy(items))
 
-        done, stop = step + 1, request.made if ranks.size == 1 else bool(ranks.agreed(float(request.made)))
+        done, stop = step + 1, ranks.any(request.made)
         seen += len(items)
         waiting.append((done, torch.stack([value, embeddings.isfinite().all().float()])))
         if done % LOG_EVERY == 0 or done == config.steps or done % config.checkpoint_every == 0 or stop:
@@ -246,6 +246,7 @@ def train(
         if (done % config.checkpoint_every == 0 or stop) and done < config.steps:
             checkpoint(done)
             if stop:
+                ranks.wait()  # were the others gone, the watch would end rank 0 while it writes
                 request.stop(done, config.steps)
     bar.close()
     checkpoint(config.steps)
@@ -270,16 +271,6 @@ def model_config(config: TrainConfig, loss: LabelDistanceLoss) -> ModelConfig:
     )
 
 
-def learning_rate_factor(config: TrainConfig, step: int) -> float:
-    """What the base learning rate is multiplied with at a 0-based step."""
-    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
-    if config.schedule == "cosine":
-        return warm * 0.5 * (1 + math.cos(math.pi * step / config.steps))
-    if config.schedule == "inverse":
-        return warm / (1 + config.decay * step)
-    return warm
-
-
 def sample_label_distances(data: TrainingData, seed: int) -> Float32:
     """Label distances (P,) of all pairs among ``FIT_ITEMS`` training items drawn at random."""
     items = np.random.default_rng(seed).permutation(len(data))[:FIT_ITEMS]
@@ -294,20 +285,6 @@ def neighbor_lists(data: TrainingData, sampler: Sampler) -> Int32:
     if sampler.neighbors == 0:
         return np.empty((len(data), 0), np.int32)
     return stored_neighbors(data.distance, data.labels, min(sampler.neighbors, len(data) - 1)).ids
-
-
-def _hold_out(
-    data: TrainingData, features: Float32 | None, config: TrainConfig
-) -> tuple[TrainingData, TrainingData, Float32 | None]:
-    """Cut the last items off for validation; neighbours in order, such as video frames, stay on one side."""
-    kept = len(data) - max(4, round(config.validation_share * len(data)))
-    if kept < 2:
-        raise UserError(f"{len(data)} training items are too few to hold some out: set evaluate_every to 0.")
-    return (
-        data.subset(slice(0, kept)),
-        data.subset(slice(kept, len(data))),
-        None if features is None else features[:kept],
-    )
 
 
 def _check_finite(first: int, pairs: list[list[float]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -38,6 +39,16 @@ def make_optimizer(model: EmbeddingModel, loss: LabelDistanceLoss, config: Train
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
     return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay)
+
+
+def learning_rate_factor(config: TrainConfig, step: int) -> float:
+    """What the base learning rates are multiplied with at a 0-based step."""
+    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
+    if config.schedule == "cosine":
+        return warm * 0.5 * (1 + math.cos(math.pi * step / config.steps))
+    if config.schedule == "inverse":
+        return warm / (1 + config.decay * step)
+    return warm
 
 
 def check_held(optimizer: torch.optim.Optimizer, value: Tensor, loss: nn.Module, embeddings: Tensor) -> None:

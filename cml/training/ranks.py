@@ -124,6 +124,10 @@ class Ranks:
         """The value of rank 0."""
         return float(self.send(torch.tensor(value, dtype=torch.float64)))
 
+    def any(self, fact: bool) -> bool:
+        """Whether it is true of one process at least."""
+        return bool(self.add_up(torch.tensor(float(fact)))) if self.size > 1 else fact
+
     def check_same(self, what: str, value: str, mend: str) -> None:
         """Check that a text is the same everywhere.
 

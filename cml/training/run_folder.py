@@ -1,23 +1,21 @@
-"""A run folder: config.json, metrics.jsonl, checkpoints/, model.safetensors. Everything needed to repeat or continue.
+"""A run folder: config.json, checkpoints/, model.safetensors. Everything needed to repeat or continue.
 
 A loss that has learnt something (proxies) leaves it in loss.safetensors, and ``lock`` is held by the process that
 trains; it goes with the process.
 
 ``model.safetensors`` is written last: a run that has it is finished. Nothing is ever read half-written, nothing here is
 a pickle: checkpoints are read with ``weights_only=True``; and what changed on the disk since it was written is noticed
-by its checksums.
+by its checksums. Not for: metrics.jsonl (metrics_log.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import math
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +25,7 @@ from torch import Tensor, nn
 
 import cml
 from cml.errors import DataError, UserError
-from cml.files import atomic_file, check_vacant, locked, open_regular, read_json, write_json
-from cml.json_text import parse_json
+from cml.files import atomic_file, check_vacant, locked, read_json, write_json
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.training.config import TrainConfig
@@ -276,63 +273,6 @@ def load_model(run: Path, config: ModelConfig, device: torch.device) -> Embeddin
         lines = str(error).splitlines()
         raise DataError(f"{path} does not fit the run's config: {' '.join(lines[:2])[:300]}") from None
     return model.to(device).eval()
-
-
-class MetricsLog:
-    """metrics.jsonl: one record a line. A continued run drops what lies after its checkpoint, then appends.
-
-    Args:
-        path: The file; None keeps records in memory.
-        step: Global step to continue at.
-    """
-
-    def __init__(self, path: Path | None, step: int) -> None:
-        self._records: list[dict[str, Any]] = []
-        self._path = path
-        if path is None:
-            return
-        records = [record for record in read_metrics(path) if record["step"] <= step] if path.exists() else []
-        with atomic_file(path) as temporary:
-            temporary.write_text("".join(map(_line, records)))
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """All records; of a run of days they would fill memory, and are read from the file again."""
-        return self._records if self._path is None else read_metrics(self._path)
-
-    def add(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append records."""
-        if self._path is None:
-            self._records += records
-            return
-        with self._path.open("a") as file:
-            file.write("".join(map(_line, records)))
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _line(record: Mapping[str, Any]) -> str:
-    plain = {key: value if math.isfinite(value) else None for key, value in record.items()}  # JSON has no NaN
-    return json.dumps(plain, allow_nan=False) + "\n"
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of metrics.jsonl; an unfinished last line of a killed run is left out.
-
-    Raises:
-        DataError: another line is broken.
-    """
-    with open_regular(path) as file:
-        lines = file.read().split(b"\n")
-    records = []
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            record = parse_json(line)
-            record["step"] = int(record["step"])
-        except (ValueError, KeyError, TypeError, OverflowError):
-            raise DataError(f"{path}:{number} is not a metrics record: {line[:80]!r}.") from None
-        records.append(record)
-    return records
 
 
 def load(run: Path | str, *, device: str = "auto") -> EmbeddingModel:

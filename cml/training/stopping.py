@@ -1,7 +1,8 @@
 """Stopping a training run on request: SIGINT (Ctrl-C) and SIGTERM end it after the step under way, with a checkpoint.
 
-The second signal stops at once, as any did before; the run then goes on from an earlier checkpoint. Only the main
-thread of a process hears signals; elsewhere nothing changes. Not for: other commands, which stop at once (cli.py).
+Of several processes all end when one of them was told to. Another signal, over a second later, stops at once, as any
+did before; the run then goes on from an earlier checkpoint. Only the main thread of a process hears signals; elsewhere
+nothing changes. Not for: other commands, which stop at once (cli.py).
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ECHO = 1.0  # seconds in which a signal is the one before: a scheduler tells all processes, torchrun tells them again
 
 
 class StopRequest:
@@ -26,6 +29,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.made = False
+        self._heard = 0.0
 
     def listen(self) -> None:
         """Hear signals from now on; ``heard_no_more`` ends it."""
@@ -41,8 +45,10 @@ class StopRequest:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self.made:
+            if time.monotonic() - self._heard < ECHO:
+                return
             raise KeyboardInterrupt("the same command with --resume goes on from the last checkpoint")
-        self.made = True
+        self.made, self._heard = True, time.monotonic()
         os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")  # print may be busy
 
 

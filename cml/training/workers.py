@@ -2,13 +2,16 @@
 
 torch's DataLoader starts them. Here they learn to leave Ctrl-C to the training process, to die with it, and to send
 what goes wrong as a value, so that it arrives as one line; a worker that hangs, dies or runs out of memory is an error
-of the training process, and none outlives its run. Not for: what a batch is (batches.py).
+of the training process, and none outlives its run. They begin as forks and share the training process's memory for as
+long as neither writes to it; what would make that memory grow without end is seen to. Not for: what a batch is
+(batches.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import re
 import signal
 import sys
@@ -17,9 +20,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from cml.errors import MachineError, UserError
+
+GIVE_BACK_EVERY = 32  # batches of a worker
 
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
@@ -38,9 +43,12 @@ class _Carried(Dataset[Any]):
     """The batches of ``source``, or why there is none: torch would send a traceback."""
 
     def __init__(self, source: Dataset[Any]) -> None:
-        self._source = source
+        self._source, self._made = source, 0
 
     def __getitem__(self, step: int) -> Any:  # noqa: ANN401 - any batch
+        self._made += 1
+        if self._made % GIVE_BACK_EVERY == 0 and get_worker_info() is not None:
+            _give_back()
         try:
             return self._source[step]
         except (UserError, OSError) as error:
@@ -75,6 +83,8 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
         worker_init_fn=_begin,
         generator=torch.Generator(),  # its own: making a loader must not advance the run's random numbers
     )
+    if workers:
+        _share_memory()
     batches = iter(loader)
     _running.append(batches)
     for made in batches:
@@ -96,13 +106,16 @@ def ended() -> Iterator[None]:
     fault = None
     try:
         yield
-    except RuntimeError as error:
-        fault = _fault(str(error))
+    except Exception as error:
+        fault = _fault(error)
         if fault is None:
             raise
     finally:
+        forked = False
         while len(_running) > before:
-            _end(_running.pop())
+            forked |= _end(_running.pop())
+        if forked:
+            gc.unfreeze()
     if fault is not None:
         raise MachineError(fault)
 
@@ -110,8 +123,20 @@ def ended() -> Iterator[None]:
 _MEND = "Take smaller batches (batch_size in --sampler), fewer --workers or a machine with more memory."
 
 
-def _fault(text: str) -> str | None:
-    """In one line what torch says of its workers."""
+def _fault(error: BaseException | None) -> str | None:
+    """In one line what torch says of its workers.
+
+    It says so in a signal handler, within whatever the training process is doing: the error that comes of that, such as
+    one about a file half written, has torch's as its context.
+    """
+    while error is not None:
+        if fault := _workers_fault(str(error)):
+            return fault
+        error = error.__context__
+    return None
+
+
+def _workers_fault(text: str) -> str | None:
     if found := re.match(r"DataLoader timed out after ([\d.]+) seconds", text):
         return (
             f"The data workers hang: no batch came for {float(found[1]):g} seconds. See whether the images' disk "
@@ -124,6 +149,26 @@ def _fault(text: str) -> str | None:
     return None
 
 
+def _share_memory() -> None:
+    """Prepare a fork: what is there should stay shared, and what is free should not be carried along.
+
+    A full garbage collection writes to every object there is, in whichever process it happens, and so copies the pages
+    of all of them. Frozen objects it leaves alone.
+    """
+    gc.collect()
+    gc.freeze()
+    _give_back()
+
+
+def _give_back() -> None:
+    """Give free memory back to the system.
+
+    A fork begins with all the holes of the training process's heap, and would spread over them for hours.
+    """
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc's
+        trim(0)
+
+
 def _begin(worker: int) -> None:
     """What a worker does first."""
     for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to every process of the run: the training
@@ -132,8 +177,8 @@ def _begin(worker: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _end(batches: Any) -> None:  # noqa: ANN401 - torch's iterator over a loader
-    """End the workers of a loader; those that do not listen are killed."""
+def _end(batches: Any) -> bool:  # noqa: ANN401 - torch's iterator over a loader
+    """End the workers of a loader, if it has any; those that do not listen are killed."""
     workers = getattr(batches, "_workers", ())
     if workers:
         batches._shutdown_workers()
@@ -141,3 +186,4 @@ def _end(batches: Any) -> None:  # noqa: ANN401 - torch's iterator over a loader
         if worker.is_alive():
             worker.kill()
             worker.join()
+    return bool(workers)

@@ -29,7 +29,7 @@ from large_dataset import write_large  # beside this file
 from cml import losses
 from cml.data.images import Images
 from cml.data.scene_captions import describe
-from cml.data.scenes import THEMES, sample_things
+from cml.data.scenes import RING, sample_things
 from cml.distances import LabelDistance, Labels
 from cml.distances.captions import Captions
 from cml.distances.euclidean import Euclidean
@@ -118,7 +118,7 @@ def rooms(n: int, rng: np.random.Generator) -> list[object]:
 def scenes(n: int) -> list[object]:
     """Five captions each."""
     rngs = [np.random.default_rng(item) for item in range(n)]
-    return [list(describe(sample_things(rng, THEMES[item % len(THEMES)]), rng)) for item, rng in enumerate(rngs)]
+    return [list(describe(sample_things(rng, item % len(RING)), rng)) for item, rng in enumerate(rngs)]
 
 
 def opening(bench: Bench, scratch: Path | None) -> None:
@@ -186,8 +186,8 @@ def loss_steps(bench: Bench) -> None:
 
     sizes = (512, 1024, 2048)
     for name, cost in (("log-ratio", "B^2 log B"), ("log-ratio(weights=uniform)", "B^2 d")):
-        bench.add("loss", name, "B", cost, sizes, lambda size, name=name: run(name, size, 128))
-    bench.add("loss", "uniform weights, B = 512", "d", "B^2 d", (64, 256, 1024), lambda d: run(f"{name}", 512, d))
+        bench.add("training", name, "B", cost, sizes, lambda size, name=name: run(name, size, 128))
+    bench.add("training", "uniform weights, B = 512", "d", "B^2 d", (64, 256, 1024), lambda d: run(f"{name}", 512, d))
 
 
 def retrieval(bench: Bench) -> None:
@@ -256,7 +256,7 @@ def draw(lines: list[Line], path: Path) -> None:
         dress(axis, ylabel="processor time, ms" if place % across == 0 else "")
         chosen = [line for line in lines if line.panel == panel]
         for line, color, mark in zip(chosen, COLORS, MARKS, strict=False):
-            label = f"{line.step}: {line.letter}^{line.exponent:.1f}"
+            label = f"{line.step}: ${line.letter}^{{{line.exponent:.1f}}}$"
             milliseconds = [1000 * one for one in line.seconds]
             axis.plot(line.sizes, milliseconds, marker=mark, color=color, markersize=5, label=label)
         axis.set_xscale("log")
