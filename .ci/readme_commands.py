@@ -1,9 +1,9 @@
 """Run every command and example that the README shows, in order, in one scratch folder.
 
 Shell blocks are run line by line; setting up an environment and pytest are left to the caller. Long commands get fewer
-steps and seeds through their own documented options. Python blocks are run as they stand. The raw files that the
-README calls ``tub.tar.gz``, ``lspet``, .. are the real ones where they are found; elsewhere those lines are left out,
-by name. ``photos`` and ``labels.csv`` are drawn here.
+steps, seeds and drawn pictures through their own documented options. Python blocks are run as they stand. The raw files
+that the README calls ``tub.tar.gz``, ``lspet``, .. are the real ones where they are found; elsewhere those lines are left
+out, by name. ``photos`` and ``labels.csv`` are drawn here.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def main(readme: Path, scratch: Path) -> int:
             if command.startswith(LONG):
                 command = re.sub(r"\s--steps \d+", "", command) + f" --steps {STEPS}"
                 command = re.sub(r"--seeds \d+", "--seeds 1", command)
+                command = re.sub(r"--count \d+", "--count 600", command)
             print(f"+ {command}", flush=True)
             words = [sys.executable, "-c", command] if language == "python" else ["bash", "-c", command]
             if subprocess.run(words, cwd=scratch).returncode != 0:
