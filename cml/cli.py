@@ -6,6 +6,7 @@ Only the chosen subcommand is imported, so that ``cml --help`` answers at once.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import importlib
 import os
@@ -59,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     try:
         if name not in COMMANDS:
-            raise UserError(f"Unknown command {name!r}. Known: {', '.join(COMMANDS)}.")
+            close = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UserError(f"Unknown command {name!r}.{hint} Known: {', '.join(COMMANDS)}.")
         if launch().size > 1 and name not in SPLIT:
             raise UserError(f"cml {name} runs in one process; torchrun is for cml {' and cml '.join(SPLIT)}.")
         with _stopped_by_sigterm():

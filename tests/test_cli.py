@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_users_mistakes_are_one_line_and_code_2(
     people: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "Known: demo" in failure(capsys, "trian")
+    assert "Did you mean 'train'? Known: demo" in failure(capsys, "trian")
     assert "Unknown task 'posse'" in failure(capsys, "train", "posse")
     assert "Unknown source 'mpi'" in failure(capsys, "prepare", "mpi")
     train = ("train", "pose", "--data", people, "--out", tmp_path / "run", *SMALL)
@@ -186,6 +187,26 @@ def test_frozen_backbone_turns_the_recipes_mirroring_off(
     assert json.loads((out / "config.json").read_text())["train"]["flip"] == "none"
     assert "set 'flip' to none. Got flip=list" in failure(capsys, *command, "--flip", "list")
     assert "set 'flip' to none. Got flip=image" in failure(capsys, *command, "--flip=image")
+
+
+def test_too_few_images_for_a_batch_leave_no_run_behind(
+    people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = failure(capsys, "train", "pose", "--data", people, "--out", tmp_path / "run", "--steps", "2", *SMALL)
+    assert 'as in "random(batch_size=' in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_label_distance_of_another_process_is_said(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"label_distance": "hours-of-mine"}))
+    message = failure(capsys, "evaluate", copy)
+    assert "Unknown label distance 'hours-of-mine'" in message
+    assert "register it, then call cml.cli.main" in message
 
 
 @pytest.mark.parametrize("tampered", [False, True])

@@ -290,3 +290,9 @@ def test_variants_that_would_share_a_folder_are_refused(tmp_path: Path) -> None:
         planned(replace(pair, variants={"∞": {}}), config, tmp_path, ["∞"], 1, [8])
     for name in tasks.registry().names():
         planned(tasks.get(name), config, tmp_path, [], 1, [8])
+
+
+def test_the_sheet_shows_two_variants_the_second_a_binary_one_if_there_is_any() -> None:
+    assert sheet_variants(["a", "b", "binary c", "binary d"]) == ["a", "binary c"]
+    assert sheet_variants(["a", "b", "c"]) == ["a", "b"]
+    assert sheet_variants(["a"]) == ["a"]

@@ -43,9 +43,10 @@ def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out
 
 
 def sheet_variants(variants: Sequence[str]) -> list[str]:
-    """The variants that the sheet shows: the first, and the binary triplets that come first among the others."""
+    """The variants that the sheet shows: the first, and beside it the first binary triplets, or else the second."""
     ours, *others = variants
-    return [ours, *[name for name in others if name.startswith("binary")][:1]]
+    binary = [name for name in others if name.startswith("binary")]
+    return [ours, *(binary or others)[:1]]
 
 
 def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:

@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> None:
     print(f"look:  {page.resolve()}")
     print("next:  your own images and a CSV with one number each:")
     print("       cml prepare folder --images DIR --labels labels.csv --label-columns age --out data/mine")
-    print("       cml train value --data data/mine --out runs/mine")
+    print("       cml train value --data data/mine --out runs/mine --freeze-backbone --steps 300")
 
 
 def small_config(steps: int, *, task: str = FIRST, info: DatasetInfo | None = None) -> TrainConfig:

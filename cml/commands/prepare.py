@@ -57,6 +57,7 @@ def _smaller_batches(dataset: PreparedDataset) -> str:
     """The option that a dataset needs whose training items do not fill a batch of its task's recipe."""
     import tasks
     from cml.sampling import registry
+    from cml.sampling.sampler import suited_batch
 
     items, name = dataset.info.counts["train"], dataset.info.task
     if name not in tasks.registry().names():  # a task of somebody who has not installed it here
@@ -64,7 +65,7 @@ def _smaller_batches(dataset: PreparedDataset) -> str:
     sampler = registry.make(tasks.get(name).recipe.sampler)
     if items >= sampler.batch_size or items < 2:
         return ""
-    return f' --sampler "random(batch_size={items if items < 20 else items // 2})"'
+    return f' --sampler "random(batch_size={suited_batch(items)})"'
 
 
 def summary(source: Any) -> str:  # noqa: ANN401 - any registered source

@@ -52,6 +52,10 @@ def run(arguments: Sequence[str]) -> None:
     try:
         with joined(options.config.device) as ranks:
             dataset = PreparedDataset.open(options.data)
+            if dataset.info.task != name:
+                say(
+                    f"{options.data} was prepared for the task {dataset.info.task!r}: its labels need not fit {name!r}."
+                )
             trained = train_task(task, dataset, options.config, options.out, resume=options.resume, ranks=ranks)
     except KeyboardInterrupt as stop:
         again = "with --resume" if (options.out / "config.json").exists() else "again"

@@ -80,7 +80,13 @@ class TrainedRun:
                 f"{folder} was trained on another dataset than {dataset.folder} is now (its fingerprint differs). "
                 "Give the right one with --data, or train anew."
             )
-        distance = distances.registry.make(config.label_distance)
+        try:
+            distance = distances.registry.make(config.label_distance)
+        except UserError as error:
+            raise UserError(
+                f"{folder} cannot be opened: {error} One that is registered in Python is known there alone: "
+                'register it, then call cml.cli.main(["evaluate", "RUN"]).'
+            ) from None
         return cls(
             folder=folder,
             config=config,

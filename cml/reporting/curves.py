@@ -61,6 +61,7 @@ def write_curves(
         dress(axis, ylabel=name)
     axes[0].set_title(visible_text(title), loc="left", fontsize=11, parse_math=False)
     axes[-1].set_xlabel("step")
+    axes[-1].xaxis.get_major_locator().set_params(integer=True)
     save_figure(figure, path)
 
 

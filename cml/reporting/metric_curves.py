@@ -144,6 +144,7 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
         axis.set_xscale("log")
     least, most = low, high = _span([panel.curves[method] for method in loud], list(panel.curves.values()))
     far: list[tuple[str, float, float]] = []
+    has_bars = any(lower < upper for method in loud for _, lower, upper in panel.curves[method].values())
     every = 1 if len(places) <= _FEW else max(1, -(-len(loud) // 2))
     for method in sorted(panel.curves, key=lambda name: name in _FRAMES):  # the frames last: what is drawn decides
         points = panel.curves[method]
@@ -152,7 +153,7 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
         if method in loud:
             place = loud.index(method)
             axis.errorbar(
-                x if len(places) > _FEW else _dodged(x, place, len(loud), geometric),
+                _dodged(x, place, len(loud), geometric) if len(places) <= _FEW and has_bars else x,
                 value,
                 yerr=np.nan_to_num([value - np.fmin(lower, value), np.fmax(upper, value) - value]),
                 errorevery=(min(place % every, len(x) - 1), every),

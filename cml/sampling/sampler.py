@@ -68,18 +68,25 @@ class Sampler(ABC):
         """Batches in which every one of ``items`` training items is a counted anchor once."""
         return -(-items // self.counted_anchors)
 
+    def check_count(self, items: int) -> None:
+        """Check that there are enough items for a batch.
+
+        Raises:
+            UserError: fewer items than the batch.
+        """
+        if items < self.batch_size:
+            raise UserError(
+                f"A batch takes {self.batch_size} different items, but there are {items} training items. "
+                f'Set the sampler to smaller batches, as in "random(batch_size={suited_batch(items)})".'
+            )
+
     def check_items(self, nearest: Int32) -> None:
         """Check that the rows of ``nearest`` make a batch.
 
         Raises:
             UserError: fewer items than the batch, or too few neighbours.
         """
-        items = len(nearest)
-        if items < self.batch_size:
-            raise UserError(
-                f"A batch takes {self.batch_size} different items, but there are {items} training items. "
-                f"Set the sampler's batch_size, as in random(batch_size={items})."
-            )
+        self.check_count(len(nearest))
         if nearest.shape[1] < self.neighbors:
             raise UserError(f"This sampler needs {self.neighbors} neighbours an item. Got {nearest.shape[1]} instead.")
 
@@ -100,6 +107,11 @@ class Sampler(ABC):
         order = _epoch_order(items, seed, epoch)
         anchors = order[within * self.counted_anchors : (within + 1) * self.counted_anchors]
         return self.compose(anchors, nearest, np.random.default_rng((seed, epoch, within + 1)))
+
+
+def suited_batch(items: int) -> int:
+    """A batch size for so few items that the usual one is too large: half of them, so that batches differ."""
+    return items if items < 20 else items // 2
 
 
 def others(chosen: Int64, count: int, items: int, rng: np.random.Generator) -> Int64:

@@ -57,6 +57,7 @@ def train_prepared(
     """
     ranks = Ranks(device=pick_device(config.device)) if ranks is None else ranks
     items = dataset.split("train")
+    sampler = sampling.registry.make(config.sampler)
     distance = distances.registry.make(label_distance).fit(items.labels)
     twins = None
     if config.flip == "image":
@@ -76,13 +77,13 @@ def train_prepared(
         model=shape,
         label_distance=str(Choice(distance.name, distance.settings())),
     )
+    sampler.check_count(len(items))  # before there is a run folder in which nothing was trained
     with contextlib.ExitStack() as held:
         if ranks.first:
             held.enter_context(run_folder.begun(out, run, resume=resume))
         ranks.wait()
         if twins is None:
-            rows = sampling.registry.make(config.sampler).batch_size
-            distance, labels = through_matrix(distance, labels, blocks=config.steps, rows=rows)
+            distance, labels = through_matrix(distance, labels, blocks=config.steps, rows=sampler.batch_size)
         features = None
         if config.freeze_backbone and config.weights != "none":  # a fresh backbone is the run's own, made by its seed
             frozen = EmbeddingModel(shape).to(ranks.device)
