@@ -15,6 +15,7 @@ from cml.cli import COMMANDS, main
 from cml.commands import parse
 from cml.commands.train import Train
 from cml.commands.trained_run import TrainedRun
+from cml.errors import UserError
 from cml.training.config import TrainConfig
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
@@ -227,6 +228,23 @@ def test_a_head_on_a_frozen_backbone_reads_features_from_the_cache_if_they_are_t
     if not tampered:  # the second time no image goes through the network
         monkeypatch.setattr(type(again.model), "features", lambda *_: pytest.fail("the cache was not read"))
         assert np.array_equal(again.embeddings[0], expected)
+
+
+def test_a_head_on_a_frozen_backbone_needs_no_published_weights_to_be_evaluated(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
+    out, small = tmp_path / "run", ["--image-size", "32", "32", "--crop", "1", "--workers", "0", *LISTS]
+    command = ["train", "pose", "--data", str(people), "--out", str(out), "--steps", "2", "--freeze-backbone", *small]
+    assert main(command) == 0
+    trained = TrainedRun.open(out)
+    assert trained.model.embed_extracted(np.empty((0, 1280), np.float32)).shape == (0, 128)
+
+    def missing(*_: object) -> None:
+        raise UserError("the weights cannot be downloaded")
+
+    monkeypatch.setattr(TrainedRun, "_published", property(missing))
+    assert np.array_equal(trained.embeddings[0], trained.model.embed(trained.dataset.split("query").paths))
 
 
 def test_run_of_another_dataset_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,10 @@ class TrainedRun:
 
         if not self.config.train.freeze_backbone or self.config.train.weights == "none":
             return False
-        own, published = (model.backbone.state_dict() for model in (self.model, self._published))
+        try:
+            own, published = (model.backbone.state_dict() for model in (self.model, self._published))
+        except UserError:  # the published weights cannot be had here; the run has its own
+            return False
         return own.keys() == published.keys() and all(torch.equal(own[name], published[name]) for name in own)
 
     def _rows(self, embed: Callable[[Sequence[Path]], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
