@@ -38,12 +38,16 @@ def main(readme: Path, scratch: Path) -> int:
             command = command.strip() if language == "sh" else command
             if language == "sh" and "venv" in command:
                 command = command.rpartition("&& ")[2]
-            if not command or command.startswith("#") or command == "pytest":
+            if not command or command.startswith("#") or command.startswith("pytest"):
                 continue
             if language == "sh" and not needed_files_exist(command, scratch):
                 print(f"left out, its raw data is not at {data}: {command}", flush=True)
                 continue
-            if command.startswith(LONG):
+            if command.startswith("cml compare captioning"):
+                command = re.sub(r"(--\w+-steps) \d+", rf"\1 {STEPS}", command) + " --seeds 1"
+            elif command.startswith("cml prepare scenes"):
+                command += " --count 600"
+            elif command.startswith(LONG):
                 command = re.sub(r"\s--steps \d+", "", command) + f" --steps {STEPS}"
                 command = re.sub(r"--seeds \d+", "--seeds 1", command)
                 command = re.sub(r"--count \d+", "--count 600", command)

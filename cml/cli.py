@@ -20,6 +20,7 @@ from typing import TextIO
 
 from cml import __version__
 from cml.errors import MachineError, UserError
+from cml.heap import keep_freed_memory
 from cml.launch import launch
 
 COMMANDS = {
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(f"Unknown command {name!r}.{hint} Known: {', '.join(COMMANDS)}.")
         if launch().size > 1 and name not in SPLIT:
             raise UserError(f"cml {name} runs in one process; torchrun is for cml {' and cml '.join(SPLIT)}.")
+        keep_freed_memory()
         with _stopped_by_sigterm():
             command = importlib.import_module(f"cml.commands.{name}")
             command.run(rest)

@@ -389,7 +389,7 @@ def test_workers_give_free_memory_back_now_and_then(monkeypatch: pytest.MonkeyPa
         if get_worker_info() is not None:
             raise DataError("given back")
 
-    monkeypatch.setattr(workers, "_give_back", fault)
+    monkeypatch.setattr(workers, "give_back_freed_memory", fault)
     with pytest.raises(DataError, match="given back"):
         cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
     monkeypatch.setattr(workers, "GIVE_BACK_EVERY", CONFIG.steps + 1)

@@ -7,8 +7,10 @@ on the disk; writing an id again changes nothing. Not for: computing features (c
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
+import itertools
 import os
 import shutil
 from abc import ABC, abstractmethod
@@ -25,6 +27,7 @@ from cml.errors import UserError
 
 Layout = Literal["directory", "hdf5", "lmdb"]
 _BLOCK = 4096  # bytes: what a file system and LMDB round up to
+_TRANSACTION = 8  # images
 
 
 @dataclass(frozen=True)
@@ -117,18 +120,23 @@ class DirectoryStore(FeatureStore):
 
     def write(self, features: Sequence[Features]) -> None:
         """Store; see the base class."""
-        for _ in self._pool.map(self._write_one, features):
-            pass
+        with contextlib.ExitStack() as opened:
+            files = [
+                tuple(
+                    opened.enter_context(path.open("wb"))
+                    for path in (self._fc / f"{one.key}.npy", self._att / f"{one.key}.npz")
+                )
+                for one in features
+            ]
+            # all are written before the first is forced: the file system then forces one list of changes, not many
+            list(self._pool.map(self._fill, features, files))
+            list(self._pool.map(_force_file, itertools.chain(*files)))
         for folder in (self._fc, self._att):
             _force(folder)
 
-    def _write_one(self, features: Features) -> None:
-        with (self._fc / f"{features.key}.npy").open("wb") as file:
-            np.save(file, features.fc, allow_pickle=False)
-            _force_file(file)
-        with (self._att / f"{features.key}.npz").open("wb") as file:
-            _write_npz(file, features.att, compress=self._shape.compress)
-            _force_file(file)
+    def _fill(self, features: Features, files: tuple[BinaryIO, ...]) -> None:
+        np.save(files[0], features.fc, allow_pickle=False)
+        _write_npz(files[1], features.att, compress=self._shape.compress)
 
     def close(self) -> None:
         """End writing."""
@@ -208,7 +216,11 @@ class Hdf5Store(FeatureStore):
 
 
 class LmdbStore(FeatureStore):
-    """Two LMDB files; a chunk is a transaction."""
+    """Two LMDB files; a transaction holds some images.
+
+    A transaction keeps its values in memory until it ends: of more images at a time, it would be memory that the system
+    has to find and clear for every one of them.
+    """
 
     suffixes = (".lmdb", ".lmdb")
 
@@ -226,17 +238,21 @@ class LmdbStore(FeatureStore):
         lmdb = _lmdb()
         for database, path in zip(self._databases, (self._fc, self._att), strict=True):
             try:
-                with database.begin(write=True) as transaction:
-                    for one in features:
-                        content = io.BytesIO()
-                        if path == self._fc:
-                            np.save(content, one.fc, allow_pickle=False)
-                        else:
-                            _write_npz(content, one.att, compress=self._shape.compress)
-                        transaction.put(one.key.encode("ascii"), content.getvalue())
+                for start in range(0, len(features), _TRANSACTION):
+                    self._put(database, features[start : start + _TRANSACTION], of_places=path == self._att)
             except lmdb.Error as error:  # of the disk: a transaction that fails leaves the file as it was
                 full = shutil.disk_usage(path.parent).free < len(features) * self.bytes_each(self._shape)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
+
+    def _put(self, database: Any, features: Sequence[Features], *, of_places: bool) -> None:  # noqa: ANN401 - no types
+        with database.begin(write=True) as transaction:
+            for one in features:
+                content = io.BytesIO()
+                if of_places:
+                    _write_npz(content, one.att, compress=self._shape.compress)
+                else:
+                    np.save(content, one.fc, allow_pickle=False)
+                transaction.put(one.key.encode("ascii"), content.getbuffer())
 
     def close(self) -> None:
         """End writing."""

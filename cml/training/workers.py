@@ -23,6 +23,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from cml.errors import MachineError, UserError
+from cml.heap import give_back_freed_memory
 
 GIVE_BACK_EVERY = 32  # batches of a worker
 
@@ -48,7 +49,7 @@ class _Carried(Dataset[Any]):
     def __getitem__(self, step: int) -> Any:  # noqa: ANN401 - any batch
         self._made += 1
         if self._made % GIVE_BACK_EVERY == 0 and get_worker_info() is not None:
-            _give_back()
+            give_back_freed_memory()
         try:
             return self._source[step]
         except (UserError, OSError) as error:
@@ -153,20 +154,12 @@ def _share_memory() -> None:
     """Prepare a fork: what is there should stay shared, and what is free should not be carried along.
 
     A full garbage collection writes to every object there is, in whichever process it happens, and so copies the pages
-    of all of them. Frozen objects it leaves alone.
+    of all of them. Frozen objects it leaves alone. A fork begins with all the holes of the training process's heap,
+    and would spread over them for hours.
     """
     gc.collect()
     gc.freeze()
-    _give_back()
-
-
-def _give_back() -> None:
-    """Give free memory back to the system.
-
-    A fork begins with all the holes of the training process's heap, and would spread over them for hours.
-    """
-    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc's
-        trim(0)
+    give_back_freed_memory()
 
 
 def _begin(worker: int) -> None:

@@ -4,10 +4,11 @@
 
 Images of COCO's most frequent sizes (``--scale 0.5``: at half of them, a quarter of the network's work for as much to
 write) are drawn into a temporary folder. All sides decode and batch them in the same way; the bare loop runs the
-network and drops what it gives, an export pools, converts, writes and forces features to the disk. The bare loop and
-every kind of export are measured in turn, in changing order, and the least time of each counts, because the machine may
-be shared; processor time, which others disturb less, is printed too. The clock of an export starts when it begins with
-its images: what comes before, the digest of the weights above all, takes as long for 100 images as for 100,000.
+network and drops what it gives, an export pools, converts, writes and forces features to the disk. Every export runs
+between two bare loops and is compared with their mean; the median over the rounds counts, because the machine may be
+shared and its speed drifts. The ratio of processor times is printed beside that of throughputs. The clock of an export
+starts when it begins with its images: what comes before, the digest of the weights above all, takes as long for 100
+images as for 100,000.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import functools
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from cml.export.captioning import CHUNK, CaptioningFeatures, export_captioning, same_size_batches
@@ -30,6 +33,7 @@ from cml.export.decoding import decoded_chunks
 from cml.export.feature_stores import Layout
 from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
+from cml.heap import keep_freed_memory
 
 BAR = 0.95
 SIZES = ((480, 640), (480, 640), (640, 480), (427, 640))  # height and width
@@ -54,10 +58,11 @@ def main() -> None:
     parser.add_argument("--layouts", nargs="+", choices=get_args(Layout), default=get_args(Layout))
     parser.add_argument("--att-sizes", nargs="+", type=int, choices=(7, 14), default=(7, 14))
     parser.add_argument("--backbone", default="efficientnet-lite0")
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2, help="of torch; several spin where others are busy")
     options = parser.parse_args()
 
+    keep_freed_memory()  # as every command does
     torch.set_num_threads(options.threads)
     model = open_trunk(options.backbone, device="cpu").model
     kinds = [
@@ -88,26 +93,29 @@ def main() -> None:
             )
             return begin[0]
 
-        sides = {"bare loop": bare} | {
-            f"{kind.layout}, S = {kind.att_size}": functools.partial(export, kind) for kind in kinds
-        }
+        def measured(side: Callable[[], tuple[float, float]]) -> NDArray[np.float64]:
+            begin = side()
+            spent = np.subtract(clock(), begin)
+            shutil.rmtree(folder / "out", ignore_errors=True)
+            return spent
+
         bare()  # the first pass finds the fastest kernels
-        rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
-        for number in range(options.rounds):  # whoever comes later may be better or worse off
-            turn = number % len(sides)
-            for name in (list(sides) + list(sides))[turn : turn + len(sides)]:
-                begin = sides[name]()
-                wall, busy = (end - start for start, end in zip(begin, clock(), strict=True))
-                rounds[name].append((wall, busy))
-                shutil.rmtree(folder / "out", ignore_errors=True)
-                print(f"{name}: {wall:.2f} s, processor {busy:.2f} s", flush=True)
-    least = {name: tuple(min(column) for column in zip(*times, strict=True)) for name, times in rounds.items()}
-    wall, busy = least.pop("bare loop")
-    print(f"{options.images / wall:.1f} images/s in the bare loop")
-    for name, (_, export_busy) in least.items():
-        print(f"{name}: processor time of the bare loop to that of the export {busy / export_busy:.3f}")
-    listed = "; ".join(f"{name}: {wall / export_wall:.3f}" for name, (export_wall, _) in least.items())
-    print(f"ratio of throughputs: {listed} (bar {BAR})")
+        ratios: dict[str, list[NDArray[np.float64]]] = {f"{kind.layout}, S = {kind.att_size}": [] for kind in kinds}
+        before, bares = measured(bare), []
+        for number in range(options.rounds):
+            for kind, (name, found) in zip(kinds, ratios.items(), strict=True):
+                wall, busy = spent = measured(functools.partial(export, kind))
+                after = measured(bare)
+                found.append((before + after) / 2 / spent)
+                print(
+                    f"{number + 1}: {name}: {wall:.2f} s, processor {busy:.2f} s; ratio {found[-1][0]:.3f}", flush=True
+                )
+                before = after
+                bares.append(after[0])
+    print(f"{options.images / np.median(bares):.1f} images/s in the bare loop")
+    for name, found in ratios.items():
+        throughput, busy = np.median(found, axis=0)
+        print(f"{name}: throughput {throughput:.3f} of the bare loop's (bar {BAR}), processor time {busy:.3f}")
 
 
 if __name__ == "__main__":
