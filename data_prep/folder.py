@@ -29,7 +29,7 @@ from data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
 from data_prep.person_crop import check_joints_inside, crop_file, into_crop, person_box
 from data_prep.shrink import Shrink
 from data_prep.source import check_shares, input_folders, made_with, role_by_hash
-from data_prep.table import Row, cell, read_rows
+from data_prep.table import MissingColumn, Row, cell, read_rows
 
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
 _FRAMES = {
@@ -197,6 +197,10 @@ class Folder:
                     raise row
                 if (one := self._labelled(where, row, form, seen)) is not None:
                     yield one
+            except MissingColumn as error:
+                if self.labels is not None and self.labels.suffix.lower() == ".csv":  # then no row has it
+                    raise
+                yield error
             except DataError as error:
                 yield error
 
@@ -230,7 +234,7 @@ class Folder:
         return one
 
     def _file_name(self, row: Row, where: str) -> str:
-        value = cell(row, self.file_column, where)
+        value = cell(row, self.file_column, where, option="--file-column")
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{where}: {self.file_column} should be the path of an image. Got {value!r} instead.")
         return str(file_inside(self.images, value.strip(), where).relative_to(self.images))
@@ -253,7 +257,7 @@ class Folder:
     def _split(self, row: Row, where: str) -> str | None:
         if self.split_column is None:
             return None
-        value = cell(row, self.split_column, where)
+        value = cell(row, self.split_column, where, option="--split-column")
         if value not in _SPLITS:
             raise DataError(
                 f"{where}: {self.split_column} should be one of {', '.join(_SPLITS)}. Got {value!r} instead."

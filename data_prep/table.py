@@ -38,14 +38,19 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
         raise DataError(f"{path} lists no images.")
 
 
-def cell(row: Row, column: str, where: str) -> Any:  # noqa: ANN401 - whatever the file holds
+class MissingColumn(DataError):
+    """A row has no such column; in a CSV file, whose rows share a header, none has."""
+
+
+def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") -> Any:  # noqa: ANN401 - what is there
     """What stands in a column of a row.
 
     Raises:
-        DataError: there is no such column.
+        MissingColumn: there is no such column; names the option that says which.
     """
     if column not in row:
-        raise DataError(f"{where}: there is no column {column!r}. There are: {', '.join(map(str, row))}.")
+        there = ", ".join(map(str, row))
+        raise MissingColumn(f"{where}: there is no column {column!r}. There are: {there}. Name yours with {option}.")
     return row[column]
 
 

@@ -128,7 +128,9 @@ def test_users_mistakes_are_one_line_and_code_2(
     assert "takes 150 different items" in failure(capsys, *train)  # and no complaint about what the first try left
     assert "Unknown loss 'log'" in failure(capsys, *train, "--loss", "log")
     assert "'steps' must be 1 or more" in failure(capsys, *train, "--steps", "0")
-    assert "holds a run already" in failure(capsys, "train", "pose", "--data", people, "--out", run, *SMALL, *LISTS)
+    assert "holds a finished run" in failure(capsys, "train", "pose", "--data", people, "--out", run, *SMALL, *LISTS)
+    gone = ("prepare", "cub", "--source", tmp_path / "gone", "--out", tmp_path / "set")
+    assert f"There is no {tmp_path / 'gone'}: give the place of the raw files with --source." in failure(capsys, *gone)
     assert "dataset.json cannot be read" in failure(
         capsys, "train", "pose", "--data", tmp_path, "--out", tmp_path / "r"
     )

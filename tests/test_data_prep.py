@@ -669,9 +669,12 @@ def test_broken_folders(photos: Path, tmp_path: Path) -> None:
         assert not (tmp_path / "set").exists()
         return str(caught.value)
 
-    assert "no column 'age'. There are: file_name, value" in message(label_columns=("age",))
-    assert "no column 'path'" in message(file_column="path")
-    assert "no column 'split'" in message(split_column="split")
+    missing = message(label_columns=("age",))
+    assert missing.endswith("no column 'age'. There are: file_name, value. Name yours with --label-columns.")
+    assert message(file_column="path").endswith("Name yours with --file-column.")
+    assert message(split_column="split").endswith("Name yours with --split-column.")
+    with pytest.raises(UserError, match="no column 'age'"):  # not every row skipped
+        Folder(photos, labels, label_columns=("age",)).prepare(tmp_path / "set", skip_bad=True)
     assert "value should be one of train, query, gallery, test. Got '0'" in message(split_column="value")
     assert "should be a folder" in message(images=tmp_path / "gone")
     assert "gone.csv cannot be read" in message(labels=tmp_path / "gone.csv")

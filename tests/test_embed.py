@@ -205,12 +205,12 @@ def test_results_of_other_images_or_another_run_are_not_continued(
     draw_images(tmp_path / "photos", 3)
     embed_folder(model, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
     draw_images(tmp_path / "photos", 1, name="new.png")
-    with pytest.raises(UserError, match=r"made otherwise .images was"):
+    with pytest.raises(UserError, match=r"made otherwise .not with the same images"):
         embed_folder(model, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
     (tmp_path / "photos" / "new.png").unlink()
     other = cml.load(make_run(tmp_path / "other", seed=1), device="cpu")
     assert model_fingerprint(other) != model_fingerprint(model) == model_fingerprint(cml.load(run, device="cpu"))
-    with pytest.raises(UserError, match=r"made otherwise .model was"):
+    with pytest.raises(UserError, match=r"made otherwise .not with the same model"):
         embed_folder(other, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "items.jsonl").write_text("mine")

@@ -164,7 +164,7 @@ def test_run_folder_refuses_what_is_not_its_own(tmp_path: Path) -> None:
     images, places = bars()
     config = replace(CONFIG, steps=2)
     cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
-    with pytest.raises(UserError, match="holds a run already"):
+    with pytest.raises(UserError, match="holds a finished run"):
         cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
     with pytest.raises(UserError, match=r"started with steps=2, now steps=3"):
         cml.fit(images, places, replace(config, steps=3), out=tmp_path / "run", resume=True, quiet=True)

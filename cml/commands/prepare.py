@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cml.commands import parse, pick, print_json
+from cml.errors import UserError
 
 if TYPE_CHECKING:
     from cml.data.prepared import PreparedDataset
@@ -35,6 +36,8 @@ def run(arguments: Sequence[str]) -> None:
         namespace={"__doc__": source.__doc__},
     )
     options = parse(command, rest, prog=f"cml prepare {name}", description=source.__doc__ or "")
+    if isinstance(raw := getattr(options.source, "source", None), Path) and not raw.exists():
+        raise UserError(f"There is no {raw}: give the place of the raw files with --source.")
     try:
         dataset = options.source.prepare(options.out, skip_bad=options.skip_bad)
     except KeyboardInterrupt as stop:

@@ -48,7 +48,10 @@ def run(arguments: Sequence[str]) -> None:
     if options.resume and not (options.out / "config.json").exists():
         raise UserError(f"{options.out} holds no run to resume. Give its folder, or leave --resume out to start one.")
     from cml.training.distributed import joined
+    from cml.training.run_folder import check_unused
 
+    if not options.resume:
+        check_unused(options.out)  # a dataset may take long to open
     try:
         with joined(options.config.device) as ranks:
             dataset = PreparedDataset.open(options.data)

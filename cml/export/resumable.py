@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -152,9 +153,15 @@ def _difference(there: object, wanted: Mapping[str, Any]) -> str:
         return "it does not say how"
     for key in {**wanted, **there}:
         if there.get(key) != wanted.get(key):
+            if all(_is_digest(values.get(key)) for values in (there, wanted)):
+                return f"not with the same {key}"
             then, now = (str(values.get(key, "nothing"))[:60] for values in (there, wanted))
             return f"{key} was {then}, now {now}"
     return "with other settings"
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16,}", value) is not None
 
 
 class GrowingFile:

@@ -118,10 +118,10 @@ def _is_run(run: Path) -> bool:
 
 
 def _start(run: Path, config: RunConfig, *, resume: bool) -> None:
-    begun = any((run / name).exists() for name in (CHECKPOINT, MODEL))
-    if begun and not resume:
-        raise UserError(f"{run} holds a run already. Add --resume to continue it, or choose another folder.")
-    if not begun:  # nothing to lose: a config alone is what a run leaves that failed before its first checkpoint
+    if not resume:
+        check_unused(run)
+    if not any((run / name).exists() for name in (CHECKPOINT, MODEL)):
+        # nothing to lose: a config alone is what a run leaves that failed before its first checkpoint
         (run / EVALUATION).unlink(missing_ok=True)  # of an earlier run, whose model was deleted
         (run / "checkpoints").mkdir(parents=True, exist_ok=True)
         config.save(run)
@@ -129,6 +129,18 @@ def _start(run: Path, config: RunConfig, *, resume: bool) -> None:
     check_same(run, config.train, config.dataset_fingerprint)
     if RunConfig.load(run) != config:
         raise UserError(f"{run} was started with another model or label distance; choose another folder.")
+
+
+def check_unused(run: Path) -> None:
+    """Check that a run can begin in ``run``.
+
+    Raises:
+        UserError: it holds one that is finished, or that can be continued.
+    """
+    if (run / MODEL).exists():
+        raise UserError(f"{run} holds a finished run. Choose another folder, or delete this one to train it anew.")
+    if (run / CHECKPOINT).exists():
+        raise UserError(f"{run} holds a run already. Add --resume to continue it, or choose another folder.")
 
 
 def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str) -> None:
