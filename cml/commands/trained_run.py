@@ -135,6 +135,7 @@ class TrainedRun:
         except UserError as error:
             say(f"no row of frozen ImageNet features: {error}")
             return None
+        say(f"features of the frozen {model.config.backbone}: computed once, kept for the next time")
         query, gallery = (self._rows(functools.partial(frozen_features, model), split) for split in self.splits)
         return f"frozen {model.config.backbone}", (query, gallery)
 

@@ -10,14 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cml.data.scene_things import COLOURS
-
-if TYPE_CHECKING:
-    from cml.data.scenes import Thing
+from cml.data.scene_things import COLOURS, Thing
 
 CAPTIONS = 5
 

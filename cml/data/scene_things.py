@@ -254,3 +254,32 @@ KINDS: Mapping[str, Kind] = {
     "star": Kind(_star, 1.93, {**_ANY, "yellow": 7, "blue": 1, "white": 1, "red": 1}, tilt=15),
     "tree": Kind(_tree, 2.7, {"green": 9, "orange": 2, "yellow": 2, "red": 1, "pink": 1}, rides=False, tilt=2),
 }
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One thing of a scene; lengths in sides of the picture, x to the right, y down.
+
+    Attributes:
+        kind: A key of ``KINDS``.
+        colour: Name of its colour.
+        size: "small", "large", or "" between them.
+        x: Where it stands.
+        y: Where it stands: its lower edge.
+        half_width: Half its width.
+        on: Number of the thing it stands on, -1 for none.
+    """
+
+    kind: str
+    colour: str
+    size: str
+    x: float
+    y: float
+    half_width: float
+    on: int = -1
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom."""
+        height = self.half_width * KINDS[self.kind].height
+        return self.x - self.half_width, self.y - height, self.x + self.half_width, self.y

@@ -20,7 +20,7 @@ from cml.data.drawn_chunks import check_drawing, drawn_in_chunks
 from cml.data.photographs import relight, sample_background, sample_photos
 from cml.data.scene_captions import describe
 from cml.data.scene_pen import Pen
-from cml.data.scene_things import KINDS, sample_rgb
+from cml.data.scene_things import KINDS, Thing, sample_rgb
 
 __all__ = ["Scenes", "Thing", "draw_scenes"]
 
@@ -53,35 +53,6 @@ SPREAD = 1.5
 """Standard deviation of the kinds of a scene around its place, in steps of the ring."""
 STRAY = 0.1
 """Share of things that come from anywhere."""
-
-
-@dataclass(frozen=True)
-class Thing:
-    """One thing of a scene; lengths in sides of the picture, x to the right, y down.
-
-    Attributes:
-        kind: A key of ``KINDS``.
-        colour: Name of its colour.
-        size: "small", "large", or "" between them.
-        x: Where it stands.
-        y: Where it stands: its lower edge.
-        half_width: Half its width.
-        on: Number of the thing it stands on, -1 for none.
-    """
-
-    kind: str
-    colour: str
-    size: str
-    x: float
-    y: float
-    half_width: float
-    on: int = -1
-
-    @property
-    def box(self) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom."""
-        height = self.half_width * KINDS[self.kind].height
-        return self.x - self.half_width, self.y - height, self.x + self.half_width, self.y
 
 
 @dataclass(frozen=True)
