@@ -70,3 +70,12 @@ def test_four_rows_and_nothing_is_trained_twice(
     assert {path: path.stat().st_mtime_ns for path in features} == features
     assert main([*again, *budget, "--seeds", "1", "--xe-steps", "4"]) == 0  # another budget is another comparison
     assert trained == [0, 0, 1, 1, 0, 0]
+
+
+def test_scores_are_printed_as_in_papers() -> None:
+    row = {"BLEU-4": (0.363, 0.363, 0.363), "CIDEr-D": (1.201, 1.151, 1.251)}  # what the scorers give
+    assert comparison.markdown({"Img RL": row}).splitlines() == [
+        "| captioner | BLEU-4 | CIDEr-D |",
+        "|---|---|---|",
+        "| Img RL | 36.3 | 120.1 ± 5.0 |",
+    ]

@@ -108,13 +108,13 @@ def compare(options: CompareCaptioning) -> dict[str, dict[str, Interval]]:
 
 
 def markdown(rows: Mapping[str, Mapping[str, Interval]]) -> str:
-    """The table: CIDEr-D times 10 and the other scores times 100, as papers print them."""
+    """The table: scores times 100, as papers print them, also CIDEr-D (Anderson et al., CVPR 2018: 120.1 for 1.201)."""
     names = [name for name in SCORES if all(name in row for row in rows.values())]
     lines = ["| captioner | " + " | ".join(names) + " |", "|" + "---|" * (len(names) + 1)]
     for method, row in rows.items():
         cells = []
         for name in names:
-            mean, low, high = (value * (10 if name == "CIDEr-D" else 100) for value in row[name])
+            mean, low, high = (100 * value for value in row[name])
             cells.append(f"{mean:.1f}" if high == low else f"{mean:.1f} ± {(high - low) / 2:.1f}")
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -27,6 +27,7 @@ import torch
 
 import tasks
 from cml.commands.train import train_task
+from cml.heap import keep_freed_memory
 from data_prep.people import People
 
 BAR = 2.0  # percent
@@ -117,6 +118,7 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=5, help="seconds between two samples")
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
+    keep_freed_memory()  # as every command does
     task = tasks.get("pose")
     config = replace(
         task.recipe,
