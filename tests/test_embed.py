@@ -225,7 +225,9 @@ def test_bad_images_stop_or_are_listed(run: Path, tmp_path: Path, capsys: pytest
     paths = draw_images(photos, 6)
     paths[2].write_bytes(paths[2].read_bytes()[:60])
     command = ("embed", run, "--images", photos, "--out", out, "--batch-size", "2")
-    assert f"The image {paths[2]} cannot be read" in failure(capsys, *command)
+    told = failure(capsys, *command)
+    assert f"The image {paths[2]} cannot be read" in told
+    assert "With --skip-bad such images are left out and listed." in told
     assert not out.exists()  # nothing was recorded yet, so nothing is left
     assert main([str(one) for one in (*command, "--skip-bad")]) == 0
     assert "5 images" in capsys.readouterr().out

@@ -78,7 +78,7 @@ def _gathered(start: int, futures: list[Future[UInt8]], *, skip_bad: bool) -> De
             if not skip_bad:
                 for other in futures:
                     other.cancel()
-                raise
+                raise DataError(f"{error} (With --skip-bad such images are left out and listed.)") from None
             chunk.faults[item] = error
         else:
             chunk.items.append(item)
