@@ -6,7 +6,6 @@ Only the chosen subcommand is imported, so that ``cml --help`` answers at once.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import importlib
 import os
@@ -19,7 +18,7 @@ from types import FrameType
 from typing import TextIO
 
 from cml import __version__
-from cml.errors import MachineError, UserError
+from cml.errors import MachineError, UserError, did_you_mean
 from cml.heap import keep_freed_memory
 from cml.launch import launch
 
@@ -61,9 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     try:
         if name not in COMMANDS:
-            close = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise UserError(f"Unknown command {name!r}.{hint} Known: {', '.join(COMMANDS)}.")
+            raise UserError(f"Unknown command {name!r}.{did_you_mean(name, COMMANDS)} Known: {', '.join(COMMANDS)}.")
         if launch().size > 1 and name not in SPLIT:
             raise UserError(f"cml {name} runs in one process; torchrun is for cml {' and cml '.join(SPLIT)}.")
         keep_freed_memory()

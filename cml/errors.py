@@ -6,6 +6,9 @@ mend. The command line prints that sentence alone; a traceback means a bug in cm
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class UserError(Exception):
     """Something the user gave cannot be used; the message says what, where, which rule, which value and the mend.
@@ -23,3 +26,14 @@ class MachineError(Exception):
 
 class DataError(UserError):
     """A file does not say what its format promises; the message names the file and, where there is one, the line."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What goes behind the sentence that refuses a name: the nearest known one as a question, "" where none is near.
+
+    Example:
+        >>> did_you_mean("log_ratio", ["log-ratio", "triplet"])
+        " Did you mean 'log-ratio'?"
+    """
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""

@@ -8,7 +8,6 @@ write "this entry with these settings": ``log-ratio(weights=rank, floor_quantile
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import inspect
 import math
@@ -18,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from cml.errors import UserError
+from cml.errors import UserError, did_you_mean
 
 T = TypeVar("T")
 _CHOICE = re.compile(r"\s*(?P<name>[\w.-]+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
@@ -115,8 +114,7 @@ class Registry(Generic[T]):
         try:
             entry = self._entries[name]
         except KeyError:
-            close = difflib.get_close_matches(name, self._entries, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(name, self._entries)
             raise UserError(f"Unknown {self.kind} {name!r}.{hint} Known: {', '.join(self.names())}.") from None
         if isinstance(entry, str):
             module, _, attribute = entry.partition(":")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import doctest
 import errno
 import io
 import json
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cml import errors
 from cml.cli import COMMANDS, main
 from cml.commands import parse
 from cml.commands.train import Train
@@ -122,7 +124,8 @@ def test_users_mistakes_are_one_line_and_code_2(
 ) -> None:
     assert "Did you mean 'train'? Known: demo" in failure(capsys, "trian")
     assert "Unknown task 'posse'" in failure(capsys, "train", "posse")
-    assert "Unknown source 'mpi'" in failure(capsys, "prepare", "mpi")
+    assert "Unknown source 'mpi'. Did you mean 'mpii'? Known: " in failure(capsys, "prepare", "mpi")
+    assert "Did you mean 'coco_captions'?" in failure(capsys, "prepare", "coco-captions")
     train = ("train", "pose", "--data", people, "--out", tmp_path / "run", *SMALL)
     assert "takes 150 different items, but there are 106" in failure(capsys, *train)
     assert "takes 150 different items" in failure(capsys, *train)  # and no complaint about what the first try left
@@ -310,3 +313,9 @@ def test_own_folder_of_images_from_start_to_end(tmp_path: Path, capsys: pytest.C
     assert main(["train", "value", "--data", data, "--out", out, "--steps", "5", *SMALL, *LISTS]) == 0
     assert main(["evaluate", out]) == 0
     assert main(["gallery", out]) == 0
+
+
+def test_examples() -> None:
+    failed, tried = doctest.testmod(errors)
+    assert tried > 0
+    assert failed == 0

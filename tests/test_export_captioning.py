@@ -359,7 +359,7 @@ def test_coco_ids_are_read_off_names_or_a_list(tmp_path: Path) -> None:
         ('{"images": [{"id": 1, "file_name": "a"}]}', "None of the 2 images"),
         (
             '{"images": [{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "unlisted.png"}]}',
-            "1 of the 2 images that .* are not in",
+            "1 of the 2 images that .* are not in .*, such as 'a'",
         ),
     ):
         (tmp_path / "ids.json").write_text(content)

@@ -46,7 +46,7 @@ def pick(arguments: Sequence[str], kind: str, known: dict[str, str], prog: str) 
     Raises:
         UserError: unknown name.
     """
-    from cml.errors import UserError
+    from cml.errors import UserError, did_you_mean
 
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"usage: {prog} {kind.upper()} [options]\n")
@@ -55,7 +55,8 @@ def pick(arguments: Sequence[str], kind: str, known: dict[str, str], prog: str) 
         print(f"\n{prog} {kind.upper()} --help tells the options.")
         raise SystemExit(0)
     if arguments[0] not in known:
-        raise UserError(f"Unknown {kind} {arguments[0]!r}. Known: {', '.join(known)}.")
+        hint = did_you_mean(arguments[0], known)
+        raise UserError(f"Unknown {kind} {arguments[0]!r}.{hint} Known: {', '.join(known)}.")
     return arguments[0], arguments[1:]
 
 

@@ -160,10 +160,11 @@ class ImageList:
         items = [item for item, path in enumerate(self.paths) if path.name in listed]
         if not items:
             raise DataError(f"None of the {len(self)} images in {self.root} is listed in {listing}.")
-        missing = len(listed) - len({self.paths[item].name for item in items})
+        missing = sorted(listed.keys() - {self.paths[item].name for item in items})
         if missing:
             raise DataError(
-                f"{missing} of the {len(listed)} images that {listing} lists are not in {self.root}. "
+                f"{len(missing)} of the {len(listed)} images that {listing} lists are not in {self.root}, such as "
+                f"{missing[0]!r}. "
                 "Give the folder that holds all of them, or a shorter list."
             )
         return items, [listed[self.paths[item].name] for item in items]

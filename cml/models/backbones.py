@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cml.errors import UserError
+from cml.errors import UserError, did_you_mean
 
 Weights = Literal["imagenet", "none"]
 LARGEST_TRIED = 384  # pixels; the largest that a torchvision classifier wants by default
@@ -154,10 +154,7 @@ def _torchvision(name: str, weights: Weights) -> Backbone:
 
     known = torchvision.models.list_models(module=torchvision.models)
     if name not in known:
-        import difflib
-
-        close = difflib.get_close_matches(name, [*known, *_OWN], n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(name, [*known, *_OWN])
         raise UserError(
             f"Unknown backbone {name!r}.{hint} Known: {', '.join(_OWN)}, and torchvision's: {', '.join(known)}."
         )
