@@ -148,6 +148,7 @@ def test_users_mistakes_are_one_line_and_code_2(
     [
         ("train pose --data d --out o --step 3", "cml train pose has no option --step. Did you mean --steps?"),
         ("train pose --data d --out o --image_sise=3", "no option --image_sise. Did you mean --image-size?"),
+        ("train pose --data d --out o --batch-size 9", "The size of batches is the sampler's, as in --sampler"),
         ("train pose --data d --out o --zzzzzz", "cml train pose has no option --zzzzzz. 'cml train pose --help'"),
         ("train pose --data d", "cml train pose needs --out."),
         ("train pose", "cml train pose needs --data and --out."),

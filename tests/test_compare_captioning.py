@@ -46,7 +46,9 @@ def test_four_rows_and_nothing_is_trained_twice(
     again = ["compare", "captioning", "--data", data, "--runs", run, "--out", out, "--beams", "2", "--device", "cpu"]
     capsys.readouterr()
     assert main([*again, *budget, "--seeds", "2"]) == 0
-    shown = capsys.readouterr().out
+    shown, told = capsys.readouterr()
+    assert "warning: " in told
+    assert "trained with --freeze-backbone" in told  # nothing to compare: Cap is Img
     assert trained == [0, 0, 1, 1]  # Img and Cap
     lines = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines() if line.startswith("|")
@@ -68,8 +70,10 @@ def test_four_rows_and_nothing_is_trained_twice(
     assert json.loads(capsys.readouterr().out) == found
     assert trained == [0, 0, 1, 1]
     assert {path: path.stat().st_mtime_ns for path in features} == features
-    assert main([*again, *budget, "--seeds", "1", "--xe-steps", "4"]) == 0  # another budget is another comparison
-    assert trained == [0, 0, 1, 1, 0, 0]
+    capsys.readouterr()
+    assert main([*again, *budget, "--seeds", "1", "--xe-steps", "4"]) == 2  # another budget is another comparison
+    assert "made otherwise (xe_steps was 3, now 4). Choose another folder." in capsys.readouterr().err
+    assert trained == [0, 0, 1, 1]
 
 
 def test_scores_are_printed_as_in_papers() -> None:

@@ -212,6 +212,8 @@ def test_results_of_other_images_or_another_run_are_not_continued(
     assert model_fingerprint(other) != model_fingerprint(model) == model_fingerprint(cml.load(run, device="cpu"))
     with pytest.raises(UserError, match=r"made otherwise .not with the same model"):
         embed_folder(other, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
+    with pytest.raises(UserError, match=r"holds a run or a model .config.json.\. Choose another folder"):
+        embed_folder(other, ImageList.open(tmp_path / "photos"), run, quiet=True)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "items.jsonl").write_text("mine")
     with pytest.raises(UserError, match=r"items\.jsonl exists already"):

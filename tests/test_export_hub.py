@@ -77,7 +77,9 @@ def test_the_folder_is_whole_loads_as_a_run_and_says_what_it_is(
         assert str(run).encode() not in content
 
 
-def test_what_takes_a_run_takes_the_folder(run: Path, data: Path, tmp_path: Path) -> None:
+def test_what_takes_a_run_takes_the_folder(
+    run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = str(tmp_path / "hub")
     assert main(["export", "hub", str(run), "--out", out]) == 0
     assert main(["embed", out, "--images", str(data), "--out", str(tmp_path / "e"), "--device", "cpu"]) == 0
@@ -85,6 +87,9 @@ def test_what_takes_a_run_takes_the_folder(run: Path, data: Path, tmp_path: Path
     assert main(["export", "hub", out, "--out", str(tmp_path / "again"), "--data", str(data)]) == 0
     a, b = (json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "hub", tmp_path / "again"))
     assert a == b
+    capsys.readouterr()
+    assert main(["evaluate", out]) == 2
+    assert f"{out} does not say where its dataset lies; give it with --data." in capsys.readouterr().err
 
 
 def test_what_the_card_cannot_say_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -331,6 +331,7 @@ def test_wrong_indexes_and_images_are_said(
     assert "cml search needs INDEX." in failure(capsys, "search")
     assert "cml index needs IMAGES and --out." in failure(capsys, "index", run)
     assert "needs an image" in failure(capsys, "search", index)
+    assert f"{tmp_path} is a folder; give images" in failure(capsys, "search", index, tmp_path)
     assert "gone.png is missing" in failure(capsys, "search", index, tmp_path / "gone.png")
     assert "'k' must be 1 or more" in failure(capsys, "search", index, image, "--k", "0")
     assert "keeps its method" in failure(capsys, "index", run, photos, "--out", index, "--add", "--method", "flat")

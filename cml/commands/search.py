@@ -49,6 +49,8 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Search, arguments, prog="cml search", description=Search.__doc__ or "")
     if not options.images:
         raise UserError("'cml search' needs an image to look for: cml search INDEX IMAGE..")
+    if (folder := next((image for image in options.images if image.is_dir()), None)) is not None:
+        raise UserError(f"{folder} is a folder; give images to look for, as in {folder}/*.jpg.")
     index = Index.open(options.index)
     source = Path(index.manifest["run"]) if options.run is None else options.run
     if not source.is_dir():

@@ -73,6 +73,8 @@ class TrainedRun:
 
         config = RunConfig.load(folder)
         if not config.dataset and data is None:
+            if config.task:  # as of a model that was shared
+                raise UserError(f"{folder} does not say where its dataset lies; give it with --data.")
             raise UserError(f"{folder} was trained on arrays, not on a prepared dataset; evaluate it in Python.")
         dataset = PreparedDataset.open(data if data is not None else Path(config.dataset))
         if dataset.fingerprint != config.dataset_fingerprint:

@@ -32,6 +32,8 @@ def check_flags(kind: type, arguments: Sequence[str], prog: str) -> None:
             continue
         close = difflib.get_close_matches(flag.replace("_", "-"), sorted(known), n=1)
         hint = f"Did you mean {close[0]}? " if close else ""
+        if flag == "--batch-size" and "--sampler" in known:
+            hint = "The size of batches is the sampler's, as in --sampler 'random(batch_size=60)'. "
         raise UserError(f"{prog} has no option {flag}. {hint}'{prog} --help' lists all.")
 
 

@@ -159,7 +159,11 @@ class ImageList:
         listed = _listed_ids(listing)
         items = [item for item, path in enumerate(self.paths) if path.name in listed]
         if not items:
-            raise DataError(f"None of the {len(self)} images in {self.root} is listed in {listing}.")
+            raise DataError(
+                f"None of the {len(self)} images in {self.root} is listed in {listing}: they are called like "
+                f"{self.paths[0].name!r}, those of the list like {next(iter(listed), '')!r}. Names that are ids need "
+                "no list."
+            )
         missing = sorted(listed.keys() - {self.paths[item].name for item in items})
         if missing:
             raise DataError(

@@ -89,6 +89,8 @@ def building(
     if (found := _whole(out / manifest, wanted)) is not None:
         yield Building(out, work, manifest=found)
         return
+    if (out / "config.json").exists():
+        raise UserError(f"{out} holds a run or a model (config.json). Choose another folder.")
     work.mkdir(parents=True, exist_ok=True)
     with locked(work / _LOCK, str(out)):
         if not work.exists() and (found := _whole(out / manifest, wanted)) is not None:  # somebody just finished
@@ -122,7 +124,7 @@ def _whole(manifest: Path, made_with: Mapping[str, Any]) -> dict[str, Any] | Non
     there = found.get("made_with") if isinstance(found, dict) else None
     if there != made_with:
         raise UserError(
-            f"{manifest.parent} holds results that were made otherwise ({_difference(there, made_with)}). "
+            f"{manifest.parent} holds results that were made otherwise ({difference(there, made_with)}). "
             "Choose another folder or delete this one."
         )
     return found
@@ -142,13 +144,14 @@ def _continued(work: Path, made_with: Mapping[str, Any]) -> dict[str, Any]:
         raise DataError(f"{work / _RECORD} is not a record of cml; delete {work} to start over.") from None
     if there != made_with:
         raise UserError(
-            f"{work.parent} was begun otherwise ({_difference(there, made_with)}). "
+            f"{work.parent} was begun otherwise ({difference(there, made_with)}). "
             f"Give the command it was begun with, choose another folder, or delete {work} to start over."
         )
     return state
 
 
-def _difference(there: object, wanted: Mapping[str, Any]) -> str:
+def difference(there: object, wanted: Mapping[str, Any]) -> str:
+    """In what results that are there differ from what is wanted: the first setting, with both values."""
     if not isinstance(there, dict) or not there:
         return "it does not say how"
     for key in {**wanted, **there}:

@@ -16,6 +16,9 @@ Precision = Literal["float32", "bfloat16"]
 TINY = 1e-12  # the least number above 0 that means anything here
 
 
+_HOW = ("checkpoint_every", "workers", "worker_timeout", "cache_bytes")  # a resumed run may go on with others
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """How to train an embedding. A task's recipe is an instance of it."""
@@ -143,9 +146,9 @@ class TrainConfig:
         return cls(**values)
 
     def difference(self, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
-        """Options in which the two differ: name to (own value, other value)."""
+        """Options of the result in which the two differ: name to (own value, other value)."""
         mine, theirs = self.to_json(), other.to_json()
-        return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
+        return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name] and name not in _HOW}
 
 
 def _fits(value: object, kind: Any) -> bool:  # noqa: ANN401 - a type expression

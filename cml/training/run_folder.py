@@ -16,7 +16,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ def _start(run: Path, config: RunConfig, *, resume: bool) -> None:
         config.save(run)
         return
     check_same(run, config.train, config.dataset_fingerprint)
-    if RunConfig.load(run) != config:
+    if replace(RunConfig.load(run), train=config.train) != config:
         raise UserError(f"{run} was started with another model or label distance; choose another folder.")
 
 

@@ -21,11 +21,13 @@ from cml.distances.tokens import WORDS, tokenize
 from cml.errors import DataError, UserError
 from cml.export.captioning import CaptioningFeatures, export_captioning
 from cml.export.image_list import ImageList
+from cml.export.resumable import difference
+from cml.export.trunk import open_trunk
 from cml.files import atomic_file, read_json, write_json
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.comparison import over_seeds
-from cml.training.run_folder import RunConfig, load_model
+from cml.training.run_folder import RunConfig
 from tasks.captioning.scores import score
 from tasks.captioning.training import Captioned, CaptionerConfig, caption, train_captioner
 
@@ -153,8 +155,11 @@ def _features(options: CompareCaptioning, dataset: PreparedDataset) -> dict[str,
         shapes.append(config.model)
         name = f"cap-{len(folders['Cap'])}"
         say(f"features of {run}")
-        model = load_model(run, config.model, device)
-        export_captioning(model, images, options.out / "features", replace(options.features, name=name), trunk=str(run))
+        trunk = open_trunk(str(run), device=options.device)
+        if trunk.warning:
+            say(f"warning: {trunk.warning}")
+        kind = replace(options.features, name=name)
+        export_captioning(trunk.model, images, options.out / "features", kind, trunk=str(run))
         folders["Cap"].append(options.out / "features" / f"{name}_att")
     if len({(shape.backbone, shape.image_size) for shape in shapes}) > 1:
         raise UserError("The runs should have one backbone and image size, so that features differ in training alone.")
@@ -171,9 +176,13 @@ def _scores(
     """Scores after cross-entropy and after self-critical training, from the file that keeps them or made now."""
     kept = options.out / f"{name.lower()}-seed-{seed}.json"
     manifest = read_json(features.with_name(features.name.removesuffix("_att") + "_manifest.json"), "the features")
-    key = json.dumps([asdict(options.config), manifest], sort_keys=True)
-    made_with = hashlib.sha256(key.encode()).hexdigest()
-    if kept.exists() and (there := read_json(kept, "captions and scores")).get("made_with") == made_with:
+    of_features = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    made_with = {**asdict(options.config), "features": of_features}
+    if kept.exists():
+        there = read_json(kept, "captions and scores")
+        if there.get("made_with") != made_with:
+            how = difference(there.get("made_with"), made_with)
+            raise UserError(f"{options.out} holds captioners that were made otherwise ({how}). Choose another folder.")
         scores: dict[str, dict[str, float]] = there["scores"]
         return scores
     say(f"captioner on {name}, seed {seed}")
