@@ -358,7 +358,7 @@ def test_coco_ids_are_read_off_names_or_a_list(tmp_path: Path) -> None:
         ('{"images": [{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "a"}]}', "two ids, 1 and 2"),
         (
             '{"images": [{"id": 1, "file_name": "a"}]}',
-            "None of the 2 images .* are called like .*, those of the list like .* need no list",
+            "None of the 2 images .* like .*, those of the list like 'a'.* need no list",
         ),
         (
             '{"images": [{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "unlisted.png"}]}',
