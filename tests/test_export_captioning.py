@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -250,6 +251,29 @@ def test_a_stopped_export_is_continued(
     for whole, out in zip(readers(tmp_path / "whole", layout), readers(tmp_path / "out", layout), strict=True):
         for key in images.item_ids:
             np.testing.assert_array_equal(whole(key), out(key))
+
+
+def test_a_failed_export_ends_its_threads_at_once(
+    model: EmbeddingModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_images(tmp_path / "photos", 9, name="{}.png", size=48)
+    images = ImageList.open(tmp_path / "photos").with_coco_ids()
+
+    calls, done = [], EmbeddingModel.feature_maps
+
+    def broken(self: EmbeddingModel, pixels: torch.Tensor) -> torch.Tensor:
+        calls.append(len(pixels))
+        if len(calls) > 1:  # the first counts the channels
+            raise OSError(errno.EIO, "Input/output error", "photos")
+        return done(self, pixels)
+
+    monkeypatch.setattr(EmbeddingModel, "feature_maps", broken)
+    before = set(threading.enumerate())
+    with pytest.raises(OSError, match="Input/output") as caught:
+        export_captioning(model, images, tmp_path / "out", quiet=True)
+    # the error keeps all frames: what is left to the garbage collector is still there
+    assert {thread.name for thread in set(threading.enumerate()) - before if "tqdm" not in thread.name} == set()
+    assert caught.value.errno == errno.EIO
 
 
 def test_sigkill_in_the_middle_of_an_hdf5_file(run: Path, model: EmbeddingModel, tmp_path: Path) -> None:

@@ -201,11 +201,12 @@ def _write(work: _Work, made: Building, state: dict[str, Any], threads: int, *, 
     from tqdm import tqdm
 
     images = work.images
-    chunks = decoded_chunks(
+    decoding = decoded_chunks(
         images.paths, work.view, size=CHUNK, start=state["seen"], threads=threads, skip_bad=skip_bad
     )
     pending: tuple[Future[None], Decoded] | None = None
     with (
+        contextlib.closing(decoding) as chunks,
         ThreadPoolExecutor(1) as writer,
         tqdm(total=len(images), initial=state["seen"], desc="features", unit="image", disable=quiet) as bar,
     ):

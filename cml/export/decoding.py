@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +40,11 @@ class Decoded:
 
 def decoded_chunks(
     paths: Sequence[Path], read: Read, *, size: int, start: int = 0, threads: int = DEFAULT_THREADS, skip_bad: bool
-) -> Iterator[Decoded]:
+) -> Generator[Decoded]:
     """Decode ``paths[start:]`` in chunks that begin at multiples of ``size``; one further chunk is under way.
+
+    Close it, as with ``contextlib.closing``: left to the garbage collector its threads would be waited for in the midst
+    of whatever is collected in, and the start of another thread never ends then.
 
     Args:
         paths: N image files.

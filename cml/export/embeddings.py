@@ -6,6 +6,7 @@ if images were skipped, and a manifest. Not for: searching in them (index.py).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
@@ -190,10 +191,12 @@ def _write(
         GrowingFile(made.work / ITEMS, state[ITEMS]) as items,
         GrowingFile(made.work / SKIPPED, state[SKIPPED]) as skipped,
         tqdm(total=len(images), initial=seen, desc="embed", unit="image", disable=quiet) as bar,
+        contextlib.closing(
+            decoded_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
+        ) as chunks,
     ):
         if not body.size:
             body.append(_header(0, dimension))  # its room; the true one is known at the end
-        chunks = decoded_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
         for number, chunk in enumerate(chunks, 1):
             if chunk.items:
                 embeddings = model.embed(np.stack(chunk.pixels), batch_size=batch_size)
