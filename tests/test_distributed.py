@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from cml import losses
 from cml.cli import main
 from cml.errors import UserError
 from cml.launch import Launch
+from cml.training import rank_watch
 from cml.training.distributed import own_device
 from cml.training.metrics_log import read_metrics
 from cml.training.rank_watch import RankWatch
@@ -165,7 +167,7 @@ def test_torchrun_names_the_rank_that_was_killed(session: Session) -> None:
     assert state["step"] == 4
 
 
-def start_both(how: str, out: Path) -> list[subprocess.Popen[str]]:
+def start_both(*arguments: str) -> list[subprocess.Popen[str]]:
     """Two processes without torchrun, so that nobody else looks after them; rank 0 holds the store."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -173,7 +175,7 @@ def start_both(how: str, out: Path) -> list[subprocess.Popen[str]]:
     common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     return [
         subprocess.Popen(
-            [sys.executable, two_processes.__file__, how, str(out)],
+            [sys.executable, *arguments],
             env=environment(RANK=rank, LOCAL_RANK=rank, **common),
             stderr=subprocess.PIPE,
             text=True,
@@ -184,7 +186,7 @@ def start_both(how: str, out: Path) -> list[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("how", ["killed", "failed"])
 def test_without_torchrun_the_others_stop_too_and_say_whose_fault_it_was(how: str, tmp_path: Path) -> None:
-    first, second = start_both(how, tmp_path / "run")
+    first, second = start_both(two_processes.__file__, how, str(tmp_path / "run"))
     _, second_said = second.communicate(timeout=600)
     gone = time.monotonic()
     _, first_said = first.communicate(timeout=60)
@@ -303,6 +305,59 @@ def test_an_interrupt_is_no_failure() -> None:
     stopped, other = (RankWatch(store, rank, 2) for rank in range(2))
     stopped.failed(KeyboardInterrupt())
     assert other.look(1.0) == ("", 130)
+
+
+class SlowStore(Store):
+    """A store that takes its time once it has been asked, and notes who still asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.asking = threading.Event(), False
+
+    def check(self, keys: list[str]) -> bool:
+        self.asking = True
+        self.asked.set()
+        time.sleep(0.5)
+        self.asking = False
+        return super().check(keys)
+
+
+def test_a_process_that_leaves_waits_for_its_watch_to_leave_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a thread that comes back from torch's store while Python ends aborts the process, with a line of C++'s own
+    monkeypatch.setattr(rank_watch, "BEAT", 0.0)
+    store = SlowStore()
+    watch = RankWatch(store, 0, 1)
+    watch.start()
+    assert store.asked.wait(10)
+    watch.failed(UserError("no such file"))
+    assert store.asking  # or the test has come too late
+    watch.finish()
+    assert not store.asking
+    assert "rank watch" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_process_that_fails_ends_gloo_first(tmp_path: Path) -> None:
+    # its threads are threads of C++ as well
+    script = f"""if True:
+        import os, socket, torch
+        from cml.training.distributed import joined
+        try:
+            with joined("cpu") as ranks:
+                ranks.wait()
+                assert torch.distributed.is_initialized()
+                if ranks.rank == 1:
+                    raise RuntimeError("mine")
+                ranks.wait()
+        except (RuntimeError, SystemExit):
+            assert not torch.distributed.is_initialized()
+            open({str(tmp_path)!r} + "/ended-" + os.environ["RANK"], "w").close()
+            raise
+    """
+    first, second = start_both("-c", script)
+    _, second_said = second.communicate(timeout=120)
+    first.communicate(timeout=60)
+    assert (tmp_path / "ended-1").exists(), second_said
+    assert second_said.rstrip().endswith("RuntimeError: mine")
 
 
 def test_what_cannot_be_split_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

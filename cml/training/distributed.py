@@ -82,7 +82,10 @@ def joined(device: str) -> Iterator[Ranks]:
         raise
     finally:
         watch.finish()
-    dist.destroy_process_group()
+        if place.type == "cpu":  # a thread of gloo's that lets go of a tensor while Python ends aborts the process
+            dist.destroy_process_group()
+    if place.type == "cuda":  # after a failure nccl's may wait for the others, and is left to the process's end
+        dist.destroy_process_group()
 
 
 def own_device(device: str, how: Launch) -> torch.device:

@@ -65,6 +65,8 @@ class RankWatch:
     def finish(self) -> None:
         """Stop watching; the others will not miss this process."""
         self._over.set()
+        if self._thread.is_alive():  # or it may come back from the store, which is C++, to a Python that ends: an abort
+            self._thread.join(SILENCE)
         with contextlib.suppress(RuntimeError):  # whoever held the store may have gone: its part was done
             self._store.set(f"life/{self._rank}", _DONE)
 
@@ -136,9 +138,11 @@ class RankWatch:
                 try:
                     if verdict.message:
                         print(f"error: {verdict.message}", file=sys.stderr, flush=True)
-                    time.sleep(GRACE)
-                finally:  # whoever read our output may be gone too
-                    os._exit(verdict.code)  # the main thread may sit in a collective that never ends
+                    if self._over.wait(GRACE):
+                        return  # the main thread has come to an end by itself
+                except (OSError, ValueError):
+                    pass  # whoever read our output is gone too
+                os._exit(verdict.code)  # the main thread may sit in a collective that never ends
 
 
 _GO_ON = "Continue from the last checkpoint with --resume, with any number of processes."
