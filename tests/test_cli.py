@@ -293,6 +293,27 @@ def test_full_disk_is_said_and_leaves_nothing_whole(
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
+def test_a_run_goes_on_with_its_own_options_wherever_its_dataset_is(
+    people: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = shutil.copytree(run, tmp_path / "cut")
+    (cut / "model.safetensors").unlink()
+    resume = ("train", "pose", "--out", str(cut), "--resume")
+    assert "was started with learning_rate=0.001, now learning_rate=0.5" in failure(
+        capsys, *resume, "--learning-rate", "0.5"
+    )
+    assert "was started with another task" in failure(capsys, "train", "layout", *resume[2:])
+    assert main([*resume]) == 0
+    assert (cut / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+
+    (cut / "model.safetensors").unlink()
+    config = json.loads((cut / "config.json").read_text())
+    (cut / "config.json").write_text(json.dumps(config | {"dataset": str(tmp_path / "gone")}))
+    assert str(tmp_path / "gone") in failure(capsys, *resume)
+    assert main([*resume, "--data", str(people), "--device", "cpu"]) == 0
+    assert (cut / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+
+
 def test_own_folder_of_images_from_start_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     (tmp_path / "pictures").mkdir()

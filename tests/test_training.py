@@ -168,7 +168,7 @@ def test_run_folder_refuses_what_is_not_its_own(tmp_path: Path) -> None:
         cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
     with pytest.raises(UserError, match=r"started with steps=2, now steps=3"):
         cml.fit(images, places, replace(config, steps=3), out=tmp_path / "run", resume=True, quiet=True)
-    elsewhere = replace(config, workers=1, worker_timeout=9.0, checkpoint_every=1, cache_bytes=0)
+    elsewhere = replace(config, workers=1, worker_timeout=9.0, checkpoint_every=1, cache_bytes=0, device="cpu")
     cml.fit(images, places, elsewhere, out=tmp_path / "run", resume=True, quiet=True)  # how, not what
     with pytest.raises(UserError, match="another dataset"):
         cml.fit(images, places + 1, config, out=tmp_path / "run", resume=True, quiet=True)

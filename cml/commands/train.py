@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cml.data.prepared import PreparedDataset
     from cml.training.loop import Trained
     from cml.training.ranks import Ranks
+    from cml.training.run_folder import RunConfig
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,12 @@ class Train:
     """Train an embedding on a prepared dataset."""
 
     data: Path
-    """Folder of the prepared dataset."""
+    """Folder of the prepared dataset; with --resume the run's own unless given."""
     out: Path
     """Run folder to make, or to continue with --resume."""
     config: TrainConfig
     resume: bool = False
-    """Continue the run in --out from its last checkpoint."""
+    """Continue the run in --out from its last checkpoint, with the options it began with."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -43,7 +44,11 @@ def run(arguments: Sequence[str]) -> None:
     known = {name: tasks.get(name).summary for name in tasks.registry().names()}
     name, rest = pick(arguments, "task", known, "cml train")
     task = tasks.get(name)
-    defaults = Train(tyro.MISSING, tyro.MISSING, recipe_for(task, rest))
+    begun = _begun(rest)
+    if begun is None:
+        defaults = Train(tyro.MISSING, tyro.MISSING, recipe_for(task, rest))
+    else:
+        defaults = Train(Path(begun.dataset) if begun.dataset else tyro.MISSING, tyro.MISSING, begun.train)
     options = parse(Train, rest, prog=f"cml train {name}", description=f"Train on {task.summary}.", default=defaults)
     if options.resume and not (options.out / "config.json").exists():
         raise UserError(f"{options.out} holds no run to resume. Give its folder, or leave --resume out to start one.")
@@ -71,6 +76,17 @@ def run(arguments: Sequence[str]) -> None:
         return
     print(f"{options.out}: {options.config.steps} steps, last loss {last:.4f}, curve in {options.out}/loss.png")
     print(f"next: cml evaluate {options.out} && cml gallery {options.out}")
+
+
+def _begun(arguments: Sequence[str]) -> RunConfig | None:
+    """What the run began with that a command line asks to resume; None if it does not, or there is no such run."""
+    words = [part for word in arguments for part in word.split("=", 1)]
+    if "--resume" not in words or "--out" not in words[:-1]:
+        return None
+    from cml.training.run_folder import RunConfig
+
+    run = Path(words[words.index("--out") + 1])
+    return RunConfig.load(run) if (run / "config.json").exists() else None
 
 
 def recipe_for(task: tasks.Task, arguments: Sequence[str]) -> TrainConfig:

@@ -16,7 +16,7 @@ Precision = Literal["float32", "bfloat16"]
 TINY = 1e-12  # the least number above 0 that means anything here
 
 
-_HOW = ("checkpoint_every", "workers", "worker_timeout", "cache_bytes")  # a resumed run may go on with others
+_HOW = ("checkpoint_every", "workers", "worker_timeout", "cache_bytes", "device")  # a resumed run may go on with others
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +127,10 @@ def _start(run: Path, config: RunConfig, *, resume: bool) -> None:
         config.save(run)
         return
     check_same(run, config.train, config.dataset_fingerprint)
-    if replace(RunConfig.load(run), train=config.train) != config:
-        raise UserError(f"{run} was started with another model or label distance; choose another folder.")
+    saved = RunConfig.load(run)
+    for name in ("task", "label_distance", "model"):  # not the folder of the dataset, which may have been moved
+        if getattr(saved, name) != getattr(config, name):
+            raise UserError(f"{run} was started with another {name.replace('_', ' ')}; choose another folder.")
 
 
 def check_unused(run: Path) -> None:
@@ -250,7 +252,7 @@ def _disk_errors() -> Iterator[None]:
         raise
 
 
-_ANEW = "Delete it and write it anew: cml train .. --resume does from the last checkpoint."
+_ANEW = "Delete it and write it anew from the last checkpoint: cml train TASK --out {run} --resume."
 
 
 def load_model(run: Path, config: ModelConfig, device: torch.device) -> EmbeddingModel:
@@ -263,7 +265,9 @@ def load_model(run: Path, config: ModelConfig, device: torch.device) -> Embeddin
 
     path = run / MODEL
     if not path.is_file():
-        raise DataError(f"{path} is missing: the run is not finished. Continue it with cml train .. --resume.")
+        raise DataError(
+            f"{path} is missing: the run is not finished. Continue it: cml train TASK --out {run} --resume."
+        )
     try:
         with safe_open(path, "pt") as file:
             checksum = (file.metadata() or {}).get(_CHECKSUM)
@@ -275,9 +279,9 @@ def load_model(run: Path, config: ModelConfig, device: torch.device) -> Embeddin
     except RuntimeError as error:
         raise DataError(f"{path} does not fit the run's config: {error}") from None
     except (SafetensorError, OSError) as error:
-        raise DataError(f"{path} is damaged ({error}). {_ANEW}") from None
+        raise DataError(f"{path} is damaged ({error}). {_ANEW.format(run=run)}") from None
     if checksum is not None and checksum != _checksum(weights):
-        raise DataError(f"{path} is damaged: its checksum is wrong. {_ANEW}")
+        raise DataError(f"{path} is damaged: its checksum is wrong. {_ANEW.format(run=run)}")
     try:
         model = EmbeddingModel(config, pretrained=False)
         model.load_state_dict(weights)
