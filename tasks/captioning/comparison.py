@@ -50,7 +50,7 @@ class CompareCaptioning:
     seeds: int = 3
     """Captioners trained on each representation."""
     device: str = "auto"
-    """Where features are computed."""
+    """Where features are computed and captioners trained: auto | cpu | cuda | mps .."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -187,7 +187,7 @@ def _scores(
         return scores
     say(f"captioner on {name}, seed {seed}")
     learned = Captioned(_read(features, train.ids), train.captions)
-    trained = train_captioner(learned, options.config, seed=seed)
+    trained = train_captioner(learned, options.config, seed=seed, device=options.device)
     shown = _read(features, test.ids)
     references = {
         image: [" ".join(text) for text in texts] for image, texts in zip(test.ids, test.captions, strict=True)
