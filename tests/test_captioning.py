@@ -10,7 +10,7 @@ import torch
 
 from cml.errors import UserError
 from tasks.captioning.model import END, TopDown
-from tasks.captioning.scores import CiderD, score
+from tasks.captioning.scores import CiderD, score, unavailable
 from tasks.captioning.training import Captioned, CaptionerConfig, Vocabulary, caption, train_captioner
 
 WORDS = ["a", "red", "blue", "ball", "box", "lies", "on", "the", "left", "of", "tree", "and", "two"]
@@ -157,12 +157,14 @@ def test_a_vocabulary_knows_frequent_words_and_the_end() -> None:
 def test_scores_are_the_packages_and_say_what_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pycocoevalcap.bleu.bleu")
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    found, left_out = score(
-        {"1": ["a red ball", "the ball"], "2": ["two trees"]}, {"1": "a red ball", "2": "two boxes"}
-    )
+    found, failed = score({"1": ["a red ball", "the ball"], "2": ["two trees"]}, {"1": "a red ball", "2": "two boxes"})
     assert sorted(found) == ["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "CIDEr-D", "ROUGE-L"]
     assert found["BLEU-1"] == pytest.approx(4 / 5)
-    assert [line.split()[0] for line in left_out] == ["METEOR", "SPICE"]
+    assert failed == []
+    assert {name: line.split(":")[0] for name, line in unavailable().items()} == {
+        "METEOR": "METEOR is left out",
+        "SPICE": "SPICE is left out",
+    }
     with pytest.raises(UserError, match="'2' is only in one of them"):
         score({"1": ["a"]}, {"1": "a", "2": "b"})
 

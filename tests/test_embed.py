@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from export_runs import draw_images, draw_odd_images, make_run
 from PIL import Image
 
@@ -64,8 +65,28 @@ def test_a_loaded_run_embeds_paths_and_arrays_alike(model: EmbeddingModel, photo
     arrays = np.stack([read_image(path, (36, 36)) for path in paths])
     np.testing.assert_allclose(model.embed(arrays), embeddings, atol=1e-6)
     np.testing.assert_allclose(model.embed([str(path) for path in paths], batch_size=3), embeddings, atol=1e-5)
+    opened = [Image.open(path) for path in paths[:5]]
+    mixed = [*opened[:3], *(np.asarray(image) for image in opened[3:5]), *paths[5:]]
+    np.testing.assert_allclose(model.embed(mixed), embeddings, atol=1e-6)
     with pytest.raises(UserError, match="list of paths"):
         model.embed(str(paths[0]))
+    with pytest.raises(UserError, match="Got a single image"):
+        model.embed(opened[0])  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"array \(H, W, 3\) of uint8. Got \(36, 36\), uint8"):
+        model.embed([paths[0], arrays[0, :, :, 0]])
+    with pytest.raises(UserError, match="Got Tensor instead"):
+        model.embed([torch.zeros(3, 36, 36)])  # type: ignore[list-item]
+
+
+def test_pillows_images_are_turned_upright_and_made_rgb(model: EmbeddingModel, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (36, 36, 4), dtype=np.uint8)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.fromarray(pixels[..., :3]).save(tmp_path / "turned.png", exif=turned)
+    Image.fromarray(pixels).save(tmp_path / "transparent.png")
+    Image.fromarray(pixels[..., 0]).save(tmp_path / "grey.png")
+    paths = sorted(tmp_path.glob("*.png"))
+    np.testing.assert_array_equal(model.embed([Image.open(path) for path in paths]), model.embed(paths))
 
 
 def test_what_is_no_finished_run_is_said_in_one_line(run: Path, tmp_path: Path) -> None:

@@ -111,12 +111,14 @@ class Images:
     """N images of one stored size.
 
     Args:
-        source: Paths, or an array (N, H, W, 3) uint8.
+        source: Paths, Pillow's images and arrays (H, W, 3) uint8 of any sizes, or one array (N, H, W, 3) uint8.
         size: (height, width) of the stored images.
         cache_bytes: Keep all decoded images in memory if they take no more than this.
     """
 
-    def __init__(self, source: Sequence[Path] | UInt8, size: Size, *, cache_bytes: int = 1 << 30) -> None:
+    def __init__(
+        self, source: Sequence[Path | Image.Image | UInt8] | UInt8, size: Size, *, cache_bytes: int = 1 << 30
+    ) -> None:
         if isinstance(source, np.ndarray) and (source.ndim != 4 or source.shape[3] != 3 or source.dtype != np.uint8):
             raise UserError(
                 f"The 'images' must be an array (N, H, W, 3) of uint8. Got {source.shape}, {source.dtype} instead."
@@ -151,10 +153,11 @@ class Images:
 
         def decode(row: int) -> None:
             entry = self._source[items[row]]
-            if isinstance(entry, np.ndarray):
-                images[row] = np.asarray(_resized(Image.fromarray(entry), self.size))
-            else:
+            if isinstance(entry, Path):
                 images[row] = read_image(entry, self.size)
+            else:
+                image = Image.fromarray(entry) if isinstance(entry, np.ndarray) else upright_rgb(entry)
+                images[row] = np.asarray(_resized(image, self.size))
 
         with ThreadPoolExecutor(2) as pool:  # Pillow decodes and resizes outside the interpreter lock
             for _ in pool.map(decode, range(len(items))):

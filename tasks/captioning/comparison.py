@@ -28,7 +28,7 @@ from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.comparison import over_seeds
 from cml.training.run_folder import RunConfig
-from tasks.captioning.scores import score
+from tasks.captioning.scores import score, unavailable
 from tasks.captioning.training import Captioned, CaptionerConfig, caption, train_captioner
 
 Interval = tuple[float, float, float]  # mean and the two ends of its 95 % interval
@@ -84,11 +84,13 @@ def compare(options: CompareCaptioning) -> dict[str, dict[str, Interval]]:
         "Img XE", "Cap XE", "Img RL", "Cap RL" to score to mean and 95 % interval (Student's t) over seeds.
 
     Raises:
-        UserError: no run, or runs whose trunk has no ImageNet counterpart.
+        UserError: no run, runs whose trunk has no ImageNet counterpart, or no package of scores.
         DataError: a run was trained on something else than this dataset.
     """
     if not options.runs or options.seeds < 1:
         raise UserError("Give at least one run with --runs, and at least one seed.")
+    for line in unavailable().values():
+        say(line)
     dataset = PreparedDataset.open(options.data)
     if dataset.info.label_column != "captions":
         raise DataError(f"{options.data} has no captions: its label is {dataset.info.label_column!r}.")
@@ -197,7 +199,9 @@ def _scores(
         if captioner is not None:
             texts = [" ".join(words) for words in caption(captioner, trained.vocabulary, shown, options.config)]
             said[method] = dict(zip(test.ids, texts, strict=True))
-            scores[method], _ = score(references, said[method])
+            scores[method], failed = score(references, said[method])
+            for line in failed:
+                say(line)
     write_json(kept, {"made_with": made_with, "scores": scores, "captions": said})
     return scores
 

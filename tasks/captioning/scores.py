@@ -10,7 +10,6 @@ import contextlib
 import io
 import math
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from cml.errors import UserError
 Words = Sequence[str]
 _ORDERS = 4  # n-grams of 1 to 4 words
 _SIGMA = 6.0  # of the penalty on lengths that differ
+_NO_PACKAGE = "Scores of captions need pycocoevalcap: pip install 'cml[captioning]'."
 
 
 class CiderD:
@@ -73,8 +73,8 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
         captions: Image id to its caption, tokenised alike.
 
     Returns:
-        Scores by name, BLEU-1..4, ROUGE-L and METEOR in 0..1, CIDEr-D in 0..10, and a line about each that could not
-        be computed here.
+        Scores by name, BLEU-1..4, ROUGE-L and METEOR in 0..1, CIDEr-D in 0..10, and a line about each that
+        failed. What is ``unavailable`` is not tried.
 
     Raises:
         UserError: ``pycocoevalcap`` is not installed, or the ids differ.
@@ -86,14 +86,15 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
         from pycocoevalcap.rouge.rouge import Rouge
         from pycocoevalcap.spice.spice import Spice
     except ImportError:
-        raise UserError("Scores of captions need pycocoevalcap: pip install 'cml[captioning]'.") from None
+        raise UserError(_NO_PACKAGE) from None
     if references.keys() != captions.keys():
         odd = sorted(references.keys() ^ captions.keys())[0]
         raise UserError(f"Captions and references should be of the same images; {odd!r} is only in one of them.")
     truth = {image: list(texts) for image, texts in references.items()}
     said = {image: [text] for image, text in captions.items()}
     found: dict[str, float] = {}
-    left_out: list[str] = []
+    failed: list[str] = []
+    absent = unavailable()
     for names, scorer in (
         (("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"), Bleu),
         (("ROUGE-L",), Rouge),
@@ -101,8 +102,7 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
         (("METEOR",), Meteor),
         (("SPICE",), Spice),
     ):
-        if (missing := _missing(names[0])) is not None:
-            left_out.append(f"{names[0]} is left out: {missing}.")
+        if names[0] in absent:
             continue
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # the package prints as it goes
@@ -110,25 +110,29 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
         except Exception as error:  # a Java program that fails shows itself in many ways
             if names[0] not in ("METEOR", "SPICE"):
                 raise
-            left_out.append(f"{names[0]} is left out: it failed ({type(error).__name__}: {str(error)[:80]}).")
+            failed.append(f"{names[0]} is left out: it failed ({type(error).__name__}: {str(error)[:80]}).")
             continue
         found.update(zip(names, value if isinstance(value, list) else [float(value)], strict=True))
-    for line in left_out:
-        print(line, file=sys.stderr)
-    return {name: float(value) for name, value in found.items()}, left_out
+    return {name: float(value) for name, value in found.items()}, failed
 
 
-def _missing(name: str) -> str | None:
-    """What a score needs and this machine has not; None if nothing."""
-    if name in ("METEOR", "SPICE") and shutil.which("java") is None:
-        return "it needs Java, which is not installed"
-    if name == "SPICE":
+def unavailable() -> dict[str, str]:
+    """Scores that cannot be computed on this machine, each with a line that says why.
+
+    Raises:
+        UserError: ``pycocoevalcap`` is not installed.
+    """
+    try:
         import pycocoevalcap.spice
-
-        models = Path(pycocoevalcap.spice.__path__[0]) / "lib" / "stanford-corenlp-3.6.0-models.jar"
-        if not models.is_file():  # the package would fetch them: nothing here downloads unasked
-            return f"its models are not there; run python {models.parents[1] / 'get_stanford_models.py'} to fetch them"
-    return None
+    except ImportError:
+        raise UserError(_NO_PACKAGE) from None
+    if shutil.which("java") is None:
+        return {name: f"{name} is left out: it needs Java, which is not installed." for name in ("METEOR", "SPICE")}
+    models = Path(pycocoevalcap.spice.__path__[0]) / "lib" / "stanford-corenlp-3.6.0-models.jar"
+    if models.is_file():
+        return {}
+    fetch = f"run python {models.parents[1] / 'get_stanford_models.py'} to fetch them"
+    return {"SPICE": f"SPICE is left out: its models are not there; {fetch}."}  # nothing here downloads unasked
 
 
 def _ngrams(words: Words) -> Counter[tuple[str, ...]]:
