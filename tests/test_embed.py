@@ -94,6 +94,11 @@ def test_what_is_no_finished_run_is_said_in_one_line(run: Path, tmp_path: Path) 
         cml.load(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"config\.json is missing"):
         cml.load(tmp_path)
+    for name, what in {"dataset.json": "a prepared dataset", "model.onnx": "an ONNX export"}.items():
+        (tmp_path / name).touch()
+        with pytest.raises(DataError, match=f"is {what}, not a run; give a run folder"):
+            cml.load(tmp_path)
+        (tmp_path / name).unlink()
     (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
     with pytest.raises(DataError, match="the run is not finished"):
         cml.load(tmp_path)
@@ -253,7 +258,7 @@ def test_bad_images_stop_or_are_listed(run: Path, tmp_path: Path, capsys: pytest
     assert "With --skip-bad such images are left out and listed." in told
     assert not out.exists()  # nothing was recorded yet, so nothing is left
     assert main([str(one) for one in (*command, "--skip-bad")]) == 0
-    assert "5 images" in capsys.readouterr().out
+    assert "embeddings, 5 x 8 float32, 1 skipped" in capsys.readouterr().out
     made = EmbeddingFolder.open(out)
     assert [item["item_id"] for item in made.items()] == ["000.png", "001.png", "003.png", "004.png", "005.png"]
     assert len(made.embeddings) == 5

@@ -129,7 +129,7 @@ def test_public_loaders_read_what_was_computed(
     assert main([*command, "--att-size", str(side), "--dtype", dtype, "--device", "cpu"]) == 0
     shown = capsys.readouterr()
     assert "7 images, " in shown.err
-    assert f"{side} x {side} x 192 {dtype} each" in shown.out
+    assert f"7 x {side} x {side} x 192, {dtype}" in shown.out
     fc, att = readers(tmp_path, layout)
     for coco_id, path in {
         "0": photos / "val2014" / "COCO_val2014_000000000000.png",

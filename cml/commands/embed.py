@@ -60,4 +60,4 @@ def run(arguments: Sequence[str]) -> None:
         print_json({"folder": str(made.folder), "items": items, "dimension": dimension, "skipped": skipped})
         return
     left_out = f", {skipped} skipped (skipped.jsonl)" if skipped else ""
-    print(f"{made.folder}: embeddings of {items} images, {dimension} numbers each{left_out}")
+    print(f"{made.folder}: embeddings, {items} x {dimension} float32{left_out}")

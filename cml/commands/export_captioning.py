@@ -79,8 +79,8 @@ def run(arguments: Sequence[str]) -> None:
         return
     fc, att = STORES[features.layout].parts(features.name)
     side, channels = features.att_size, manifest["channels"]
-    print(f"{options.out / fc}: {manifest['items']} images, {channels} numbers each")
-    print(f"{options.out / att}: {side} x {side} x {channels} {features.dtype} each")
+    print(f"{options.out / fc}: {manifest['items']} x {channels}, float32")
+    print(f"{options.out / att}: {manifest['items']} x {side} x {side} x {channels}, {features.dtype}")
     if manifest["scaled"]:
         print(f"{manifest['scaled']} images were scaled to the limits of size (--longest {features.longest})")
     if manifest["skipped"]:

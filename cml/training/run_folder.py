@@ -35,6 +35,7 @@ MODEL = "model.safetensors"
 LOSS = "loss.safetensors"
 EVALUATION = "evaluation.json"
 LOCK = "lock"
+_OTHERS = {"dataset.json": "a prepared dataset", "model.onnx": "an ONNX export", "manifest.json": "an export or index"}
 _CHECKSUM = "sha256"  # in the head of a safetensors file, whose format has none
 
 
@@ -81,6 +82,9 @@ class RunConfig:
         path = run / "config.json"
         if not run.is_dir():
             raise DataError(f"{run} is not a folder; give a run folder that 'cml train' made.")
+        for name, what in _OTHERS.items():
+            if (run / name).exists() and not (run / MODEL).exists():
+                raise DataError(f"{run} is {what}, not a run; give a run folder that 'cml train' made.")
         value = read_json(path, "the run's config")
         try:
             texts = {name: value[name] for name in ("task", "dataset", "dataset_fingerprint", "label_distance")}

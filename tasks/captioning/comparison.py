@@ -74,7 +74,8 @@ def run(arguments: Sequence[str]) -> None:
         print_json({name: {key: list(value) for key, value in row.items()} for name, row in rows.items()})
         return
     print(markdown(rows))
-    print(f"\nmean and 95 % interval over {options.seeds} seeds; all captions and scores in {options.out}")
+    over = f"mean and 95 % interval over {options.seeds} seeds" if options.seeds > 1 else "one seed"
+    print(f"\n{over}; all captions and scores in {options.out}")
 
 
 def compare(options: CompareCaptioning) -> dict[str, dict[str, Interval]]:
