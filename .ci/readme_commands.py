@@ -46,7 +46,7 @@ def main(readme: Path, scratch: Path) -> int:
             if command.startswith("cml compare captioning"):
                 command = re.sub(r"(--\w+-steps) \d+", rf"\1 {STEPS}", command) + " --seeds 1"
             elif command.startswith("cml prepare scenes"):
-                command += " --count 600"
+                command = re.sub(r"\s--count \d+", "", command) + " --count 600"
             elif command.startswith(LONG):
                 command = re.sub(r"\s--steps \d+", "", command) + f" --steps {STEPS}"
                 command = re.sub(r"--seeds \d+", "--seeds 1", command)
