@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, rest = arguments[0], arguments[1:]
     warnings.showwarning = _show_warning
+    if not sys.stderr.isatty():  # a progress bar in a log or a pipe: every 10 s, not every 0.1 s
+        os.environ.setdefault("TQDM_MININTERVAL", "10")
     try:
         if name not in COMMANDS:
             raise UserError(f"Unknown command {name!r}.{did_you_mean(name, COMMANDS)} Known: {', '.join(COMMANDS)}.")

@@ -6,6 +6,8 @@ import io
 import json
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -312,6 +314,25 @@ def test_a_run_goes_on_with_its_own_options_wherever_its_dataset_is(
     assert str(tmp_path / "gone") in failure(capsys, *resume)
     assert main([*resume, "--data", str(people), "--device", "cpu"]) == 0
     assert (cut / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+
+
+def test_a_progress_bar_in_a_log_is_a_line_every_ten_seconds(run: Path, tmp_path: Path) -> None:
+    for number in range(40):
+        Image.new("RGB", (32, 32)).save(tmp_path / f"{number}.png")
+    command = [
+        sys.executable,
+        "-m",
+        "cml",
+        "embed",
+        str(run),
+        "--images",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    done = subprocess.run([*command, "--batch-size", "1"], capture_output=True, text=True, check=True, timeout=120)
+    assert "embed: 100%" in done.stderr
+    assert done.stderr.count("embed:") == 2  # the first and the last, for it takes less than ten seconds
 
 
 def test_own_folder_of_images_from_start_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> None:
     for reason, count in dataset.info.details.get("left_out", {}).items():
         print(f"left out: {count} ({reason})")
     if skipped["count"]:
-        print(f"skipped as bad: {skipped['count']} ({', '.join(skipped['first'])}{', ..' * (skipped['count'] > 10)})")
+        print(f"skipped as bad: {skipped['count']}, the first ones by name in {dataset.folder}/dataset.json")
     sampler = _smaller_batches(dataset)
     print(f"next: cml train {dataset.info.task} --data {dataset.folder} --out runs/{dataset.folder.name}{sampler}")
 

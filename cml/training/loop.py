@@ -192,7 +192,6 @@ def train(
         unit="step",
         desc=config.loss.partition("(")[0],
         disable=quiet or not ranks.first,
-        mininterval=0.5,
     )
     began, seen = time.perf_counter(), 0
     batches = source.steps(first, config.steps, config.workers, config.worker_timeout)
