@@ -18,7 +18,8 @@ import numpy as np
 from cml.distances.captions_bags import Float, Int, pack
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, Search, short
 from cml.distances.tokens import WHITESPACE, WORDS, stop_words, tokenize
-from cml.distances.word_vectors import HOW_TO_GET, WordVectors, open_word_vectors
+from cml.distances.vector_file import WordVectors
+from cml.distances.word_vectors import HOW_TO_GET, open_word_vectors
 from cml.errors import DataError, UserError
 
 _CHOICES = {

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.word_vectors import WordVectors
+from cml.distances.vector_file import WordVectors
 from cml.errors import DataError
 
 _LONGEST_WORD = 4096  # bytes; a binary file without a space for so long is not one

@@ -1,0 +1,68 @@
+"""What every file of word vectors can do: say which words it knows, and give the vectors of the few that are needed.
+
+A vector is known by its row number in the file, so that numbers agree between calls and processes. Not for: any one
+format (array_vectors.py, scanned_vectors.py), nor telling them apart (word_vectors.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import DataError
+
+
+class WordVectors(ABC):
+    """The vectors of a file.
+
+    Attributes:
+        files: What is read.
+        dimension: Numbers a vector.
+    """
+
+    files: tuple[Path, ...]
+    dimension: int
+
+    @abstractmethod
+    def find(self, words: Collection[str]) -> dict[str, int]:
+        """Row numbers of those of ``words`` that the file knows; of a word that comes twice, the first."""
+
+    @abstractmethod
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The vectors (len(rows), dimension) as they are stored."""
+
+    @abstractmethod
+    def place(self, row: int) -> str:
+        """Where a row is, for an error message."""
+
+    def rows(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Vectors by row number: (len(rows), dimension).
+
+        Raises:
+            DataError: a vector holds NaN or infinity.
+        """
+        vectors = self._read(rows).astype(np.float64)
+        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(wrong):
+            value = vectors[wrong[0]][~np.isfinite(vectors[wrong[0]])][0]
+            raise DataError(f"{self.place(int(rows[wrong[0]]))}: the vector holds {value}; it should be finite.")
+        return vectors
+
+    def sha256(self) -> str:
+        """Hex digest of the content of the files. Reads them whole, once."""
+        return self._sha256
+
+    @functools.cached_property
+    def _sha256(self) -> str:
+        digest = hashlib.sha256()
+        for path in self.files:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
