@@ -360,6 +360,7 @@ def _run(data: bytes, folder: Path) -> None:
     from cml.files import read_json
     from cml.retrieval.results import Evaluation
     from cml.training import metrics_log, run_folder
+    from cml.training.run_config import RunConfig
 
     names = ("config.json", "metrics.jsonl", "evaluation.json", "model.safetensors")
     for name, part in zip(names, [*data.split(CUT), b"", b"", b""], strict=False):
@@ -368,7 +369,7 @@ def _run(data: bytes, folder: Path) -> None:
         metrics_log.read_metrics(folder / "metrics.jsonl")
     with contextlib.suppress(DataError):
         Evaluation.from_json(read_json(folder / "evaluation.json", "it")).table()
-    config = run_folder.RunConfig.load(folder)
+    config = RunConfig.load(folder)
     config.save(folder)
     distances.registry.make(config.label_distance.replace("precomputed", "").replace("captions", ""))
     run_folder.load_model(folder, config.model, torch.device("cpu"))

@@ -29,7 +29,7 @@ from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 from cml.training.batches import BatchSource, TrainingData
-from cml.training.run_folder import RunConfig
+from cml.training.run_config import RunConfig
 from data_prep.scenes import Scenes
 
 TASK = tasks.get("caption")

@@ -20,7 +20,7 @@ from cml.errors import DataError
 from cml.export.embeddings import model_fingerprint
 from cml.export.hub import export_hub
 from cml.export.model_card import model_card
-from cml.training.run_folder import RunConfig
+from cml.training.run_config import RunConfig
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from cml.training.config import TrainConfig
 from cml.training.loop import train
 from cml.training.metrics_log import read_metrics
 from cml.training.optimizer import learning_rate_factor
-from cml.training.run_folder import RunConfig
+from cml.training.run_config import RunConfig
 from cml.training.targets import Targets
 
 CONFIG = TrainConfig(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cml.data.prepared import PreparedDataset
     from cml.training.loop import Trained
     from cml.training.ranks import Ranks
-    from cml.training.run_folder import RunConfig
+    from cml.training.run_config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _begun(arguments: Sequence[str]) -> RunConfig | None:
     words = [part for word in arguments for part in word.split("=", 1)]
     if "--resume" not in words or "--out" not in words[:-1]:
         return None
-    from cml.training.run_folder import RunConfig
+    from cml.training.run_config import RunConfig
 
     run = Path(words[words.index("--out") + 1])
     return RunConfig.load(run) if (run / "config.json").exists() else None

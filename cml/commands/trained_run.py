@@ -20,7 +20,7 @@ from cml.errors import DataError, UserError
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
     from cml.training.ranks import Ranks
-    from cml.training.run_folder import RunConfig
+    from cml.training.run_config import RunConfig
 
 Embeddings = tuple[NDArray[np.float32], NDArray[np.float32]]  # of queries (Q, D) and of the gallery (G, D)
 
@@ -69,7 +69,8 @@ class TrainedRun:
         from cml import distances
         from cml.distances.dataset_labels import encode
         from cml.models.device import pick_device
-        from cml.training.run_folder import RunConfig, load_model
+        from cml.training.run_config import RunConfig
+        from cml.training.run_folder import load_model
 
         config = RunConfig.load(folder)
         if not config.dataset and data is None:

@@ -14,7 +14,7 @@ from cml.files import atomic_folder, read_json, write_json
 
 if TYPE_CHECKING:
     from cml.data.metadata import DatasetInfo
-    from cml.training.run_folder import RunConfig
+    from cml.training.run_config import RunConfig
 
 
 def export_hub(run: Path, out: Path, *, name: str = "", licence: str = "other", data: Path | None = None) -> list[str]:
@@ -37,7 +37,8 @@ def export_hub(run: Path, out: Path, *, name: str = "", licence: str = "other", 
     import torch
 
     from cml.retrieval.results import Evaluation
-    from cml.training.run_folder import MODEL, RunConfig, load_model, save_model
+    from cml.training.run_config import RunConfig
+    from cml.training.run_folder import MODEL, load_model, save_model
 
     config = RunConfig.load(run)
     model = load_model(run, config.model, torch.device("cpu"))

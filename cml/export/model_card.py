@@ -17,7 +17,7 @@ from cml.reporting.visible_text import visible_text
 if TYPE_CHECKING:
     from cml.data.metadata import DatasetInfo
     from cml.retrieval.results import Evaluation
-    from cml.training.run_folder import RunConfig
+    from cml.training.run_config import RunConfig
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#!|~$])")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from cml.errors import UserError
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.training.run_folder import RunConfig, load_model
+from cml.training.run_config import RunConfig
+from cml.training.run_folder import load_model
 
 
 @dataclass(frozen=True)

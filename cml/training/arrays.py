@@ -22,6 +22,7 @@ from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
 from cml.training.distributed import joined
 from cml.training.loop import model_config, train
+from cml.training.run_config import RunConfig
 
 
 def fit(
@@ -75,7 +76,7 @@ def fit(
     data = TrainingData(stored, encoded, distance)
     with joined(config.device) as ranks, contextlib.ExitStack() as held:
         if folder is not None and ranks.first:
-            run = run_folder.RunConfig(
+            run = RunConfig(
                 task="",
                 dataset="",
                 dataset_fingerprint=hashlib.sha256(encoded.fingerprint().encode()).hexdigest(),

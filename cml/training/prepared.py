@@ -23,6 +23,7 @@ from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
 from cml.training.loop import Trained, Validate, model_config, train
 from cml.training.ranks import Ranks
+from cml.training.run_config import RunConfig
 
 
 def train_prepared(
@@ -69,7 +70,7 @@ def train_prepared(
         labels = encode(distance, dataset, "train")
     images = Images(items.paths, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
     shape = model_config(config, losses.registry.make(config.loss))
-    run = run_folder.RunConfig(
+    run = RunConfig(
         task=task,
         dataset=str(dataset.folder.resolve()),
         dataset_fingerprint=dataset.fingerprint,

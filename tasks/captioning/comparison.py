@@ -27,7 +27,7 @@ from cml.files import atomic_file, read_json, write_json
 from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.comparison import over_seeds
-from cml.training.run_folder import RunConfig
+from cml.training.run_config import RunConfig
 from tasks.captioning.scores import score, unavailable
 from tasks.captioning.training import Captioned, CaptionerConfig, caption, train_captioner
 
