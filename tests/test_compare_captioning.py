@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from cml.cli import main
+from cml.export.captioning import CaptioningFeatures
 from data_prep.scenes import Scenes
 from tasks.captioning import comparison
-from tasks.captioning.training import TrainedCaptioner, train_captioner
+from tasks.captioning.training import CaptionerConfig, TrainedCaptioner, train_captioner
 
 pytest.importorskip("pycocoevalcap.bleu.bleu")
 
@@ -54,7 +55,8 @@ def test_four_rows_and_nothing_is_trained_twice(
         [cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines() if line.startswith("|")
     ]
     assert lines[0] == ["captioner", *SCORED]
-    assert [line[0] for line in lines[2:]] == ROWS
+    assert [line[0] for line in lines[2:]] == [*ROWS, "Cap - Img XE", "Cap - Img RL"]
+    assert lines[6][1:] == ["+0.0"] * len(SCORED)  # of features that are the same
     assert (tmp_path / "out/table.md").read_text().strip() in shown
 
     found = json.loads((tmp_path / "out/comparison.json").read_text())["rows"]
@@ -83,3 +85,23 @@ def test_scores_are_printed_as_in_papers() -> None:
         "|---|---|---|",
         "| Img RL | 36.3 | 120.1 ± 5.0 |",
     ]
+
+
+def test_differences_are_taken_seed_by_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = {"Img": [0.5, 0.8, 0.6], "Cap": [0.6, 0.9, 0.7]}  # the seeds differ by more than the features
+
+    def kept(_: object, name: str, seed: int, *__: object) -> dict[str, dict[str, float]]:
+        return {"XE": {"CIDEr-D": scores[name][seed]}}
+
+    monkeypatch.setattr(comparison, "_scores", kept)
+    monkeypatch.setattr(comparison, "_features", lambda *_: {"Img": [Path("i")], "Cap": [Path("c")]})
+    Scenes(count=24, size=64).prepare(tmp_path / "scenes")
+    out, config, features = tmp_path / "out", CaptionerConfig(), CaptioningFeatures()
+    out.mkdir()
+    rows = comparison.compare(comparison.CompareCaptioning(tmp_path / "scenes", (Path("run"),), out, config, features))
+    assert list(rows) == ["Img XE", "Cap XE", "Cap - Img XE"]
+    assert rows["Cap - Img XE"]["CIDEr-D"] == pytest.approx((0.1, 0.1, 0.1))
+    mean, low, high = rows["Cap XE"]["CIDEr-D"]
+    assert high - low > 0.7
+    assert mean == pytest.approx(11 / 15)
+    assert "| Cap - Img XE | +10.0" in (out / "table.md").read_text()
