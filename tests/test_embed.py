@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,7 +99,14 @@ def test_what_is_no_finished_run_is_said_in_one_line(run: Path, tmp_path: Path) 
         (tmp_path / name).touch()
         with pytest.raises(DataError, match=f"is {what}, not a run; give a run folder"):
             cml.load(tmp_path)
+        (tmp_path / "config.json").write_text('{"kind": "its own"}')
+        with pytest.raises(DataError, match=f"is {what}, not a run; give a run folder"):
+            cml.load(tmp_path)
+        (tmp_path / "config.json").unlink()
         (tmp_path / name).unlink()
+    kept = shutil.copytree(run, tmp_path / "kept")
+    (kept / "model.onnx").touch()  # a run stays one, whatever its user keeps in it
+    cml.load(kept)
     (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
     with pytest.raises(DataError, match="the run is not finished"):
         cml.load(tmp_path)

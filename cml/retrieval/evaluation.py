@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +16,9 @@ from numpy.typing import NDArray
 from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
+from cml.retrieval.block_measures import BlockMeasures, Measures
 from cml.retrieval.bootstrap import mean_intervals
-from cml.retrieval.class_metrics import map_at_r, r_precision, recall
-from cml.retrieval.metrics import GAINS, hits, mean_label_distance, ndcg, relevance_gains, retrieved_distances
+from cml.retrieval.metrics import GAINS
 from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker
 from cml.retrieval.results import Evaluation, Metric
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ORACLE", "Evaluation", "Metric", "Ranker", "embedding_ranker", "evaluate", "random_ranker"]
 
-Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
 ORACLE = "oracle"
@@ -129,7 +127,7 @@ def evaluate(
             )
         if same_items:
             leave_out_itself(distances, rows)
-        block = _Block(measures, distances)
+        block = BlockMeasures(measures, distances)
         for index, ranker in enumerate(rankers.values()):
             scores = np.asarray(ranker(rows))
             _check_block(scores, distances.shape, f"ranker {names[index]!r}", rows)
@@ -172,35 +170,6 @@ def leave_out_itself(block: NDArray[np.floating[Any]], rows: slice) -> None:
     block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = np.inf
 
 
-@dataclass(frozen=True)
-class _Measures:
-    """What is measured, checked against the size of the gallery."""
-
-    distance_ks: Sequence[int]
-    ndcg_ks: Sequence[int]
-    hit_ks: Sequence[int]
-    hit_neighbors: int
-    recall_ks: Sequence[int]
-    gain: str
-    correlation: bool
-
-    @property
-    def names(self) -> list[str]:
-        return [
-            *(f"label_distance@{k}" for k in self.distance_ks),
-            *(f"ndcg@{k}" for k in self.ndcg_ks),
-            *(f"hit@{k}" for k in self.hit_ks),
-            *(f"recall@{k}" for k in self.recall_ks),
-            *(["map@r", "r_precision"] if self.recall_ks else []),
-            *(["kendall_tau", "spearman_rho"] if self.correlation else []),
-        ]
-
-    @property
-    def depth(self) -> int:
-        """How much of a ranking the measures at K look at."""
-        return max([1, *self.distance_ks, *self.ndcg_ks, *self.hit_ks, *self.recall_ks])
-
-
 def _measures(
     gallery: int,
     distance_ks: Sequence[int],
@@ -210,7 +179,7 @@ def _measures(
     recall_ks: Sequence[int],
     gain: str,
     correlation: bool,
-) -> _Measures:
+) -> Measures:
     if gain not in GAINS:
         raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {gain!r} instead.")
 
@@ -226,7 +195,7 @@ def _measures(
         return list(ks)
 
     neighbors = checked("hit_neighbors", [hit_neighbors], [HIT_NEIGHBORS])[0]
-    return _Measures(
+    return Measures(
         checked("distance_ks", distance_ks, DISTANCE_KS),
         checked("ndcg_ks", ndcg_ks, NDCG_KS),
         checked("hit_ks", hit_ks, HIT_KS),
@@ -235,56 +204,6 @@ def _measures(
         gain,
         correlation,
     )
-
-
-class _Block:
-    """The label distances of a block of queries, and what of them serves all rankers."""
-
-    def __init__(self, measures: _Measures, distances: Float32) -> None:
-        self.measures = measures
-        self.distances = distances  # (R, G)
-        self.relevant = (distances == 0).sum(axis=1).astype(np.float64)  # (R,)
-        self.depth = max(measures.depth, int(self.relevant.max()) if measures.recall_ks else 1)
-        depth = max(self.depth, measures.hit_neighbors if measures.hit_ks else 1)
-        self.ideal = retrieved_distances(distances, distances, depth)  # (R, depth)
-        self.ideal_gains = relevance_gains(self.ideal[:, : measures.depth], distances, measures.gain)
-        if measures.correlation:
-            from cml.retrieval.rank_correlation import dense_ranks
-
-            self.ranks = dense_ranks(distances)  # (R, G)
-
-    def measure(self, scores: NDArray[np.floating[Any]]) -> Float64:
-        """All measures of the rankings by ``scores`` (R, G): (R, M)."""
-        retrieved = retrieved_distances(self.distances, scores, self.depth)
-        gains = relevance_gains(retrieved[:, : self.measures.depth], self.distances, self.measures.gain)
-        columns = self._top(retrieved, gains)
-        if self.measures.correlation:
-            from cml.retrieval.rank_correlation import rank_correlations
-
-            columns += [values[:, None] for values in rank_correlations(scores, self.ranks)]
-        return np.concatenate(columns, axis=1)
-
-    def measure_oracle(self) -> Float64:
-        """All measures of the ranking by label distance: (R, M)."""
-        columns = self._top(self.ideal[:, : self.depth], self.ideal_gains)
-        if self.measures.correlation:
-            perfect = np.where(self.ranks.max(axis=1) > 0, 1.0, np.nan)[:, None]  # a constant row has no correlation
-            columns += [perfect, perfect]
-        return np.concatenate(columns, axis=1)
-
-    def _top(self, retrieved: Float32, gains: Float64) -> list[Float64]:
-        wanted = self.measures
-        found = []
-        if wanted.distance_ks:
-            found.append(mean_label_distance(retrieved, wanted.distance_ks))
-        if wanted.ndcg_ks:
-            found.append(ndcg(gains, self.ideal_gains, wanted.ndcg_ks))
-        if wanted.hit_ks:
-            found.append(hits(retrieved, self.ideal, wanted.hit_ks, wanted.hit_neighbors))
-        if wanted.recall_ks:
-            found.append(recall(retrieved, self.relevant, wanted.recall_ks))
-            found += [measure(retrieved, self.relevant)[:, None] for measure in (map_at_r, r_precision)]
-        return found
 
 
 def _check_block(block: NDArray[Any], shape: tuple[int, ...], what: str, rows: slice) -> None:

@@ -57,9 +57,9 @@ class RunConfig:
         path = run / "config.json"
         if not run.is_dir():
             raise DataError(f"{run} is not a folder; give a run folder that 'cml train' made.")
-        for name, what in _OTHERS.items():
-            if (run / name).exists():
-                raise DataError(f"{run} is {what}, not a run; give a run folder that 'cml train' made.")
+        other = next((what for name, what in _OTHERS.items() if (run / name).exists()), None)
+        if other is not None and not path.exists():
+            raise DataError(_not_a_run(run, other))
         value = read_json(path, "the run's config")
         try:
             texts = {name: value[name] for name in ("task", "dataset", "dataset_fingerprint", "label_distance")}
@@ -70,4 +70,10 @@ class RunConfig:
         except UserError as error:
             raise DataError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
         except (KeyError, TypeError, AttributeError) as error:
+            if other is not None:  # which has a config.json of its own kind
+                raise DataError(_not_a_run(run, other)) from None
             raise DataError(f"{path} is not a run's config: {type(error).__name__} {error}.") from None
+
+
+def _not_a_run(folder: Path, what: str) -> str:
+    return f"{folder} is {what}, not a run; give a run folder that 'cml train' made."

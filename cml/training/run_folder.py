@@ -5,8 +5,7 @@ trains; it goes with the process.
 
 ``model.safetensors`` is written last: a run that has it is finished. Nothing is ever read half-written, nothing here is
 a pickle: checkpoints are read with ``weights_only=True``; and what changed on the disk since it was written is noticed
-by its checksums. Not for: the content of config.json (run_config.py)
-nor metrics.jsonl (metrics_log.py).
+by its checksums. Not for: the content of config.json (run_config.py) nor metrics.jsonl (metrics_log.py).
 """
 
 from __future__ import annotations

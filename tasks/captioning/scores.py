@@ -20,7 +20,6 @@ from cml.errors import UserError
 Words = Sequence[str]
 _ORDERS = 4  # n-grams of 1 to 4 words
 _SIGMA = 6.0  # of the penalty on lengths that differ
-_NO_PACKAGE = "Scores of captions need pycocoevalcap: pip install 'cml[captioning]'."
 
 
 class CiderD:
@@ -79,14 +78,13 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
     Raises:
         UserError: ``pycocoevalcap`` is not installed, or the ids differ.
     """
-    try:
-        from pycocoevalcap.bleu.bleu import Bleu
-        from pycocoevalcap.cider.cider import Cider
-        from pycocoevalcap.meteor.meteor import Meteor
-        from pycocoevalcap.rouge.rouge import Rouge
-        from pycocoevalcap.spice.spice import Spice
-    except ImportError:
-        raise UserError(_NO_PACKAGE) from None
+    absent = unavailable()
+    from pycocoevalcap.bleu.bleu import Bleu
+    from pycocoevalcap.cider.cider import Cider
+    from pycocoevalcap.meteor.meteor import Meteor
+    from pycocoevalcap.rouge.rouge import Rouge
+    from pycocoevalcap.spice.spice import Spice
+
     if references.keys() != captions.keys():
         odd = sorted(references.keys() ^ captions.keys())[0]
         raise UserError(f"Captions and references should be of the same images; {odd!r} is only in one of them.")
@@ -94,7 +92,6 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
     said = {image: [text] for image, text in captions.items()}
     found: dict[str, float] = {}
     failed: list[str] = []
-    absent = unavailable()
     for names, scorer in (
         (("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"), Bleu),
         (("ROUGE-L",), Rouge),
@@ -125,7 +122,7 @@ def unavailable() -> dict[str, str]:
     try:
         import pycocoevalcap.spice
     except ImportError:
-        raise UserError(_NO_PACKAGE) from None
+        raise UserError("Scores of captions need pycocoevalcap: pip install 'cml[captioning]'.") from None
     if shutil.which("java") is None:
         return {name: f"{name} is left out: it needs Java, which is not installed." for name in ("METEOR", "SPICE")}
     models = Path(pycocoevalcap.spice.__path__[0]) / "lib" / "stanford-corenlp-3.6.0-models.jar"
