@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cml.training.config import TrainConfig as TrainConfig
     from cml.training.run_folder import load as load
 
-__version__ = "0.1.0"
+from cml.version import __version__ as __version__
 
 _LAZY = {
     "fit": "cml.training.arrays",

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import TextIO
 
-from cml import __version__
 from cml.errors import MachineError, UserError, did_you_mean
-from cml.heap import keep_freed_memory
-from cml.launch import launch
+from cml.processes.heap import keep_freed_memory
+from cml.processes.launch import launch
+from cml.version import __version__
 
 COMMANDS = {
     "demo": "train and compare on drawn people, rooms or scenes, from nothing, in three minutes",

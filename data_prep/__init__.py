@@ -4,29 +4,29 @@ A source is a frozen dataclass; its fields are the flags of ``cml prepare SOURCE
 which is cml.data's.
 """
 
+from cml.data_prep.source import DataSource
 from cml.registry import Registry
-from data_prep.source import DataSource
 
 registry: Registry[DataSource] = Registry(
     "data source",
     {
-        "cars": "data_prep.cars:Cars",
-        "cub": "data_prep.cub:Cub",
-        "digits": "data_prep.digits:Digits",
-        "coco_captions": "data_prep.coco_captions:CocoCaptions",
-        "coco_keypoints": "data_prep.coco_keypoints:CocoKeypoints",
-        "donkeycar": "data_prep.donkeycar:Donkeycar",
+        "cars": "cml.data_prep.cars:Cars",
+        "cub": "cml.data_prep.cub:Cub",
+        "digits": "cml.data_prep.digits:Digits",
+        "coco_captions": "cml.data_prep.coco_captions:CocoCaptions",
+        "coco_keypoints": "cml.data_prep.coco_keypoints:CocoKeypoints",
+        "donkeycar": "cml.data_prep.donkeycar:Donkeycar",
         "flickr8k": "data_prep.flickr8k:Flickr8k",
-        "folder": "data_prep.folder:Folder",
-        "in_shop": "data_prep.in_shop:InShop",
-        "lspet": "data_prep.lspet:Lspet",
-        "lsun_layout": "data_prep.lsun_layout:LsunLayout",
-        "mpii": "data_prep.mpii:Mpii",
-        "people": "data_prep.people:People",
-        "rooms": "data_prep.rooms:Rooms",
-        "scenes": "data_prep.scenes:Scenes",
-        "zind_layouts": "data_prep.zind_layouts:ZindLayouts",
-        "sop": "data_prep.sop:Sop",
+        "folder": "cml.data_prep.folder:Folder",
+        "in_shop": "cml.data_prep.in_shop:InShop",
+        "lspet": "cml.data_prep.lspet:Lspet",
+        "lsun_layout": "cml.data_prep.lsun_layout:LsunLayout",
+        "mpii": "cml.data_prep.mpii:Mpii",
+        "people": "cml.data_prep.people:People",
+        "rooms": "cml.data_prep.rooms:Rooms",
+        "scenes": "cml.data_prep.scenes:Scenes",
+        "zind_layouts": "cml.data_prep.zind_layouts:ZindLayouts",
+        "sop": "cml.data_prep.sop:Sop",
     },
 )
 get = registry.get

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from cml.errors import DataError
-from cml.files import open_regular
+from cml.storage.atomic import open_regular
 
 MOST_MEMBERS = 2_000_000
 LARGEST = 64 << 20  # bytes of one member

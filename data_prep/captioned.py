@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cml.data.inside import file_inside
 from cml.data.prepared_writer import Item
+from cml.data_prep.shrink import Shrink
 from cml.errors import DataError
-from data_prep.shrink import Shrink
+from cml.storage.safe_paths import file_inside
 
 
 @dataclass

@@ -12,10 +12,10 @@ import numpy as np
 
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared
+from cml.data_prep.class_labels import Protocol, check_image_size, check_roles, image_item, write_classes
+from cml.data_prep.mat_file import read_variables
+from cml.data_prep.source import input_folders, made_with
 from cml.errors import DataError
-from data_prep.class_labels import Protocol, check_image_size, check_roles, image_item, write_classes
-from data_prep.mat_file import read_variables
-from data_prep.source import input_folders, made_with
 
 
 @dataclass(frozen=True)

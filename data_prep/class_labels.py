@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cml.data.inside import file_inside
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, write_dataset
+from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
-from data_prep.shrink import Shrink
+from cml.storage.safe_paths import file_inside
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from typing import Any
 
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import already_prepared, write_dataset
+from cml.data_prep.captioned import Photo, items_of
+from cml.data_prep.coco_file import load_coco
+from cml.data_prep.shrink import Shrink
+from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from cml.errors import DataError, UserError
-from cml.files import read_json
-from data_prep.captioned import Photo, items_of
-from data_prep.coco_file import load_coco
-from data_prep.shrink import Shrink
-from data_prep.source import check_shares, input_folders, made_with, role_by_hash
+from cml.storage.atomic import read_json
 
 _NAMES = {2014: re.compile(r"COCO_(train|val)2014_\d{12}\.jpg"), 2017: re.compile(r"\d{12}\.jpg")}
 _KARPATHY = {"train": "train", "restval": "train", "test": "test", "val": ""}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cml.errors import DataError
-from cml.files import read_json
+from cml.storage.atomic import read_json
 
 
 def load_coco(path: Path) -> Any:  # noqa: ANN401 - pycocotools has no types

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from cml.data.images import native_size
-from cml.data.inside import file_inside
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.coco_file import load_coco
+from cml.data_prep.person_crop import Box, Float64, box_around, check_joints_inside, crop_file, into_crop
+from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from cml.errors import DataError, UserError
-from data_prep.coco_file import load_coco
-from data_prep.person_crop import Box, Float64, box_around, check_joints_inside, crop_file, into_crop
-from data_prep.source import check_shares, input_folders, made_with, role_by_hash
+from cml.storage.safe_paths import file_inside
 
 COCO_JOINTS = (
     *("nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder"),

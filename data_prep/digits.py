@@ -13,9 +13,9 @@ from PIL import Image
 
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared
+from cml.data_prep.class_labels import Protocol, write_classes
+from cml.data_prep.source import made_with
 from cml.errors import DataError, UserError
-from data_prep.class_labels import Protocol, write_classes
-from data_prep.source import made_with
 
 _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 

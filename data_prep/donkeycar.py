@@ -22,13 +22,13 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.data.inside import file_inside
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.archive import members
+from cml.data_prep.source import input_folders, made_with
 from cml.errors import DataError, UserError
-from cml.json_text import parse_json
-from data_prep.archive import members
-from data_prep.source import input_folders, made_with
+from cml.storage.safe_paths import file_inside
+from cml.storage.strict_json import parse_json
 
 _MEMBER = re.compile(r"(?P<root>(?:.*/)?)(?P<name>catalog_\d+\.catalog|manifest\.json|images/(?!\._)[^/]+\.jpg)")
 _ROLES = {"T": "train", "Q": "query", "G": "gallery"}

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import already_prepared, write_dataset
+from cml.data_prep.captioned import Photo, items_of
+from cml.data_prep.shrink import Shrink
+from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from cml.errors import DataError, UserError
-from data_prep.captioned import Photo, items_of
-from data_prep.shrink import Shrink
-from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
 _LINE = re.compile(r"(?P<name>[^\t/\\]+)#(?P<number>\d+)\t(?P<caption>.*)")
 # The published file has five captions of a photograph that was never published.

@@ -18,18 +18,18 @@ from PIL import Image
 
 from cml.data.image_files import Picture
 from cml.data.images import native_size
-from cml.data.inside import file_inside
 from cml.data.label_form import LabelForm
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, unskipped, write_dataset
+from cml.data_prep import folder_labels
+from cml.data_prep.class_labels import Protocol
+from cml.data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
+from cml.data_prep.person_crop import check_joints_inside, crop_file, into_crop, person_box
+from cml.data_prep.shrink import Shrink
+from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
+from cml.data_prep.table import MissingColumn, Row, cell, read_rows
 from cml.errors import DataError, UserError
-from data_prep import folder_labels
-from data_prep.class_labels import Protocol
-from data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
-from data_prep.person_crop import check_joints_inside, crop_file, into_crop, person_box
-from data_prep.shrink import Shrink
-from data_prep.source import check_shares, input_folders, made_with, role_by_hash
-from data_prep.table import MissingColumn, Row, cell, read_rows
+from cml.storage.safe_paths import file_inside
 
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
 _FRAMES = {

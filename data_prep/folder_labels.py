@@ -16,12 +16,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from PIL import Image
 
-from cml.data.inside import file_inside
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
+from cml.data_prep.layout_masks import shrunk_mask
+from cml.data_prep.person_crop import Float64
+from cml.data_prep.table import Row, cell, number
 from cml.errors import DataError, UserError
-from data_prep.layout_masks import shrunk_mask
-from data_prep.person_crop import Float64
-from data_prep.table import Row, cell, number
+from cml.storage.safe_paths import file_inside
 
 KindName = Literal["numbers", "captions", "classes", "masks", "keypoints"]
 

@@ -1,6 +1,6 @@
 """What sources of room layouts share: the ids of the surfaces, checked masks, masks resized with their images.
 
-Not for: any one dataset, nor for drawing rooms (cml.data.rooms).
+Not for: any one dataset, nor for drawing rooms (cml.data_prep.drawn.rooms.rooms).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from PIL import Image
 
 from cml.data.images import Size, native_size, read_image
 from cml.data.masks import MaskFault, check_ids, check_size
-from cml.data.rooms_view import SURFACES
+from cml.data_prep.drawn.rooms.view import SURFACES
 from cml.errors import DataError
 
 IDS = {str(number): name for number, name in SURFACES.items()}

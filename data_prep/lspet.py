@@ -17,10 +17,10 @@ import numpy as np
 from cml.data.images import native_size
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.mat_file import read_variable
+from cml.data_prep.person_crop import Float64, crop_file, into_crop, outside_photo, person_box
+from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from cml.errors import DataError, UserError
-from data_prep.mat_file import read_variable
-from data_prep.person_crop import Float64, crop_file, into_crop, outside_photo, person_box
-from data_prep.source import check_shares, input_folders, made_with, role_by_hash
 
 JOINTS = (
     *("r_ankle", "r_knee", "r_hip", "l_hip", "l_knee", "l_ankle"),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cml.errors import DataError
-from cml.files import open_regular
+from cml.storage.atomic import open_regular
 
 MOST_BYTES = 64 << 20  # of a file; MPII's, the largest, has 13 MB
 MOST_UNPACKED = 512 << 20  # bytes of the variables asked for

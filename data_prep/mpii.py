@@ -15,13 +15,13 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from cml.data.images import Size, native_size
-from cml.data.inside import file_inside
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.mpii_annotations import JOINTS, Person, read_people
+from cml.data_prep.person_crop import box_around, check_joints_inside, crop_file, into_crop
+from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from cml.errors import DataError, UserError
-from data_prep.mpii_annotations import JOINTS, Person, read_people
-from data_prep.person_crop import box_around, check_joints_inside, crop_file, into_crop
-from data_prep.source import check_shares, input_folders, made_with, role_by_hash
+from cml.storage.safe_paths import file_inside
 
 _SEEN = 224 / 288  # share of a stored crop's side that the pose recipe shows the network
 _DOWN = 0.075  # heights from the annotated middle of a person down to the crop's, so that feet are not cut off

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cml.data_prep.mat_file import read_variable
+from cml.data_prep.person_crop import Float64
 from cml.errors import DataError
-from cml.files import read_json
-from data_prep.mat_file import read_variable
-from data_prep.person_crop import Float64
+from cml.storage.atomic import read_json
 
 JOINTS = (
     *("r_ankle", "r_knee", "r_hip", "l_hip", "l_knee", "l_ankle", "pelvis", "thorax", "upper_neck", "head_top"),

@@ -1,6 +1,6 @@
-"""The drawn people of cml.data.synthetic as a prepared dataset: no input, no download.
+"""The drawn people of cml.data_prep.drawn.people.people as a prepared dataset: no input, no download.
 
-Not for: drawing, which cml.data.synthetic does.
+Not for: drawing, which cml.data_prep.drawn.people.people does.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from PIL import Image
 
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.source import made_with
 from cml.errors import UserError
-from data_prep.source import made_with
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class People:
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
-        from cml.data.synthetic import JOINTS, draw_people
+        from cml.data_prep.drawn.people.people import JOINTS, draw_people
 
         origin = made_with(self, revision=1, without=["workers"])
         if (done := already_prepared(out, origin)) is not None:
@@ -54,7 +54,7 @@ class People:
             label_column="keypoints",
             label_unit="px",
             frame="pixels of the image: x to the right, y down, 0 at the outer edge of the first pixel",
-            source="drawn by cml.data.synthetic",
+            source="drawn by cml.data_prep.drawn.people.people",
             licence="drawings: as cml; photographs behind them: scikit-learn's sample images, CC BY",
             details={"joints": list(JOINTS), "image_size": [self.size, self.size]},
             made_with=origin,

@@ -1,6 +1,6 @@
-"""The drawn rooms of cml.data.rooms as a prepared dataset: no input, no download.
+"""The drawn rooms of cml.data_prep.drawn.rooms.rooms as a prepared dataset: no input, no download.
 
-Not for: drawing, which cml.data.rooms does.
+Not for: drawing, which cml.data_prep.drawn.rooms.rooms does.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from PIL import Image
 
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
-from cml.data.rooms_view import layout_type
+from cml.data_prep.drawn.rooms.view import layout_type
+from cml.data_prep.layout_masks import DETAILS
+from cml.data_prep.source import made_with
 from cml.errors import UserError
-from data_prep.layout_masks import DETAILS
-from data_prep.source import made_with
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Rooms:
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``. A drawn room is never bad."""
-        from cml.data.rooms import draw_rooms
+        from cml.data_prep.drawn.rooms.rooms import draw_rooms
 
         origin = made_with(self, revision=1, without=["workers"])
         if (done := already_prepared(out, origin)) is not None:
@@ -57,7 +57,7 @@ class Rooms:
             label_column="layout_file_name",
             label_unit="id of a surface",
             frame="a mask as large as its image",
-            source="drawn by cml.data.rooms",
+            source="drawn by cml.data_prep.drawn.rooms.rooms",
             licence="drawings: as cml; photographs in windows and frames: scikit-learn's sample images, CC BY",
             details={**DETAILS, "image_size": [self.size, self.size]},
             made_with=origin,

@@ -1,6 +1,6 @@
-"""The drawn scenes of cml.data.scenes as a prepared dataset: no input, no download.
+"""The drawn scenes of cml.data_prep.drawn.scenes.scenes as a prepared dataset: no input, no download.
 
-Not for: drawing, which cml.data.scenes does.
+Not for: drawing, which cml.data_prep.drawn.scenes.scenes does.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from PIL import Image
 
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.source import made_with
 from cml.errors import UserError
-from data_prep.source import made_with
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Scenes:
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
-        from cml.data.scenes import draw_scenes
+        from cml.data_prep.drawn.scenes.scenes import draw_scenes
 
         origin = made_with(self, revision=1, without=["workers"])
         if (done := already_prepared(out, origin)) is not None:
@@ -55,7 +55,7 @@ class Scenes:
             label_column="captions",
             label_unit="captions",
             frame="",
-            source="drawn by cml.data.scenes",
+            source="drawn by cml.data_prep.drawn.scenes.scenes",
             licence="drawings: as cml; photographs behind them: scikit-learn's sample images, CC BY",
             details={"word_vectors": "scene-words", "image_size": [self.size, self.size]},
             made_with=origin,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared
+from cml.data_prep.class_labels import Protocol, check_image_size, check_roles, image_item, text_lines, write_classes
+from cml.data_prep.source import input_folders, made_with
 from cml.errors import DataError
-from data_prep.class_labels import Protocol, check_image_size, check_roles, image_item, text_lines, write_classes
-from data_prep.source import input_folders, made_with
 
 _LISTS = {"Ebay_train.txt": "train", "Ebay_test.txt": "query"}
 _HEADER = ["image_id", "class_id", "super_class_id", "path"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cml.errors import DataError, UserError
-from cml.files import open_regular
+from cml.storage.atomic import open_regular
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

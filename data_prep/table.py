@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cml.errors import DataError, UserError
-from cml.json_text import parse_json
+from cml.storage.strict_json import parse_json
 
 Row = Mapping[str, Any]
 

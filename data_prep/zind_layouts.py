@@ -14,14 +14,14 @@ from typing import Any
 
 from PIL import Image
 
-from cml.data.inside import file_inside
 from cml.data.masks import MaskFault, read_mask
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.layout_masks import DETAILS, check_mask
+from cml.data_prep.source import input_folders, made_with
 from cml.errors import DataError, UserError
-from cml.files import read_json
-from data_prep.layout_masks import DETAILS, check_mask
-from data_prep.source import input_folders, made_with
+from cml.storage.atomic import read_json
+from cml.storage.safe_paths import file_inside
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from cml.errors import DataError
 from cml.registry import Choice
+from cml.tasks.baselines import variants
+from cml.tasks.value import TASK as VALUE
 from cml.training.config import TrainConfig
-from tasks import main
-from tasks.baselines import variants
-from tasks.value import TASK as VALUE
 
 if TYPE_CHECKING:
     from cml.data.prepared import DatasetInfo
@@ -89,6 +88,3 @@ TASK = replace(
     mirror=mirror,
     sample="scenes",
 )
-
-if __name__ == "__main__":
-    main("caption")

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cml.task import Task
 from cml.training.config import TrainConfig
-from tasks import Task, main
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -96,6 +96,3 @@ TASK = Task(
     variants=VARIANTS,
     mirror=mirror,
 )
-
-if __name__ == "__main__":
-    main("classes")

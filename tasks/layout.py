@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from cml.errors import DataError
 from cml.registry import Choice
+from cml.tasks.baselines import variants
+from cml.tasks.value import TASK as VALUE
 from cml.training.config import TrainConfig
-from tasks import main
-from tasks.baselines import variants
-from tasks.value import TASK as VALUE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,6 +125,3 @@ TASK = replace(
     mirror=mirror,
     sample="rooms",
 )
-
-if __name__ == "__main__":
-    main("layout")

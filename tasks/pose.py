@@ -16,9 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cml.errors import DataError
+from cml.tasks.value import TASK as VALUE
 from cml.training.config import TrainConfig
-from tasks import main
-from tasks.value import TASK as VALUE
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -128,6 +127,3 @@ TASK = replace(
     report=report,
     sample="people",
 )
-
-if __name__ == "__main__":
-    main("pose")

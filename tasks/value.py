@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cml.task import Task
+from cml.tasks.baselines import variants
 from cml.training.config import TrainConfig
-from tasks import Task, main
-from tasks.baselines import variants
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -42,6 +42,3 @@ TASK = Task(
     describe=describe,
     variants=variants(paper_exponent=2.0),
 )
-
-if __name__ == "__main__":
-    main("value")

@@ -39,10 +39,10 @@ import cml.commands.train
 import cml.export.hub
 import cml.export.onnx_graph
 import cml.reporting.curves
-import cml.retrieval.validation
 import cml.training.prepared
+import cml.training.validation
 from cml.cli import main
-from cml.distances import jobs
+from cml.distances.jobs import run as jobs
 
 CHUNK = 16  # images that an export records together here
 TRAIN = (

@@ -19,8 +19,8 @@ from pathlib import Path
 
 COMPILED = [  # by numba, which cannot read instrumented functions
     *("cml.retrieval.top_k", "cml.retrieval.rank_correlation", "cml.losses.ordered_hinge", "cml.losses.hinge_counts"),
-    *("cml.distances.transport", "cml.distances.lanes", "cml.distances.layout_kernel"),
-    *("cml.distances.keypoint_products", "cml.distances.captions_desk", "cml.distances.captions"),
+    *("cml.distances.captions.transport", "cml.distances.captions.simd", "cml.distances.layout.kernel"),
+    *("cml.distances.keypoints.products", "cml.distances.captions.bounds", "cml.distances.captions.distance"),
 ]
 SECONDS_AN_INPUT, MEGABYTES = 10, 2048
 

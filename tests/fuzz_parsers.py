@@ -176,7 +176,7 @@ def _choice_seeds() -> list[bytes]:
 
 
 def _vectors(data: bytes, folder: Path) -> None:
-    from cml.distances.word_vectors import open_word_vectors
+    from cml.word_vectors.open import open_word_vectors
 
     path = folder / "v.npy"
     file, _, words = data.partition(CUT)
@@ -234,7 +234,7 @@ def _array_seeds() -> list[bytes]:
 
 
 def _mat(data: bytes, folder: Path) -> None:
-    from data_prep import cars, lspet, lsun_layout, mpii_annotations
+    from cml.data_prep import cars, lspet, lsun_layout, mpii_annotations
 
     path = folder / "layout.mat"
     path.write_bytes(data)
@@ -282,7 +282,7 @@ def _mat_seeds() -> list[bytes]:
 
 
 def _annotations(data: bytes, folder: Path) -> None:
-    from data_prep import coco_captions, coco_keypoints, mpii_annotations, zind_layouts
+    from cml.data_prep import coco_captions, coco_keypoints, mpii_annotations, zind_layouts
 
     path = folder / "a.json"
     path.write_bytes(data)
@@ -303,7 +303,7 @@ def _annotations(data: bytes, folder: Path) -> None:
 
 
 def _annotation_seeds() -> list[bytes]:
-    from data_prep.coco_keypoints import COCO_JOINTS
+    from cml.data_prep.coco_keypoints import COCO_JOINTS
 
     person = {
         **{"id": 1, "image_id": 7, "category_id": 1, "iscrowd": 0, "area": 900.5, "bbox": [1, 2, 30, 40.5]},
@@ -357,8 +357,8 @@ def _run(data: bytes, folder: Path) -> None:
     import torch
 
     from cml import distances
-    from cml.files import read_json
     from cml.retrieval.results import Evaluation
+    from cml.storage.atomic import read_json
     from cml.training import metrics_log, run_folder
     from cml.training.run_config import RunConfig
 
@@ -434,7 +434,7 @@ def _image_seeds() -> list[bytes]:
 
 
 def _archive(data: bytes, folder: Path) -> None:
-    from data_prep import donkeycar
+    from cml.data_prep import donkeycar
 
     path = folder / "tub.tar.gz"
     path.write_bytes(data)
@@ -473,8 +473,8 @@ def _archive_seeds() -> list[bytes]:
 
 
 def _table(data: bytes, folder: Path) -> None:
-    from data_prep.folder import Folder
-    from data_prep.folder_labels import KINDS
+    from cml.data_prep.folder import Folder
+    from cml.data_prep.folder_labels import KINDS
 
     if not (folder / "a.png").exists():
         Image.new("L", (2, 2)).save(folder / "a.png")

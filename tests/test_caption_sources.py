@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-import data_prep
+from cml import data_prep
 from cml.data.prepared import PreparedDataset
+from cml.data_prep.coco_captions import CocoCaptions, read_captions, read_karpathy
+from cml.data_prep.flickr8k import Flickr8k, read_tokens
+from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
-from data_prep.coco_captions import CocoCaptions, read_captions, read_karpathy
-from data_prep.flickr8k import Flickr8k, read_tokens
-from data_prep.shrink import Shrink
 
 Content = dict[str, Any]
 NAMES = {2014: "COCO_{part}2014_{number:012d}.jpg", 2017: "{number:012d}.jpg"}

@@ -15,22 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-import tasks
-from cml import distances, losses, sampling
-from cml.commands.train import train_task
+from cml import distances, losses, sampling, tasks
 from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.distances import LabelDistance, stored_matrix
-from cml.distances.captions import Captions
+from cml.data_prep.scenes import Scenes
+from cml.distances import LabelDistance
+from cml.distances.captions.distance import Captions
+from cml.distances.jobs import stored_matrix
+from cml.distances.jobs.stored_matrix import MOST_ITEMS, through_matrix
 from cml.distances.precomputed import Precomputed
-from cml.distances.stored_matrix import MOST_ITEMS, through_matrix
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+from cml.runs.train import train_task
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.run_config import RunConfig
-from data_prep.scenes import Scenes
 
 TASK = tasks.get("caption")
 QUICK = replace(
@@ -227,7 +227,7 @@ class _WithThreads(torch.utils.data.Dataset[Any]):
         return 2
 
     def __getitem__(self, step: int) -> tuple[torch.Tensor, int, int]:
-        from cml.distances.captions_kernel import block
+        from cml.distances.captions.kernel import block
 
         kernel: Any = block
         before = sum(kernel.stats.cache_misses.values())  # a forked worker inherits its parent's count

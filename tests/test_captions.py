@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cml.distances
-from cml.distances import captions_blocks, transport
-from cml.distances.captions import Captions, CaptionsRwmd
+from cml.distances.captions import blocks as captions_blocks
+from cml.distances.captions import transport
+from cml.distances.captions.distance import Captions, CaptionsRwmd
+from cml.distances.captions.tokens import tokenize
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, nearest_columns
-from cml.distances.tokens import tokenize
 from cml.errors import DataError, UserError
 
 Documents = list[list[list[str]]]
@@ -125,7 +126,7 @@ def test_real_captions(coco: list[list[str]], drawn: str, stop: str, backend: Li
     matrix = np.load(drawn)
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     vectors = dict(zip(Path(words).read_text(encoding="utf-8").splitlines(), matrix, strict=True))
-    left_out = cml.distances.tokens.stop_words(stop)
+    left_out = cml.distances.captions.tokens.stop_words(stop)
     documents = [
         [[w for w in tokenize(text, rule="words", lower=True) if w not in left_out] for text in image]
         for image in images
@@ -352,7 +353,7 @@ def test_travels_to_another_process(grid: str) -> None:
 def test_pot_does_without_numba(grid: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(sys.modules):
         if name == "numba" or name.startswith(
-            ("cml.distances.captions_", "cml.distances.lanes", "cml.distances.transp")
+            ("cml.distances.captions_", "cml.distances.captions.simd", "cml.distances.transp")
         ):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "numba", None)  # importing it fails
@@ -367,7 +368,7 @@ def test_pot_does_without_numba(grid: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_kernels_work_where_no_folder_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "kernel.py").write_text(
-        "from cml.distances.transport import compiled\n\n@compiled()\ndef double(x):\n    return 2 * x\n"
+        "from cml.distances.captions.transport import compiled\n\n@compiled()\ndef double(x):\n    return 2 * x\n"
     )
     script = "import kernel; print(kernel.double(4), kernel.double._cache.__class__.__name__)"
     environment = {

@@ -15,13 +15,13 @@ from PIL import Image
 
 import cml.retrieval.class_metrics
 from cml import cli, distances
-from cml.commands.retrieved import retrieve
-from cml.commands.trained_run import TrainedRun
 from cml.data.prepared import DatasetInfo, PreparedDataset, check_dataset
 from cml.data.prepared_writer import PreparedWriter
 from cml.errors import DataError, UserError
 from cml.retrieval import embedding_ranker, evaluate
 from cml.retrieval.class_metrics import map_at_r, r_precision, recall
+from cml.runs.retrieved import retrieve
+from cml.runs.trained_run import TrainedRun
 
 KS = (1, 2, 4)
 CLASSES = distances.get("classes")
@@ -193,7 +193,7 @@ def test_train_and_evaluate_classes_from_the_command_line(
 def test_published_ks_must_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from types import SimpleNamespace
 
-    from cml.commands.evaluate import class_recall_ks
+    from cml.runs.evaluate import class_recall_ks
 
     def run(distance: str, **details: object) -> SimpleNamespace:
         return SimpleNamespace(distance=distances.get(distance), dataset=SimpleNamespace(info=info(**details)))

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import data_prep
+from cml import data_prep
 from cml.data.prepared import PreparedDataset
+from cml.data_prep.cars import Cars, read_annotations
+from cml.data_prep.cub import Cub
+from cml.data_prep.digits import Digits
+from cml.data_prep.in_shop import InShop
+from cml.data_prep.sop import Sop
 from cml.errors import DataError, UserError
-from data_prep.cars import Cars, read_annotations
-from data_prep.cub import Cub
-from data_prep.digits import Digits
-from data_prep.in_shop import InShop
-from data_prep.sop import Sop
 
 
 def photo(path: Path, size: tuple[int, int] = (40, 30)) -> None:

@@ -16,8 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import cml
-import tasks
-from cml import distances, losses, sampling
+from cml import distances, losses, sampling, tasks
 from cml.data.images import Images
 from cml.data.prepared import DatasetInfo
 from cml.errors import UserError

@@ -16,10 +16,10 @@ from PIL import Image
 
 from cml import errors
 from cml.cli import COMMANDS, main
-from cml.commands import parse
+from cml.command_line.options import parse
 from cml.commands.train import Train
-from cml.commands.trained_run import TrainedRun
 from cml.errors import UserError
+from cml.runs.trained_run import TrainedRun
 from cml.training.config import TrainConfig
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]

@@ -15,20 +15,19 @@ import pytest
 import torch
 from PIL import Image
 
-import tasks
-from cml import losses, sampling
+from cml import losses, sampling, tasks
 from cml.cli import main
-from cml.commands.compare import compare
-from cml.commands.comparison_pictures import sheet_variants
-from cml.commands.comparison_runs import kept_evaluation, planned, slug
 from cml.data.prepared import PreparedDataset
+from cml.data_prep.people import People
 from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
 from cml.retrieval.comparison import Comparison, apart, over_seeds
 from cml.retrieval.evaluation import Evaluation, Metric
+from cml.runs.compare import compare
+from cml.runs.pictures import sheet_variants
+from cml.runs.planned import kept_evaluation, planned, slug
+from cml.tasks.baselines import OURS, variants
 from cml.training.config import TrainConfig
-from data_prep.people import People
-from tasks.baselines import OURS, variants
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
 LISTS = ["--sampler", "grouped(batch_size=30, groups=5, drawn=2, pool=6)"]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from cml.cli import main
+from cml.data_prep.scenes import Scenes
 from cml.export.captioning import CaptioningFeatures
-from data_prep.scenes import Scenes
-from tasks.captioning import comparison
-from tasks.captioning.training import CaptionerConfig, TrainedCaptioner, train_captioner
+from cml.tasks.captioning import comparison
+from cml.tasks.captioning.training import CaptionerConfig, TrainedCaptioner, train_captioner
 
 pytest.importorskip("pycocoevalcap.bleu.bleu")
 

@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.io import loadmat, savemat
 
-import data_prep
+from cml import data_prep
 from cml.data.images import upright_rgb
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
+from cml.data_prep.donkeycar import Donkeycar, deal_roles
+from cml.data_prep.folder import Folder
+from cml.data_prep.lspet import JOINTS, Lspet, read_joints
+from cml.data_prep.people import People
+from cml.data_prep.person_crop import Box, crop, crop_file, into_crop, person_box
+from cml.data_prep.source import made_with, role_by_hash
 from cml.errors import DataError, UserError
-from data_prep.donkeycar import Donkeycar, deal_roles
-from data_prep.folder import Folder
-from data_prep.lspet import JOINTS, Lspet, read_joints
-from data_prep.people import People
-from data_prep.person_crop import Box, crop, crop_file, into_crop, person_box
-from data_prep.source import made_with, role_by_hash
 
 RealData = Callable[[str], Path]
 
@@ -304,7 +304,7 @@ def test_other_archives_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = pack(tmp_path / "tub.tar.gz", tub_files())
     with pytest.raises(UserError, match="would have no train items"):
         Donkeycar(path, gap=1000).prepare(tmp_path / "set")
-    monkeypatch.setattr("data_prep.archive.LARGEST", 1000)
+    monkeypatch.setattr("cml.data_prep.archive.LARGEST", 1000)
     with pytest.raises(DataError, match=r"images/59_cam.jpg has .* bytes; the limit is 1,000"):
         Donkeycar(path).prepare(tmp_path / "set")
     for changes in ({"deal": "TQX"}, {"deal": ""}, {"blocks": 2}, {"gap": -1}):
@@ -340,7 +340,7 @@ def test_a_killed_preparation_leaves_nothing_at_out(tmp_path: Path) -> None:
         import time
         from pathlib import Path
         from cml.data.prepared_writer import PreparedWriter
-        from data_prep.donkeycar import Donkeycar
+        from cml.data_prep.donkeycar import Donkeycar
         add, added = PreparedWriter.add, []
         def slow(self, **item):
             add(self, **item)
@@ -468,7 +468,7 @@ def test_large_jpegs_are_decoded_smaller_and_the_crop_stays_in_place(
         decoded.append(image.size)
         return upright_rgb(image)
 
-    monkeypatch.setattr("data_prep.person_crop.upright_rgb", spied)
+    monkeypatch.setattr("cml.data_prep.person_crop.upright_rgb", spied)
     for box, times in ((Box(103.3, 51.8, 700.4), 8), (Box(-40.5, 20.25, 350), 4), (Box(300, 200.7, 130), 1)):
         cut = np.asarray(crop_file(tmp_path / "a.jpg", box, 40)).astype(float)
         assert decoded[-1] == (tuple(math.ceil(side / times) for side in size) if smaller else size)
@@ -715,7 +715,7 @@ def test_broken_folders(photos: Path, tmp_path: Path) -> None:
 
 
 def test_people(tmp_path: Path) -> None:
-    from cml.data import synthetic
+    from cml.data_prep.drawn.people import people as synthetic
 
     source = People(count=24, size=32, seed=3)
     dataset = source.prepare(tmp_path / "set")

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import cml.distances
-from cml.distances import cluster
 from cml.distances.euclidean import Euclidean
-from cml.distances.jobs import Runner, write_matrix, write_neighbors
+from cml.distances.jobs import cluster
+from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
 from cml.errors import UserError
 
 QUIET = Runner(bar_after=None)
@@ -234,7 +234,7 @@ def test_errors_of_workers_and_addresses_are_one_sentence(
 
 def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "cml.distances.cluster")
+    monkeypatch.delitem(sys.modules, "cml.distances.jobs.cluster")
     with pytest.raises(UserError, match=r"pip install 'cml\[cluster\]'"):
         write_matrix(
             Euclidean(), Euclidean().encode([1, 2, 3]), tmp_path / "m", runner=replace(QUIET, scheduler="tcp://x:1")

@@ -20,15 +20,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cml.distances
-from cml.distances import job_folder, row_file
+from cml.command_line.amounts import size_text, time_text
 from cml.distances.euclidean import Euclidean
-from cml.distances.job_check import verify
-from cml.distances.job_forecast import forecast, pairs_a_second, pairs_a_strip, size_text, time_text
-from cml.distances.jobs import Runner, write_matrix, write_neighbors
+from cml.distances.jobs import folder as job_folder
+from cml.distances.jobs import row_file
+from cml.distances.jobs.check import verify
+from cml.distances.jobs.forecast import forecast, pairs_a_second, pairs_a_strip
+from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
+from cml.distances.jobs.work import FolderError, MatrixWork, Strip, cut
 from cml.distances.label_distance import Float32, LabelDistance, Labels
-from cml.distances.strips import FolderError, MatrixWork, Strip, cut
 from cml.errors import DataError, UserError
-from cml.files import locked
+from cml.storage.atomic import locked
 
 QUIET = Runner(bar_after=None)
 COUNT = 97
@@ -159,7 +161,7 @@ from pathlib import Path
 import numpy as np
 from cml.distances import label_distance
 from cml.distances.euclidean import Euclidean
-from cml.distances.jobs import Runner, write_matrix, write_neighbors
+from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
 out, log, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
 class Slow(Euclidean):
     def fingerprint(self):

@@ -15,9 +15,9 @@ from PIL import Image
 
 from cml.cli import main
 from cml.distances.euclidean import Euclidean
-from cml.distances.jobs import Result
+from cml.distances.jobs.run import Result
+from cml.distances.jobs.summary import QUANTILES, summarize
 from cml.distances.label_distance import Float32, LabelDistance, Labels
-from cml.distances.summary import QUANTILES, summarize
 from cml.errors import UserError
 
 
@@ -176,7 +176,7 @@ def test_interrupted_command_says_how_to_go_on(
     def interrupted(*_: object, **__: object) -> Result:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cml.distances.jobs.run", interrupted)
+    monkeypatch.setattr("cml.distances.jobs.run.run_job", interrupted)
     assert main(["distances", str(people), "--matrix"]) == 130
     assert "the same command goes on from here" in capsys.readouterr().err
 

@@ -24,12 +24,12 @@ from torch import Tensor
 from cml import losses
 from cml.cli import main
 from cml.errors import UserError
-from cml.launch import Launch
-from cml.training import rank_watch
-from cml.training.distributed import own_device
+from cml.processes import watch as rank_watch
+from cml.processes.join import own_device
+from cml.processes.launch import Launch
+from cml.processes.ranks import Ranks
+from cml.processes.watch import RankWatch
 from cml.training.metrics_log import read_metrics
-from cml.training.rank_watch import RankWatch
-from cml.training.ranks import Ranks
 from cml.training.run_folder import MODEL, load_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -343,7 +343,7 @@ def test_a_process_that_leaves_ends_gloo_before_python_ends(fails: bool, tmp_pat
     script = f"""if True:
         import os, torch
         from pathlib import Path
-        from cml.training.distributed import joined
+        from cml.processes.join import joined
 
         def threads():
             return " ".join(sorted((one / "comm").read_text().strip() for one in Path("/proc/self/task").iterdir()))

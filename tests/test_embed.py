@@ -21,8 +21,8 @@ from cml.data.images import read_image
 from cml.errors import DataError, UserError
 from cml.export.embeddings import EmbeddingFolder, embed_folder, model_fingerprint
 from cml.export.image_list import ImageList
-from cml.export.resumable import GrowingFile, building
 from cml.models.embedding import EmbeddingModel
+from cml.storage.resumable import GrowingFile, building
 
 
 @pytest.fixture(scope="module")

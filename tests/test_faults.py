@@ -31,12 +31,12 @@ from torch.utils.data import get_worker_info
 
 import cml
 from cml.cli import main
-from cml.commands.comparison_runs import kept_evaluation
-from cml.commands.trained_run import TrainedRun
 from cml.data.images import Images
 from cml.errors import DataError, MachineError, UserError
-from cml.files import PARTIAL, atomic_file, atomic_folder, locked
 from cml.models.embedding import EmbeddingModel
+from cml.runs.planned import kept_evaluation
+from cml.runs.trained_run import TrainedRun
+from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder, locked
 from cml.training import metrics_log, run_folder, stopping, workers
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig

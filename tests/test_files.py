@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cml.errors import UserError
-from cml.files import locked
+from cml.storage.atomic import locked
 
 
 def test_a_second_holder_of_a_lock_is_refused_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_a_second_holder_of_a_lock_is_refused_and_a_dead_one_holds_nothing(tmp_p
         [
             sys.executable,
             "-c",
-            "import sys, time; from pathlib import Path; from cml.files import locked\n"
+            "import sys, time; from pathlib import Path; from cml.storage.atomic import locked\n"
             "with locked(Path(sys.argv[1]), 'the job'):\n    print('held', flush=True); time.sleep(60)",
             str(lock),
         ],

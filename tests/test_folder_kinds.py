@@ -13,14 +13,13 @@ import pytest
 from PIL import Image
 
 import cml.cli
-import tasks
-from cml import distances
+from cml import distances, tasks
 from cml.data.masks import read_mask
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
+from cml.data_prep.folder import Folder
+from cml.data_prep.folder_labels import deal_classes
+from cml.data_prep.source import role_by_hash
 from cml.errors import DataError, UserError
-from data_prep.folder import Folder
-from data_prep.folder_labels import deal_classes
-from data_prep.source import role_by_hash
 
 COUNT = 24
 

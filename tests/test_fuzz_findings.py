@@ -21,10 +21,10 @@ from PIL import Image
 from cml.data.metadata import DatasetInfo
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import PreparedWriter
-from cml.distances.word_vectors import open_word_vectors
 from cml.errors import UserError
-from cml.json_text import parse_json
 from cml.registry import Choice
+from cml.storage.strict_json import parse_json
+from cml.word_vectors.open import open_word_vectors
 
 QUICK = [name for name in PARSERS if name not in ("run", "index", "choice")]  # those import torch
 

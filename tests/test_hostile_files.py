@@ -20,16 +20,16 @@ from scipy.io import savemat
 
 from cml.data.image_files import encode
 from cml.data.images import native_size, read_image
-from cml.data.inside import file_inside
 from cml.data.masks import MaskFault, read_mask
+from cml.data_prep import archive
+from cml.data_prep.mat_file import read_variable
 from cml.errors import DataError, UserError
 from cml.export.approximate import Method
-from cml.files import read_json
-from cml.json_text import parse_json
 from cml.registry import Choice, Registry
-from cml.stored_array import map_array
-from data_prep import archive
-from data_prep.mat_file import read_variable
+from cml.storage.atomic import read_json
+from cml.storage.npy import map_array
+from cml.storage.safe_paths import file_inside
+from cml.storage.strict_json import parse_json
 
 # ---- file names
 
@@ -302,7 +302,7 @@ LIES = {
 
 @pytest.mark.parametrize("kind", LIES)
 def test_mat_files_that_lie(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_prep.mat_file.MOST_UNPACKED", 4 << 20)
+    monkeypatch.setattr("cml.data_prep.mat_file.MOST_UNPACKED", 4 << 20)
     path = tmp_path / "a.mat"
     path.write_bytes(mat(LIES[kind]))
     with pytest.raises(DataError, match=r"a\.mat cannot be read as a \.mat file"):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.distances.label_distance import LabelError
-from cml.distances.layout import Layout
+from cml.distances.layout.distance import Layout
 from cml.errors import UserError
 
 Map = NDArray[np.int64]
@@ -83,8 +83,8 @@ def test_ignored_pixels_are_left_out_of_both_and_no_common_pixel_is_no_compariso
 
 
 def test_blocks_of_many_maps_equal_single_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cml.distances.layout._TILE", 7)
-    monkeypatch.setattr("cml.distances.layout._PACKED_PIXELS", 6 * 64)
+    monkeypatch.setattr("cml.distances.layout.distance._TILE", 7)
+    monkeypatch.setattr("cml.distances.layout.distance._PACKED_PIXELS", 6 * 64)
     maps = np.random.default_rng(0).integers(0, 6, (20, 8, 8))
     for matching in ("fixed", "hungarian"):
         distance = Layout(resolution=None, matching=matching)

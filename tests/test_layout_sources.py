@@ -18,11 +18,11 @@ from cml.cli import main
 from cml.data.masks import read_mask
 from cml.data.metadata import METADATA
 from cml.data.prepared import PreparedDataset, check_dataset
-from cml.distances.layout import Layout
+from cml.data_prep.lsun_layout import LsunLayout, Room, read_index, read_layout
+from cml.data_prep.zind_layouts import ZindLayouts
+from cml.distances.layout.distance import Layout
 from cml.errors import DataError, UserError
-from data_prep.lsun_layout import LsunLayout, Room, read_index, read_layout
-from data_prep.zind_layouts import ZindLayouts
-from tasks.layout import TASK, label_distance
+from cml.tasks.layout import TASK, label_distance
 
 UInt8 = NDArray[np.uint8]
 FIELDS = ("image", "scene", "type", "point", "resolution")  # cml goes by their order, whatever their names
@@ -280,14 +280,14 @@ def test_folders_and_files_that_are_not_lsun(lsun: Path, tmp_path: Path, monkeyp
     with pytest.raises(DataError, match=r"training\.mat cannot be read as a \.mat file"):
         read_index(path)
     write_index(path, [("x", "a", 1, 0, 0)] * 3)
-    monkeypatch.setattr("data_prep.lsun_layout._INDEX_BYTES", 100)
+    monkeypatch.setattr("cml.data_prep.lsun_layout._INDEX_BYTES", 100)
     with pytest.raises(DataError, match="over 100 bytes, more than such a file has"):
         read_index(path)
 
 
 def test_large_masks_are_refused_before_they_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     savemat(tmp_path / "a.mat", {"layout": np.ones((300, 400), np.uint8)}, do_compression=True)
-    monkeypatch.setattr("data_prep.mat_file.MOST_UNPACKED", 1000)
+    monkeypatch.setattr("cml.data_prep.mat_file.MOST_UNPACKED", 1000)
     monkeypatch.setattr("scipy.io.loadmat", lambda *a, **k: pytest.fail("unpacked"))
     with pytest.raises(DataError, match="unpacked it has over 1,000 bytes"):
         read_layout(tmp_path / "a.mat")

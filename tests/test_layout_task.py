@@ -18,27 +18,26 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-import tasks
-from cml import distances, losses, sampling
+from cml import distances, losses, sampling, tasks
 from cml.cli import main
-from cml.commands.trained_run import TrainedRun
 from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
 from cml.data.metadata import DatasetInfo
 from cml.data.prepared import PreparedDataset, check_dataset
 from cml.data.prepared_writer import Item, write_dataset
-from cml.data.rooms import draw_rooms
+from cml.data_prep.drawn.rooms.rooms import draw_rooms
+from cml.data_prep.layout_masks import DETAILS
+from cml.data_prep.rooms import Rooms
 from cml.distances.dataset_labels import encode
-from cml.distances.layout import Layout
+from cml.distances.layout.distance import Layout
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.reporting.legend import with_legend
+from cml.runs.trained_run import TrainedRun
 from cml.sampling.lists import RandomBatches
+from cml.tasks.layout import TASK, describe, draw, label_distance, mirror, surfaces
 from cml.training.batches import BatchSource, TrainingData
-from data_prep.layout_masks import DETAILS
-from data_prep.rooms import Rooms
-from tasks.layout import TASK, describe, draw, label_distance, mirror, surfaces
 
 UInt8 = NDArray[np.uint8]
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]

@@ -16,16 +16,15 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.io import savemat
 
-import tasks
-from cml import cli
+from cml import cli, tasks
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
+from cml.data_prep.coco_keypoints import COCO_JOINTS, CocoKeypoints, read_coco
+from cml.data_prep.coco_keypoints import JOINTS as COCO
+from cml.data_prep.mpii import Mpii, read_split
+from cml.data_prep.mpii_annotations import JOINTS as MPII
+from cml.data_prep.mpii_annotations import Person, read_people
+from cml.data_prep.source import role_by_hash
 from cml.errors import DataError, UserError
-from data_prep.coco_keypoints import COCO_JOINTS, CocoKeypoints, read_coco
-from data_prep.coco_keypoints import JOINTS as COCO
-from data_prep.mpii import Mpii, read_split
-from data_prep.mpii_annotations import JOINTS as MPII
-from data_prep.mpii_annotations import Person, read_people
-from data_prep.source import role_by_hash
 
 RealData = Callable[[str], Path]
 Array = NDArray[np.float64]
@@ -578,7 +577,7 @@ def test_poses_of_coco_are_drawn_and_mirrored(tmp_path: Path) -> None:
 
 
 def test_every_joint_of_a_pose_set_has_a_bone() -> None:
-    from tasks.pose import BONES
+    from cml.tasks.pose import BONES
 
     ends = {joint for bone in BONES for joint in bone}
     assert set(COCO) <= ends

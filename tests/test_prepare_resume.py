@@ -24,13 +24,13 @@ from scipy.io import savemat
 from cml import cli
 from cml.data.image_files import Encoded
 from cml.data.metadata import DatasetInfo
-from cml.data.partial_dataset import PartialDataset
 from cml.data.prepared import PreparedDataset, check_dataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.donkeycar import Donkeycar
+from cml.data_prep.folder import Folder
+from cml.data_prep.lspet import Lspet
 from cml.errors import DataError, UserError
-from data_prep.donkeycar import Donkeycar
-from data_prep.folder import Folder
-from data_prep.lspet import Lspet
+from cml.storage.partial_dataset import PartialDataset
 
 ROOT = Path(__file__).parents[1]
 COUNT = 40  # people of the source that the tests kill
@@ -75,9 +75,9 @@ def whole(people: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 HANG = """
 import os, sys, time
 from pathlib import Path
-from cml.data import partial_dataset
-from cml.data.partial_dataset import PartialDataset
-from data_prep.lspet import Lspet
+from cml.storage import partial_dataset
+from cml.storage.partial_dataset import PartialDataset
+from cml.data_prep.lspet import Lspet
 
 def hang():
     print("here", flush=True)
@@ -145,7 +145,7 @@ def kill_at(people: Path, out: Path, moment: str) -> None:
 
 def count_crops(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The photographs that are cropped from now on."""
-    from data_prep.person_crop import crop_file
+    from cml.data_prep.person_crop import crop_file
 
     cropped = []
 
@@ -153,7 +153,7 @@ def count_crops(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         cropped.append(photo)
         return crop_file(photo, *rest)
 
-    monkeypatch.setattr("data_prep.lspet.crop_file", counted)
+    monkeypatch.setattr("cml.data_prep.lspet.crop_file", counted)
     return cropped
 
 
@@ -361,7 +361,7 @@ def test_control_c_is_one_line_and_goes_on(people: Path, whole: dict[str, bytes 
     script = f"""
         import sys, time
         from cml import cli
-        from cml.data.partial_dataset import PartialDataset
+        from cml.storage.partial_dataset import PartialDataset
         record, recorded = PartialDataset.record, []
         def slow(self, item_id, paths):
             record(self, item_id, paths)

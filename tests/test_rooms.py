@@ -13,14 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cml.data import rooms as drawing
 from cml.data.prepared import PreparedDataset
-from cml.data.rooms import Rooms, draw_rooms
-from cml.data.rooms_furniture import ROOMS, furnish
-from cml.data.rooms_materials import Material, cloudy, hashed, sample_cloth, sample_paint, sample_tiles, sample_wood
-from cml.data.rooms_surfaces import Patch, Surface
-from cml.data.rooms_trace import Light, Part, Piece, trace
-from cml.data.rooms_view import (
+from cml.data_prep.drawn.rooms import rooms as drawing
+from cml.data_prep.drawn.rooms.furniture import ROOMS, furnish
+from cml.data_prep.drawn.rooms.materials import (
+    Material,
+    cloudy,
+    hashed,
+    sample_cloth,
+    sample_paint,
+    sample_tiles,
+    sample_wood,
+)
+from cml.data_prep.drawn.rooms.rooms import Rooms, draw_rooms
+from cml.data_prep.drawn.rooms.surfaces import Patch, Surface
+from cml.data_prep.drawn.rooms.trace import Light, Part, Piece, trace
+from cml.data_prep.drawn.rooms.view import (
     CEILING,
     CLOCKWISE,
     FLOOR,
@@ -34,8 +42,8 @@ from cml.data.rooms_view import (
     mask_of,
     sample_view,
 )
+from cml.data_prep.rooms import Rooms as Source
 from cml.errors import UserError
-from data_prep.rooms import Rooms as Source
 
 SEEDS = st.integers(0, 2**32 - 1)
 NOTHING = Light(np.ones(3, np.float32), np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32), 0.0)

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
 from cml import distances
-from cml.data.scene_captions import NOUNS, NUMBERS, PLACES, RELATIONS, SIZE_WORDS, describe, vocabulary
-from cml.data.scene_pen import Pen
-from cml.data.scene_things import COLOURS, KINDS, sample_rgb
-from cml.data.scenes import RING, Scenes, Thing, draw_scenes, sample_things
-from cml.distances.scene_words import glove_text
-from cml.distances.tokens import WORDS, tokenize
-from cml.distances.word_vectors import SCENE_WORDS
+from cml.data_prep.drawn.scenes.captions import NOUNS, NUMBERS, PLACES, RELATIONS, SIZE_WORDS, describe, vocabulary
+from cml.data_prep.drawn.scenes.pen import Pen
+from cml.data_prep.drawn.scenes.scenes import RING, Scenes, Thing, draw_scenes, sample_things
+from cml.data_prep.drawn.scenes.things import COLOURS, KINDS, sample_rgb
+from cml.data_prep.drawn.scenes.words import glove_text
+from cml.data_prep.scenes import Scenes as ScenesSource
+from cml.distances.captions.tokens import WORDS, tokenize
 from cml.errors import UserError
-from data_prep.scenes import Scenes as ScenesSource
+from cml.word_vectors.open import SCENE_WORDS
 
 SEEDS = st.integers(0, 2**32 - 1)
 Box = tuple[float, float, float, float]

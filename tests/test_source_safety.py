@@ -46,7 +46,7 @@ def faults(tree: ast.AST) -> Iterator[str]:
         if called == "Image.open" and "formats" not in settings:
             yield "opens an image of any format"
         if called in ("json.load",):
-            yield "reads JSON from a file by json.load; cml.json_text is stricter"
+            yield "reads JSON from a file by json.load; cml.storage.strict_json is stricter"
 
 
 def test_nothing_can_run_code() -> None:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from cml.distances.euclidean import Euclidean
-from cml.distances.jobs import Runner, write_neighbors
+from cml.distances.jobs.run import Runner, write_neighbors
+from cml.distances.jobs.stored_lists import folder_of, note, stored_neighbors
+from cml.distances.jobs.work import NeighborsWork
 from cml.distances.label_distance import Labels, Neighbors, Search
-from cml.distances.stored_lists import folder_of, note, stored_neighbors
-from cml.distances.strips import NeighborsWork
 from cml.errors import UserError
 
 QUIET = Runner(bar_after=None)

@@ -15,11 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cml.data import drawn_chunks, synthetic
-from cml.data.figure import BACKWARD_ELEVATION, LIMITS, Figure, Proportions, clip_angles, pose_figure, turn
-from cml.data.figure_drawing import body_parts, sample_clothes
-from cml.data.figure_poses import sample_angles, sample_proportions
-from cml.data.synthetic import JOINTS, People, draw_people
+from cml.data_prep.drawn import chunks as drawn_chunks
+from cml.data_prep.drawn.people import people as synthetic
+from cml.data_prep.drawn.people.clothes import body_parts, sample_clothes
+from cml.data_prep.drawn.people.figure import (
+    BACKWARD_ELEVATION,
+    LIMITS,
+    Figure,
+    Proportions,
+    clip_angles,
+    pose_figure,
+    turn,
+)
+from cml.data_prep.drawn.people.people import JOINTS, People, draw_people
+from cml.data_prep.drawn.people.poses import sample_angles, sample_proportions
 from cml.errors import UserError
 
 SEEDS = st.integers(0, 2**32 - 1)

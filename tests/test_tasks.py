@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import tasks
-from cml import distances
+from cml import distances, tasks
 from cml.cli import main
 from cml.data.prepared import DatasetInfo
-from cml.data.synthetic import JOINTS, draw_people
+from cml.data_prep.drawn.people.people import JOINTS, draw_people
 from cml.errors import DataError, UserError
 from cml.registry import Choice
+from cml.tasks.pose import BONES
 from cml.training.config import TrainConfig
-from tasks.pose import BONES
 
 
 def info(**details: object) -> DatasetInfo:
@@ -46,7 +45,7 @@ SMALL = "--backbone small-cnn --weights none --image-size 32 32 --workers 0 --st
 STRIPES = """
 from dataclasses import replace
 
-from tasks.value import TASK as VALUE
+from cml.tasks.value import TASK as VALUE
 
 
 def report(unit, info):
@@ -100,7 +99,7 @@ def test_task_that_is_no_longer_installed_is_unknown() -> None:
 
 @pytest.mark.parametrize("name", ["caption", "classes", "layout", "pose", "value"])
 def test_a_tasks_module_is_its_training_command(name: str) -> None:
-    words = [sys.executable, "-m", f"tasks.{name}"]
+    words = [sys.executable, "-m", f"cml.tasks.{name}"]
     root = Path(__file__).resolve().parents[1]
     asked = subprocess.run([*words, "--help"], cwd=root, capture_output=True, text=True, check=True)
     assert asked.stdout.startswith(f"usage: cml train {name}")

@@ -20,8 +20,8 @@ from cml import distances, sampling
 from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.errors import DataError, UserError
-from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel
+from cml.processes.device import pick_device
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
 from cml.training.loop import train

@@ -27,12 +27,12 @@ from cml.data.images import Images
 from cml.errors import DataError, UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.memory import CrossBatchMemory
+from cml.processes.batch_norm import share_batch_norm
+from cml.processes.join import joined
+from cml.processes.ranks import Ranks
 from cml.retrieval import embedding_ranker, evaluate
 from cml.training import gradient_cache, run_folder
 from cml.training.batches import BatchSource, TrainingData
-from cml.training.distributed import joined
-from cml.training.ranks import Ranks
-from cml.training.shared_batch_norm import share_batch_norm
 
 ITEMS = 13  # two processes have 7 and 6 of them
 WORDS = ("red", "green", "blue", "grey")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.commands import parse, print_json
+from cml.command_line.options import parse, print_json
 from cml.errors import DataError
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import tasks
-from cml.commands import parse, pick, print_json, say
+from cml import tasks
+from cml.command_line.options import parse, pick, print_json, say
 from cml.training.config import Precision, TrainConfig
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ class Demo:
 
 def run(arguments: Sequence[str]) -> None:
     """Draw, train both, evaluate, print the table, write the gallery."""
-    import data_prep
-    from cml.commands.compare import compare
-    from cml.commands.gallery import write_run_gallery
+    from cml import data_prep
+    from cml.runs.compare import compare
+    from cml.runs.gallery import write_run_gallery
 
     every = (tasks.get(name) for name in tasks.registry().names())
     known = {task.name: task.summary for task in every if task.sample}

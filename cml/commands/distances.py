@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cml.commands import parse, print_json, say
+from cml.command_line.options import parse, print_json, say
 from cml.errors import UserError
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def open_labels(data: Path, label_distance: str, role: str) -> tuple[PreparedDat
     Raises:
         UserError: the dataset, its task or the label distance does not fit.
     """
-    import tasks
-    from cml import distances
+    from cml import distances, tasks
     from cml.data.prepared import PreparedDataset
     from cml.distances.dataset_labels import encode
 
@@ -106,8 +105,10 @@ def _unit(distance: LabelDistance, dataset: PreparedDataset) -> str:
 
 
 def _job(options: Distances) -> None:
-    from cml.distances import job_check, jobs, stored_lists
-    from cml.distances.strips import MatrixWork, NeighborsWork, Work
+    from cml.distances.jobs import stored_lists
+    from cml.distances.jobs.check import verify
+    from cml.distances.jobs.run import Runner, run_job
+    from cml.distances.jobs.work import MatrixWork, NeighborsWork, Work
 
     dataset, distance, labels, ids = open_labels(options.data, options.label_distance, options.role)
     work: Work
@@ -118,15 +119,15 @@ def _job(options: Distances) -> None:
     folder = options.out or stored_lists.folder_of(work)
     found: dict[str, Any] = {"folder": str(folder), "items": len(labels), "unit": _unit(distance, dataset)}
     if options.verify:
-        compared = job_check.verify(distance, labels, folder)
+        compared = verify(distance, labels, folder)
         if options.json:
             print_json({**found, "compared": compared})
         else:
             print(f"{folder}: {compared:,} stored distances computed again, all equal")
         return
-    runner = jobs.Runner(threads=options.threads, scheduler=options.scheduler, say=say)
+    runner = Runner(threads=options.threads, scheduler=options.scheduler, say=say)
     about = {"dataset": str(dataset.folder.resolve()), "role": options.role}
-    result = jobs.run(work, folder, runner, about=about, item_ids=ids)
+    result = run_job(work, folder, runner, about=about, item_ids=ids)
     stored_lists.note(folder, work)
     if options.json:
         print_json({**found, "path": str(result.path), "pairs": result.pairs, "seconds": round(result.seconds, 3)})
@@ -138,9 +139,9 @@ def _job(options: Distances) -> None:
 
 
 def _summary(options: Distances) -> None:
-    from cml.distances import stored_lists
-    from cml.distances.strips import MatrixWork
-    from cml.distances.summary import summarize
+    from cml.distances.jobs import stored_lists
+    from cml.distances.jobs.summary import summarize
+    from cml.distances.jobs.work import MatrixWork
     from cml.reporting.histogram import write_histogram
 
     dataset, distance, labels, _ = open_labels(options.data, options.label_distance, options.role)

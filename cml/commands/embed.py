@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.commands import parse, print_json
+from cml.command_line.options import parse, print_json
 from cml.export.decoding import DEFAULT_THREADS
 
 

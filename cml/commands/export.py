@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.commands import parse, pick, print_json, say
+from cml.command_line.options import parse, pick, print_json, say
 
 KINDS = {
     "onnx": "a graph from uint8 pixels to embeddings, checked against torch",

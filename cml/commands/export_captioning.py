@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.commands import parse, print_json, say
+from cml.command_line.options import parse, print_json, say
 from cml.export.captioning import CaptioningFeatures
 from cml.export.decoding import DEFAULT_THREADS
 
@@ -46,7 +46,7 @@ class Captioning:
 
 def run(arguments: Sequence[str]) -> None:
     """Export features, and say where they are."""
-    from cml.distances.job_forecast import size_text
+    from cml.command_line.amounts import size_text
     from cml.export.captioning import export_captioning
     from cml.export.feature_stores import STORES
     from cml.export.image_list import ImageList

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from cml.commands import parse, print_json
+from cml.command_line.options import parse, print_json
 from cml.commands.evaluate import positional
-from cml.commands.retrieved import retrieve, shown_row
-from cml.commands.trained_run import Embeddings, TrainedRun
-from cml.retrieval.evaluation import ORACLE
+from cml.runs.gallery import write_run_gallery
+from cml.runs.trained_run import TrainedRun
 
 
 @dataclass(frozen=True)
@@ -53,56 +50,3 @@ def run(arguments: Sequence[str]) -> None:
         baseline = trained.frozen
     path = write_run_gallery(trained, baseline, queries=options.queries, k=options.k, thumbnail=options.thumbnail)
     print_json({"gallery": str(path)}) if options.json else print(f"gallery: {path}")
-
-
-def write_run_gallery(
-    trained: TrainedRun,
-    baseline: tuple[str, Embeddings] | None,
-    *,
-    queries: int = 48,
-    k: int = 5,
-    thumbnail: int = 96,
-    table: Sequence[Sequence[str]] = (),
-) -> Path:
-    """Write the gallery of a run into its folder.
-
-    Args:
-        trained: The run.
-        baseline: Name and embeddings of what to show beside it.
-        queries: How many queries; evenly spaced from the worst to the best.
-        k: Pictures a method.
-        thumbnail: Size of a picture in pixels.
-        table: A table to print at the page's top, its first row the header.
-    """
-    from cml.reporting.gallery import write_gallery
-
-    k = min(k, len(trained.gallery))
-    name = trained.config.train.loss.partition("(")[0]
-    methods = {name: trained.embeddings}
-    if baseline is not None:
-        methods[baseline[0] if baseline[0] != name else f"{name} (baseline)"] = baseline[1]
-    retrieved = retrieve(trained, methods, k)
-
-    excess = retrieved.mean(name) - retrieved.mean(ORACLE)  # how much worse than the best possible
-    order = np.argsort(-excess, kind="stable")
-    shown = order[np.unique(np.linspace(0, len(order) - 1, min(queries, len(order))).round().astype(int))]
-    titles = [name, ORACLE, *(title for title in methods if title != name)]
-    page = [
-        shown_row(trained, retrieved, int(row), titles, size=2 * thumbnail, score=float(excess[row])) for row in shown
-    ]
-    path = trained.folder / "gallery.html"
-    info = trained.dataset.info
-    write_gallery(
-        path,
-        page,
-        title=f"{info.name}: what the embedding retrieves",
-        unit=trained.report[1],
-        summary=(
-            f"{len(page)} of {len(trained.query)} queries against a gallery of {len(trained.gallery)}. The score says "
-            f"how much farther the top {k} of {name} lie than the best possible. Run {trained.folder}, "
-            f"{trained.config.train.steps} steps, label distance {trained.config.train.label_distance}."
-        ),
-        table=table,
-        thumbnail=thumbnail,
-    )
-    return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from cml.commands import parse, print_json
+from cml.command_line.options import parse, print_json
 from cml.errors import UserError
 
 

@@ -7,7 +7,7 @@ from dataclasses import field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cml.commands import parse, pick, print_json
+from cml.command_line.options import parse, pick, print_json
 from cml.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> None:
     """Prepare a dataset and print what it holds."""
     import tyro
 
-    import data_prep
+    from cml import data_prep
 
     known = {name: summary(data_prep.registry.entry(name)) for name in data_prep.names()}
     name, rest = pick(arguments, "source", known, "cml prepare")
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _smaller_batches(dataset: PreparedDataset) -> str:
     """The option that a dataset needs whose training items do not fill a batch of its task's recipe."""
-    import tasks
+    from cml import tasks
     from cml.sampling import registry
     from cml.sampling.sampler import suited_batch
 

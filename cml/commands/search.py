@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.commands import parse, print_json
+from cml.command_line.options import parse, print_json
 
 if TYPE_CHECKING:
     from cml.export.index import Hit

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tasks
-from cml.commands import parse, pick, print_json, say
+from cml import tasks
+from cml.command_line.options import parse, pick, print_json, say
 from cml.errors import UserError
+from cml.runs.train import train_task
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from cml.data.prepared import PreparedDataset
-    from cml.training.loop import Trained
-    from cml.training.ranks import Ranks
     from cml.training.run_config import RunConfig
 
 
@@ -52,7 +49,7 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Train, rest, prog=f"cml train {name}", description=f"Train on {task.summary}.", default=defaults)
     if options.resume and not (options.out / "config.json").exists():
         raise UserError(f"{options.out} holds no run to resume. Give its folder, or leave --resume out to start one.")
-    from cml.training.distributed import joined
+    from cml.processes.join import joined
     from cml.training.run_folder import check_unused
 
     if not options.resume:
@@ -100,39 +97,3 @@ def recipe_for(task: tasks.Task, arguments: Sequence[str]) -> TrainConfig:
         return task.recipe
     say("The backbone is frozen and sees every image once, as it is: the recipe's mirroring is off.")
     return replace(task.recipe, flip="none")
-
-
-def train_task(
-    task: tasks.Task,
-    dataset: PreparedDataset,
-    config: TrainConfig,
-    out: Path,
-    *,
-    resume: bool = False,
-    quiet: bool = False,
-    ranks: Ranks | None = None,
-) -> Trained:
-    """Train a task's embedding into a run folder, with its loss curve.
-
-    Raises:
-        UserError: options, dataset or run folder that do not fit.
-    """
-    from cml.reporting.curves import write_curves
-    from cml.retrieval.validation import held_out_score
-    from cml.training.prepared import train_prepared
-
-    trained = train_prepared(
-        dataset,
-        config,
-        out,
-        task=task.name,
-        label_distance=task.label_distance(config, dataset.info),
-        mirror=None if task.mirror is None else lambda label: task.mirror(label, dataset.info),  # type: ignore[misc]
-        resume=resume,
-        validate=functools.partial(held_out_score, ranks=ranks),
-        quiet=quiet,
-        ranks=ranks,
-    )
-    if ranks is None or ranks.first:
-        write_curves(out / "loss.png", trained.metrics)
-    return trained

@@ -23,9 +23,9 @@ from PIL import Image
 from cml.data.image_files import Encoded, Picture, encode, saved
 from cml.data.label_form import LabelForm
 from cml.data.metadata import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, DatasetInfo
-from cml.data.partial_dataset import PartialDataset
 from cml.errors import DataError, UserError
-from cml.files import write_json
+from cml.storage.atomic import write_json
+from cml.storage.partial_dataset import PartialDataset
 
 _NAMED = 10  # bad items that dataset.json names; it counts all
 

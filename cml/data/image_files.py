@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 
 from cml.data.images import ImageFault, as_rgb, opened
 from cml.errors import DataError
-from cml.files import open_regular
+from cml.storage.atomic import open_regular
 
 _KEPT = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}  # MPO: a JPEG with a second one behind it, as phones write
 

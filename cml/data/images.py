@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from cml.errors import DataError, UserError
-from cml.files import open_regular
+from cml.storage.atomic import open_regular
 
 UInt8 = NDArray[np.uint8]
 Size = tuple[int, int]  # (height, width) in pixels

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cml.data.inside import is_inside, relative_name
+from cml.storage.safe_paths import is_inside, relative_name
 
 _ENTRIES = 4096  # of a folder, read at a time
 

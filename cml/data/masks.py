@@ -2,7 +2,7 @@
 
 A mask belongs to an image of the same size; dataset.json may say under ``details`` which ids there are (``ids``: id to
 name) and which of them means "does not count" (``ignore_id``). Not for: what the ids mean (tasks/), nor the distance
-between masks (cml.distances.layout).
+between masks (cml.distances.layout.distance).
 """
 
 from __future__ import annotations

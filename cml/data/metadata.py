@@ -24,8 +24,8 @@ from cml.data.columns import Gathered, Items, may_repeat
 from cml.data.label_form import LabelForm
 from cml.data.listed_files import ListedFiles
 from cml.data.metadata_blocks import Block, BlockParser
-from cml.files import open_regular
-from cml.json_text import parse_json
+from cml.storage.atomic import open_regular
+from cml.storage.strict_json import parse_json
 
 ROLES = ("train", "query", "gallery")
 FOLDERS = {"train": "train", "query": "test", "gallery": "test"}  # role to folder

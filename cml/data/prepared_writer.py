@@ -24,10 +24,10 @@ from tqdm import tqdm
 from cml.data.dataset_files import PreparedWriter
 from cml.data.image_files import Encoded, Picture
 from cml.data.metadata import INFO
-from cml.data.partial_dataset import difference, partial_folder
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.errors import DataError, UserError
-from cml.files import check_vacant, read_json
+from cml.storage.atomic import check_vacant, read_json
+from cml.storage.partial_dataset import difference, partial_folder
 
 __all__ = ["Item", "PreparedWriter", "already_prepared", "write_dataset"]
 

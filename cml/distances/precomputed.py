@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.errors import DataError, UserError
-from cml.stored_array import map_array
+from cml.storage.npy import map_array
 
 _HASHED = 16 << 20  # bytes read at a time for the fingerprint
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
-from cml.files import atomic_file
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
+from cml.storage.atomic import atomic_file
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]

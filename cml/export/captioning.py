@@ -22,17 +22,17 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from cml import __version__
+from cml.command_line.amounts import size_text
 from cml.data.images import UInt8
-from cml.distances.job_forecast import size_text
 from cml.errors import DataError, UserError
 from cml.export.captioning_view import View
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.embeddings import usual_batch, weights_fingerprint
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
 from cml.export.image_list import ImageList
-from cml.export.resumable import Building, building
 from cml.models.embedding import EmbeddingModel
+from cml.storage.resumable import Building, building
+from cml.version import __version__
 
 CHUNK = 64  # images decoded, computed and recorded together
 

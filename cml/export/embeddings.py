@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml import __version__
 from cml.data.augmentation import stored_size
 from cml.data.images import read_image
-from cml.data.inside import relative_name
 from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.image_list import ImageList
-from cml.export.resumable import Building, GrowingFile, building
-from cml.files import atomic_file, open_regular, read_json
-from cml.json_text import parse_json
-from cml.stored_array import map_array
+from cml.storage.atomic import atomic_file, open_regular, read_json
+from cml.storage.npy import map_array
+from cml.storage.resumable import Building, GrowingFile, building
+from cml.storage.safe_paths import relative_name
+from cml.storage.strict_json import parse_json
+from cml.version import __version__
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cml.errors import DataError
 from cml.export.model_card import model_card
-from cml.files import atomic_folder, read_json, write_json
+from cml.storage.atomic import atomic_folder, read_json, write_json
 
 if TYPE_CHECKING:
     from cml.data.metadata import DatasetInfo

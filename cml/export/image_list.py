@@ -16,7 +16,7 @@ from typing import Any
 from cml.data.metadata import INFO, ROLES
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
-from cml.files import read_json
+from cml.storage.atomic import read_json
 
 # 391895, 000000391895 and COCO_val2014_000000391895: what COCO's own files are called
 _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{1,18})", re.ASCII | re.IGNORECASE)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cml import __version__
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, Method, measured_recall, method_for
 from cml.export.decoding import DEFAULT_THREADS
 from cml.export.embeddings import EmbeddingFolder, embed_folder, model_fingerprint
 from cml.export.image_list import ImageList
-from cml.files import locked, read_json, write_json
 from cml.retrieval.search import distances_to, nearest_embeddings
+from cml.storage.atomic import locked, read_json, write_json
+from cml.version import __version__
 
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cml import __version__
 from cml.data.augmentation import stored_size
 from cml.errors import UserError
-from cml.files import atomic_file, atomic_folder, write_json
 from cml.models.embedding import EmbeddingModel
+from cml.storage.atomic import atomic_file, atomic_folder, write_json
+from cml.version import __version__
 
 INPUT, OUTPUT = "images", "embeddings"
 LEAST_COSINE, LARGEST_ERROR = 0.99999, 1e-4  # what the graph may differ from torch

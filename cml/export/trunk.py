@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cml.errors import UserError
-from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.processes.device import pick_device
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import load_model
 

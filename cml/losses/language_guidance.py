@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cml.distances.word_vectors import open_word_vectors
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes, in_full, unit
 from cml.losses.label_distance_loss import About, check_number
+from cml.word_vectors.open import open_word_vectors
 
 
 def language_guidance_loss(
@@ -171,7 +171,7 @@ def text_embeddings(names: Sequence[str], vectors: str) -> Tensor:
 
     Args:
         names: C names; letters in a row are a word, anything else parts words.
-        vectors: A source of ``cml.distances.word_vectors``.
+        vectors: A source of ``cml.word_vectors.open``.
 
     Returns:
         (C, W) float32.

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.files import atomic_file, cache_folder
 from cml.models.embedding import EmbeddingModel
-from cml.stored_array import map_array
+from cml.storage.atomic import atomic_file, cache_folder
+from cml.storage.npy import map_array
 
 
 def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.float32]:

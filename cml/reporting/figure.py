@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cml.files import atomic_file
 from cml.reporting.visible_text import visible_text
+from cml.storage.atomic import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,10 +19,10 @@ from typing import Any
 from PIL import Image
 
 from cml.errors import UserError
-from cml.files import atomic_file
 from cml.reporting.gallery_style import STEPS, PictureRules, step_rules
 from cml.reporting.number_text import NumberText
 from cml.reporting.visible_text import visible_text
+from cml.storage.atomic import atomic_file
 
 _MOST_TICKS = 160  # of the overview
 

@@ -1,6 +1,6 @@
 """A histogram of label distances as PNG, on a linear and on a logarithmic axis, with the quantiles that settings name.
 
-Not for: the figures of a summary, which cml.distances.summary makes.
+Not for: the figures of a summary, which cml.distances.jobs.summary makes.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from pathlib import Path
 from PIL import Image
 
 from cml.errors import UserError
-from cml.files import atomic_file
 from cml.reporting.gallery_style import STEPS, PictureRules, step_rules
 from cml.reporting.visible_text import visible_text
+from cml.storage.atomic import atomic_file
 
 
 @dataclass(frozen=True)

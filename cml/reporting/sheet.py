@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from PIL import Image, ImageDraw, ImageFont
 
 from cml.errors import UserError
-from cml.files import atomic_file
 from cml.reporting.drawing import flat
 from cml.reporting.gallery import GalleryRow, Picture
 from cml.reporting.number_text import NumberText
 from cml.reporting.visible_text import visible_text
+from cml.storage.atomic import atomic_file
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont

@@ -23,7 +23,7 @@ from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker
 from cml.retrieval.results import Evaluation, Metric
 
 if TYPE_CHECKING:
-    from cml.training.ranks import Ranks
+    from cml.processes.ranks import Ranks
 
 __all__ = ["ORACLE", "Evaluation", "Metric", "Ranker", "embedding_ranker", "evaluate", "random_ranker"]
 

@@ -16,11 +16,11 @@ from cml.data.augmentation import stored_size
 from cml.data.images import Images, UInt8
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel
+from cml.processes.join import joined
 from cml.registry import Choice
 from cml.training import run_folder
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
-from cml.training.distributed import joined
 from cml.training.loop import model_config, train
 from cml.training.run_config import RunConfig
 

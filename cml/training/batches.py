@@ -23,8 +23,8 @@ from cml.distances.label_distance import Float32, Int32, LabelDistance, Labels
 from cml.errors import UserError
 from cml.losses.label_distance_loss import Takes
 from cml.losses.memory import leave_out_copies
+from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Int64, Sampler
-from cml.training.ranks import Ranks
 from cml.training.targets import Targets
 from cml.training.workers import made_ahead
 

@@ -26,19 +26,19 @@ from tqdm import tqdm
 
 from cml import losses, sampling
 from cml.data.augmentation import Jitter
+from cml.distances.jobs.stored_lists import stored_neighbors
 from cml.distances.label_distance import Float32, Int32
-from cml.distances.stored_lists import stored_neighbors
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.memory import CrossBatchMemory
-from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.processes.batch_norm import share_batch_norm
+from cml.processes.device import pick_device
+from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Sampler
 from cml.training import gradient_cache, metrics_log, run_folder, stopping, workers
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
 from cml.training.optimizer import check_held, learning_rate_factor, make_optimizer
-from cml.training.ranks import Ranks
-from cml.training.shared_batch_norm import share_batch_norm
 from cml.training.targets import class_numbers, prepare_loss
 
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs

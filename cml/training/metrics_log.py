@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from cml.errors import DataError
-from cml.files import atomic_file, open_regular
-from cml.json_text import parse_json
+from cml.storage.atomic import atomic_file, open_regular
+from cml.storage.strict_json import parse_json
 
 
 class MetricsLog:

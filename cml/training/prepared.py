@@ -12,17 +12,17 @@ from cml.data.augmentation import stored_size
 from cml.data.images import Images
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode
-from cml.distances.stored_matrix import through_matrix
+from cml.distances.jobs.stored_matrix import through_matrix
 from cml.errors import UserError
-from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import frozen_features
+from cml.processes.device import pick_device
+from cml.processes.ranks import Ranks
 from cml.registry import Choice
 from cml.training import run_folder
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
 from cml.training.loop import Trained, Validate, model_config, train
-from cml.training.ranks import Ranks
 from cml.training.run_config import RunConfig
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import cml
 from cml.errors import DataError, UserError
-from cml.files import read_json, write_json
 from cml.models.embedding import ModelConfig
+from cml.storage.atomic import read_json, write_json
 from cml.training.config import TrainConfig
+from cml.version import __version__
 
 _OTHERS = {"dataset.json": "a prepared dataset", "model.onnx": "an ONNX export", "manifest.json": "an export or index"}
 
@@ -37,7 +37,7 @@ class RunConfig:
     def save(self, run: Path) -> None:
         """Write config.json."""
         value = {
-            "cml": cml.__version__,
+            "cml": __version__,
             "task": self.task,
             "dataset": self.dataset,
             "dataset_fingerprint": self.dataset_fingerprint,

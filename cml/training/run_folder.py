@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import DataError, UserError
-from cml.files import atomic_file, check_vacant, locked, read_json, write_json
-from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.processes.device import pick_device
+from cml.storage.atomic import atomic_file, check_vacant, locked, read_json, write_json
 from cml.training.config import TrainConfig
 from cml.training.run_config import RunConfig
 

@@ -16,21 +16,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.commands import parse, print_json, say
+from cml.command_line.options import parse, print_json, say
 from cml.data.prepared import PreparedDataset
-from cml.distances.tokens import WORDS, tokenize
+from cml.distances.captions.tokens import WORDS, tokenize
 from cml.errors import DataError, UserError
 from cml.export.captioning import CaptioningFeatures, export_captioning
 from cml.export.image_list import ImageList
-from cml.export.resumable import difference
 from cml.export.trunk import open_trunk
-from cml.files import atomic_file, read_json, write_json
-from cml.models.device import pick_device
 from cml.models.embedding import EmbeddingModel
+from cml.processes.device import pick_device
 from cml.retrieval.comparison import over_seeds
+from cml.storage.atomic import atomic_file, read_json, write_json
+from cml.storage.resumable import difference
+from cml.tasks.captioning.scores import score, unavailable
+from cml.tasks.captioning.training import Captioned, CaptionerConfig, caption, train_captioner
 from cml.training.run_config import RunConfig
-from tasks.captioning.scores import score, unavailable
-from tasks.captioning.training import Captioned, CaptionerConfig, caption, train_captioner
 
 Interval = tuple[float, float, float]  # mean and the two ends of its 95 % interval
 _LEAD = "Cap - Img"

@@ -22,9 +22,9 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from cml.errors import UserError
-from cml.models.device import pick_device
-from tasks.captioning.model import END, TopDown
-from tasks.captioning.scores import CiderD
+from cml.processes.device import pick_device
+from cml.tasks.captioning.model import END, TopDown
+from cml.tasks.captioning.scores import CiderD
 
 UNKNOWN = "<unk>"
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cml.data.scene_captions import describe
-from cml.data.scenes import RING, sample_things
-from cml.distances.captions import Captions
+from cml.data_prep.drawn.scenes.captions import describe
+from cml.data_prep.drawn.scenes.scenes import RING, sample_things
+from cml.distances.captions.distance import Captions
 from cml.distances.precomputed import Precomputed
 
 ITEMS, BATCH, STEPS, RUNS, ROUNDS = 2000, 150, 250, 21, 5

@@ -28,9 +28,9 @@ from gensim.models import KeyedVectors
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.captions import Captions
-from cml.distances.tokens import stop_words, tokenize
-from cml.distances.word_vectors import PACKAGED, open_word_vectors
+from cml.distances.captions.distance import Captions
+from cml.distances.captions.tokens import stop_words, tokenize
+from cml.word_vectors.open import PACKAGED, open_word_vectors
 
 ROUNDS, ROWS, GENSIM_PAIRS, CHECKED = 3, 24, 40, 30
 THREAD_ROUNDS = 7  # one thread and two take turns; the median counts

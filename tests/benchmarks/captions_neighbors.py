@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cml.distances.captions import Captions
+from cml.distances.captions.distance import Captions
 from cml.distances.label_distance import nearest_columns
-from cml.distances.word_vectors import PACKAGED
+from cml.word_vectors.open import PACKAGED
 
 K, THREADS, CHECKED = 10, 2, 20
 

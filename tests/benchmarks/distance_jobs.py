@@ -19,8 +19,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cml.distances.jobs import Runner, write_matrix, write_neighbors
-from cml.distances.keypoints import Keypoints
+from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
+from cml.distances.keypoints.distance import Keypoints
 
 SIZES = (5_000, 10_000, 19_919)
 KINDS = ("float32", "float16", "neighbors")

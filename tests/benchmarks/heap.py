@@ -25,8 +25,8 @@ def work(backbone: str, keep: bool, threads: int) -> dict[str, float]:
     """Seconds of a step or pass, megabytes at most."""
     import torch
 
-    from cml.heap import keep_freed_memory
     from cml.models.embedding import EmbeddingModel, ModelConfig
+    from cml.processes.heap import keep_freed_memory
 
     if keep:
         keep_freed_memory()

@@ -13,7 +13,7 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from cml.distances.keypoints import Keypoints, Normalization
+from cml.distances.keypoints.distance import Keypoints, Normalization
 
 ROWS, COLUMNS, JOINTS, ROUNDS, BAR = 1000, 20_000, 16, 7, 5.0
 

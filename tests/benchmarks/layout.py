@@ -14,7 +14,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.layout import Layout
+from cml.distances.layout.distance import Layout
 
 SIDE, CLASSES, PAIRS, ROUNDS = 60, 5, 2000, 3
 

@@ -24,9 +24,9 @@ import cml.sampling
 from cml.data.augmentation import Jitter, jittered_box
 from cml.data.images import Images
 from cml.distances import registry as distances
+from cml.tasks.pose import RECIPE
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.loop import neighbor_lists
-from tasks.pose import RECIPE
 
 BAR = 200  # images a second
 ROUNDS, BATCHES, BATCH = 4, 8, 150

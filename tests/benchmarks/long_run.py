@@ -25,10 +25,10 @@ from pathlib import Path
 
 import torch
 
-import tasks
-from cml.commands.train import train_task
-from cml.heap import keep_freed_memory
-from data_prep.people import People
+from cml import tasks
+from cml.data_prep.people import People
+from cml.processes.heap import keep_freed_memory
+from cml.runs.train import train_task
 
 BAR = 2.0  # percent
 

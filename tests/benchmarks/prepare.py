@@ -22,7 +22,7 @@ from sklearn.datasets import load_sample_images
 
 from cml.data.metadata import DatasetInfo
 from cml.data.prepared_writer import Item, write_dataset
-from data_prep.person_crop import box_around, crop_file
+from cml.data_prep.person_crop import box_around, crop_file
 
 BAR = 150  # crops a second on two cores
 ROUNDS = 5

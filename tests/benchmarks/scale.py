@@ -28,13 +28,13 @@ from large_dataset import write_large  # beside this file
 
 from cml import losses
 from cml.data.images import Images
-from cml.data.scene_captions import describe
-from cml.data.scenes import RING, sample_things
+from cml.data_prep.drawn.scenes.captions import describe
+from cml.data_prep.drawn.scenes.scenes import RING, sample_things
 from cml.distances import LabelDistance, Labels
-from cml.distances.captions import Captions
+from cml.distances.captions.distance import Captions
 from cml.distances.euclidean import Euclidean
-from cml.distances.keypoints import Keypoints
-from cml.distances.layout import Layout
+from cml.distances.keypoints.distance import Keypoints
+from cml.distances.layout.distance import Layout
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.reporting.figure import COLORS, INK, MARKS, dress, new_figure, save_figure
 from cml.retrieval import embedding_ranker, evaluate

@@ -27,7 +27,7 @@ import cml.sampling
 from cml.commands.demo import small_config
 from cml.data.augmentation import Jitter
 from cml.data.images import Images
-from cml.data.synthetic import draw_people
+from cml.data_prep.drawn.people.people import draw_people
 from cml.distances import registry as distances
 from cml.models.embedding import EmbeddingModel
 from cml.training.batches import BatchSource, TrainingData

@@ -1,0 +1,1 @@
+"""What every command shares: reading options, wording refusals, amounts for people."""

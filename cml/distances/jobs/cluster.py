@@ -1,0 +1,220 @@
+"""The strips of a distance job on a Dask cluster: ``cml distances DATASET --matrix --scheduler tcp://host:port``.
+
+1. Install cml with the extra ``cluster`` on every machine, the same versions everywhere.
+2. Start ``dask scheduler`` on one machine and ``dask worker tcp://host:8786`` on the others, ``--nthreads`` as cores.
+3. Run the job with ``--scheduler tcp://host:8786`` where the dataset lies and the result shall lie.
+4. Packed labels and the settings of the label distance go to each worker once, by Dask's own connection. Files that
+   the settings name, such as word vectors, are opened on the worker: the same path, and the same content (SHA-256).
+5. A label distance of your own is made there by its name: start the workers with ``--preload my_module``.
+6. A worker computes a strip and sends it back; this process alone writes and records strips. So a worker that dies
+   costs only the strips it had, and the job goes on, here or on the cluster, after this process was killed.
+7. The result is that of one machine, to the last bit; among captions a processor of another kind may round another
+   way, in the last bit of about one float32 in 10 million.
+
+Dask's connections carry pickles: use a cluster that you trust. Not for: threads of one machine (jobs.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from cml import distances
+from cml.distances.blas_threads import one_blas_thread
+from cml.distances.jobs.folder import FORMAT
+from cml.distances.jobs.work import Arrays, MatrixWork, NeighborsWork, Strip, Work
+from cml.distances.label_distance import Labels
+from cml.errors import UserError
+from cml.registry import Choice
+
+try:
+    import distributed
+    from distributed.diagnostics.plugin import WorkerPlugin
+except ImportError:
+    raise UserError("A scheduler needs Dask, which is in an extra: pip install 'cml[cluster]'.") from None
+
+PATIENCE = 15  # seconds for the scheduler to answer and for a first worker
+QUIET = 30  # seconds without a worker before that is said, and said again
+AHEAD = 2  # strips given out for each thread of the workers, so that none waits for this process
+
+
+class Cluster:
+    """The workers of a Dask scheduler, each with the labels and the label distance of one job.
+
+    Args:
+        address: Of the scheduler.
+        work: The job.
+
+    Attributes:
+        workers: Workers at the start.
+        threads: Their threads.
+
+    Raises:
+        UserError: nobody answers at ``address``, there is no worker, or the label distance cannot be made by its name.
+    """
+
+    def __init__(self, address: str, work: Work) -> None:
+        self._name = f"cml-{uuid.uuid4().hex}"
+        self._address = address
+        recipe = _recipe(work)
+        try:
+            self._client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"No Dask scheduler answers at {address!r} ({str(error).strip() or type(error).__name__}). Start one "
+                "with 'dask scheduler' and give its address, such as tcp://127.0.0.1:8786."
+            ) from None
+        try:
+            self._client.wait_for_workers(1, timeout=PATIENCE)
+            self._client.register_plugin(_Carrier(self._name, recipe), name=self._name)
+        except TimeoutError:
+            self._client.close()
+            raise UserError(
+                f"The scheduler at {address} has no worker: start some with 'dask worker {address}'."
+            ) from None
+        except BaseException:
+            self._client.close()
+            raise
+        threads = self._client.nthreads()
+        self.workers, self.threads = len(threads), sum(threads.values())
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._client.unregister_worker_plugin(self._name)
+        finally:
+            self._client.close()
+
+    def each(
+        self, strips: Sequence[Strip], store: Callable[[Strip, Arrays], object], done: Callable[[Strip], object]
+    ) -> None:
+        """Have all strips computed; each is stored by this thread as it comes, then ``done`` is told.
+
+        Raises:
+            UserError: what a worker raised, or a strip took several workers down.
+        """
+        left = iter(strips)
+        under_way: dict[str, Strip] = {}
+
+        def give(count: int) -> Iterator[Any]:
+            for _, strip in zip(range(count), left, strict=False):
+                key = f"{self._name}-{strip.start}"
+                under_way[key] = strip
+                yield self._client.submit(_compute, self._name, strip.start, strip.stop, key=key, pure=False)
+
+        with self._watched():
+            coming = distributed.as_completed(list(give(AHEAD * self.threads)), loop=self._client.loop)
+            for future in coming:
+                strip = under_way.pop(future.key)
+                try:
+                    arrays = future.result()
+                except distributed.KilledWorker as error:
+                    raise UserError(
+                        f"The strip of the rows {strip.start} to {strip.stop - 1} took several workers down, the last "
+                        f"one {error.last_worker.address}; have they enough memory?"
+                    ) from None
+                future.release()
+                store(strip, arrays)
+                done(strip)
+                coming.update(list(give(1)))
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Say on stderr, every ``QUIET`` seconds, that there is no worker: Dask itself waits without a word."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(QUIET):
+                try:
+                    trouble = "" if self._client.nthreads() else "has no worker left"
+                except (OSError, TimeoutError):
+                    trouble = "does not answer"
+                if trouble and not over.is_set():
+                    print(
+                        f"The scheduler at {self._address} {trouble}; the job waits, and finished strips are kept. "
+                        f"Start workers with 'dask worker {self._address}', or stop here and go on later.",
+                        file=sys.stderr,
+                    )
+
+        watcher = threading.Thread(target=watch, name="cml-cluster-watch", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join(timeout=1)
+
+
+class _Carrier(WorkerPlugin):  # type: ignore[misc]
+    """Brings a job to every worker, to one that joins later too."""
+
+    def __init__(self, token: str, recipe: Mapping[str, Any]) -> None:
+        self.token, self.recipe = token, recipe
+
+    def setup(self, worker: object) -> None:
+        _recipes[self.token] = self.recipe
+
+    def teardown(self, worker: object) -> None:
+        _recipes.pop(self.token, None)
+        _made.pop(self.token, None)
+
+
+_recipes: dict[str, Mapping[str, Any]] = {}  # in a worker
+_made: dict[str, Work] = {}
+_making = threading.Lock()
+
+
+def _recipe(work: Work) -> dict[str, Any]:
+    """What a worker needs to make ``work``: texts, numbers and arrays."""
+    name, given = work.distance.name, work.distance.settings()
+    by_name = f"A label distance goes to a cluster by its name and settings, {Choice(name, given)}"
+    try:
+        again = distances.registry.get(name, **given)
+    except UserError as error:
+        raise UserError(f"{by_name}: {error}") from None
+    if again.fingerprint() != work.distance.fingerprint():
+        raise UserError(f"{by_name}, but they make another one.")
+    return {
+        "format": FORMAT,
+        "kind": work.kind,
+        "option": work.option[1],
+        "name": name,
+        "settings": given,
+        "fingerprint": again.fingerprint(),
+        "arrays": dict(work.labels.arrays),
+    }
+
+
+def _work(recipe: Mapping[str, Any]) -> Work:
+    if recipe["format"] != FORMAT:
+        raise UserError("A worker of the cluster has another version of cml; install the same everywhere.")
+    try:
+        distance = distances.registry.get(recipe["name"], **recipe["settings"])
+    except UserError as error:
+        raise UserError(f"A worker of the cluster cannot make the label distance: {error}") from None
+    if distance.fingerprint() != recipe["fingerprint"]:
+        raise UserError(
+            f"A worker of the cluster makes another label distance of {recipe['name']!r} and the same settings: the "
+            "files or the code that they name differ there."
+        )
+    kind = MatrixWork if recipe["kind"] == MatrixWork.kind else NeighborsWork
+    return kind(distance, Labels(recipe["arrays"]), recipe["option"])
+
+
+def _compute(token: str, start: int, stop: int) -> Arrays:
+    """A strip of a job, in a worker."""
+    with _making:
+        if token not in _made:
+            _made[token] = _work(_recipes[token])
+        work = _made[token]
+    with one_blas_thread():
+        return dict(work.compute(Strip(start, stop)))

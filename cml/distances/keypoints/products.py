@@ -1,0 +1,88 @@
+"""Distances of poses by matrix products: estimates with a bound on their error, which settles almost all digits.
+
+The file needs numba: import it where it is used. Not for: what a pose is and the direct formula (keypoints.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cml.distances.exact_products import TILE_COLUMNS, TILE_ROWS, UNIT_ROUNDOFF, Float64, Rows, noise_floor
+from cml.distances.keypoints.kernel import settle_tile
+from cml.distances.label_distance import Float32, Labels
+
+
+class PoseProducts:
+    """Products of the poses of ``a`` with others, tile by tile.
+
+    With v for visible and p for coordinates, a pair needs its shared joints, sum v_a v_b; the sum of
+    v_a v_b |p_a - p_b|^2; and, to be centred on its shared joints, the sums of v_a v_b (p_a - p_b) for x and for y.
+    All tiles use the same memory, which then stays in the processor's cache.
+
+    Args:
+        a: Poses with arrays ``xy``, ``visible`` and ``noise``, as ``Keypoints.encode`` gives them; at least one.
+        others: The poses that they will be compared with, with the same number of joints.
+        centered: Centre each pair on its shared joints.
+        min_shared: Joints that a pair must share.
+        root: Distances, not squared distances.
+    """
+
+    def __init__(self, a: Labels, others: Labels, *, centered: bool, min_shared: int, root: bool) -> None:
+        self._centered, self._min_shared, self._root = centered, float(min_shared), root
+        self._middle = others.arrays["xy"].sum(axis=(0, 1)) / max(1, np.count_nonzero(others.arrays["visible"]))
+        x, y, self._seen, squares, self._error = _parts(a, self._middle)
+        self._terms = np.hstack([squares, self._seen, x, y])
+        self._sums = [np.hstack([p, self._seen]) for p in (x, y)] if centered else []
+        size = min(len(a), TILE_ROWS) * min(len(others), TILE_COLUMNS)
+        self._room, self._places = np.empty((4, size)), np.empty(size, np.int32)
+
+    def estimate(self, b: Labels, out: Float32, first: int) -> tuple[Rows, Rows]:
+        """Distances to ``b``, up to ``TILE_COLUMNS`` of the others, as far as estimates settle them.
+
+        Args:
+            b: B poses.
+            out: Result (A, ..): its columns from ``first`` on. Infinite where too few joints are shared.
+            first: Column.
+
+        Returns:
+            Rows (P,) of ``a`` and rows (P,) of ``b``: the pairs whose float32 digits are still open.
+        """
+        x, y, seen, squares, error = _parts(b, self._middle)
+        terms = np.hstack([seen, squares, -2 * x, -2 * y])
+        sums = [np.hstack([seen, -p]) for p in (x, y)] if self._centered else []
+        places = []
+        for start in range(0, len(self._seen), TILE_ROWS):
+            rows = slice(start, min(start + TILE_ROWS, len(self._seen)))
+            size = rows.stop - start, len(b)
+            shared, total, *centers = (part[: size[0] * size[1]].reshape(size) for part in self._room)
+            np.matmul(self._seen[rows], seen.T, out=shared)  # whole numbers
+            np.matmul(self._terms[rows], terms.T, out=total)
+            for left, right, product in zip(self._sums, sums, centers, strict=False):
+                np.matmul(left[rows], right.T, out=product)
+            count = settle_tile(
+                (shared, total, centers[0], centers[1]),
+                (self._error[rows], error),
+                self._centered,
+                self._min_shared,
+                self._root,
+                (start, first),
+                out,
+                self._places,
+            )
+            places.append(start * len(b) + self._places[:count].astype(np.intp))
+        rows_open, columns_open = np.divmod(np.concatenate(places), len(b))
+        return rows_open, columns_open
+
+
+def _parts(labels: Labels, middle: Float64) -> tuple[Float64, Float64, Float64, Float64, Float64]:
+    """x, y, 1 for visible and squared length of N poses' joints (N, J), and their part of the error bound (N,)."""
+    visible = labels.arrays["visible"]
+    xy = np.where(visible[:, :, None], labels.arrays["xy"] - middle, 0.0)
+    x, y = np.ascontiguousarray(xy[:, :, 0]), np.ascontiguousarray(xy[:, :, 1])
+    squares = x * x + y * y
+    # A dot product of n terms errs by at most n roundings of the sum of their sizes, here at most twice that of the two
+    # norms; 6 J + 16 for n covers products, division and direct formula of the plain form, four times as much those of
+    # the centred form.
+    roundings = 16 * (6 * visible.shape[1] + 16) * UNIT_ROUNDOFF
+    error = roundings * squares.sum(axis=1) + 2 * noise_floor(labels.arrays["noise"], 0.0)
+    return x, y, visible.astype(np.float64), squares, error

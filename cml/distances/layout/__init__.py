@@ -1,0 +1,1 @@
+"""The label distance of room layouts, 1 - mIoU, and its kernel."""

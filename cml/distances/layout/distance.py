@@ -1,0 +1,248 @@
+"""Distance between segmentations: 1 - mean intersection over union, the label distance of room layouts.
+
+Masks are packed to a few bits a pixel, overlaps are counted 64 pixels at a time for a block of pairs at once. Not for:
+making masks, which data_prep does, or scoring a segmentation network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.errors import UserError
+
+if TYPE_CHECKING:
+    from cml.distances.layout.kernel import Bits
+
+UInt8 = NDArray[np.uint8]
+
+MOST_PIXELS = 1 << 24
+MOST_MATCHED = 10  # classes of a mask that the matching can take: its time doubles with each
+_PACKED_PIXELS = 1 << 18  # packed at a time
+_AHEAD = 64  # masks read at a time
+_TILE = 1024  # masks a side whose classes are unpacked at a time
+
+
+@dataclass(frozen=True)
+class Layout(LabelDistance):
+    """1 - mIoU of two segmentation masks, the mean over the classes present in either.
+
+    Pixels ignored in either mask are left out of both. Two masks without a pixel that counts in both cannot be
+    compared: their distance is infinite. Labels are paths of mask images (8-bit grey or palette, the value is the
+    class id; read in threads) or 2-D integer arrays of ids.
+
+    Args:
+        ignore: Id of pixels that do not count; None if every id is a class.
+        largest_id: A larger id is an error; ``ignore`` alone may be larger.
+        resolution: Masks are reduced to this many pixels a side (nearest), whatever their size and shape. None keeps
+            them as they are; all must then have the same size. Measured on 262 real room layouts of 320x240, error of
+            1 - mIoU on average and at most, and time for all pairs of a batch of 150: 32 pixels 0.004, 0.064, 0.6 ms;
+            64 pixels 0.002, 0.034, 1.0 ms; 128 pixels 0.001, 0.019, 1.7 ms; as they are 14 ms. At 64 it is a
+            hundredth of a training step, and the rows fill whole machine words.
+        matching: ``fixed``: an id means the same in both masks. ``hungarian``: ids are names only; the ids of one mask
+            are matched one to one with those of the other so that most pixels agree, and among such matchings to
+            the highest mIoU. A class left over counts with an IoU of 0. Up to 10 classes a mask.
+
+    Source:
+        Kim et al., "Deep Metric Learning Beyond Binary Supervision", CVPR 2019: 1 - mIoU; resolution and matching
+        are stated nowhere. The LSUN room layout challenge scores pixels after the matching by most agreeing pixels.
+
+    Example:
+        >>> distance = Layout(resolution=None)
+        >>> masks = distance.encode([[[1, 1], [4, 4]], [[1, 4], [4, 4]]])
+        >>> distance.pairwise(masks, masks).round(3).tolist()  # 1 - (1/2 + 2/3) / 2
+        [[0.0, 0.4169999957084656], [0.4169999957084656, 0.0]]
+    """
+
+    ignore: int | None = 0
+    largest_id: int = 255
+    resolution: int | None = 64
+    matching: Literal["fixed", "hungarian"] = "fixed"
+    name: ClassVar[str] = "layout"
+    unit: ClassVar[str] = "1 - mIoU"
+
+    def __post_init__(self) -> None:
+        if self.ignore is not None and not (_is_whole(self.ignore) and 0 <= self.ignore <= 255):
+            raise UserError(f"The 'ignore' must be a class id from 0 to 255, or None. Got {self.ignore!r} instead.")
+        if not (_is_whole(self.largest_id) and 0 <= self.largest_id <= 255):
+            raise UserError(f"The 'largest_id' must be from 0 to 255. Got {self.largest_id!r} instead.")
+        if self.resolution is not None and not (_is_whole(self.resolution) and 1 <= self.resolution <= 4096):
+            raise UserError(
+                f"The 'resolution' must be from 1 to 4096 pixels, or None. Got {self.resolution!r} instead."
+            )
+        if self.matching not in ("fixed", "hungarian"):
+            raise UserError(f"The 'matching' must be fixed or hungarian. Got {self.matching!r} instead.")
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Read and pack N masks.
+
+        Returns:
+            Arrays ``planes`` (N, bits, words) uint64, the bits of the ids, one bit a pixel; ``areas`` (N, 1 + highest
+            id) int32, the pixels of each id; and ``size`` (N, 2) int32, the masks' common height and width.
+
+        Raises:
+            LabelError: a mask cannot be read, is not a 2-D map of ids 0 to ``largest_id``, holds nothing but ignored
+                pixels, or differs in size from the first while ``resolution`` is None; names its file.
+            UserError: there is no label.
+        """
+        if len(labels) == 0:
+            raise UserError("There are no labels to encode.")
+        size = (0, 0)
+        maps: UInt8 = np.empty((0, 0), np.uint8)
+        planes: NDArray[np.uint64] = np.empty((0, 8, 0), np.uint64)
+        areas = np.empty((len(labels), 256), np.int32)
+        for position, mask in enumerate(self._masks(labels)):
+            if position == 0:
+                size = mask.shape
+                maps = np.empty((max(1, _PACKED_PIXELS // mask.size), mask.size), np.uint8)
+                planes = np.empty((len(labels), 8, -(-mask.size // 64)), np.uint64)
+            if mask.shape != size:
+                fault = f"is {_size(mask.shape)} pixels, the first is {_size(size)}; masks of different sizes need a "
+                raise _fault(position, labels[position], fault + "resolution")
+            flat = mask.reshape(-1)
+            areas[position] = np.bincount(flat, minlength=256)
+            if self.ignore is not None and areas[position, self.ignore] == mask.size:
+                raise _fault(position, labels[position], f"has nothing but ignored pixels (id {self.ignore})")
+            place = position % len(maps)
+            maps[place] = flat
+            if place == len(maps) - 1 or position == len(labels) - 1:  # a chunk is complete
+                for bit in range(8):
+                    planes[position - place : position + 1, bit] = _packed(maps[: place + 1] >> bit & 1)
+        highest = int(np.flatnonzero(areas.any(axis=0)).max())
+        sizes = np.tile(np.array(size, np.int32), (len(labels), 1))
+        used = planes[:, : max(1, highest.bit_length())].copy()
+        return Labels({"planes": used, "areas": areas[:, : highest + 1].copy(), "size": sizes})
+
+    def _masks(self, labels: Sequence[Any]) -> Iterator[UInt8]:
+        """The checked masks in order, at the resolution; a few files are read ahead."""
+
+        def load(position: int) -> UInt8:
+            mask = _mask(labels[position], position)
+            most = int(mask.max() if self.ignore is None else np.where(mask == self.ignore, 0, mask).max())
+            if most > self.largest_id:
+                fault = f"holds the id {most}; ids should be 0 to {self.largest_id}"
+                raise _fault(position, labels[position], fault)
+            if self.resolution is not None:
+                mask = mask[np.ix_(*(_nearest(length, self.resolution) for length in mask.shape))]
+            if mask.size > MOST_PIXELS:
+                fault = f"has {mask.size:,} pixels; at most {MOST_PIXELS:,}. Set a resolution"
+                raise _fault(position, labels[position], fault)
+            return mask
+
+        with ThreadPoolExecutor(2) as pool:  # Pillow decodes outside the interpreter lock
+            for start in range(0, len(labels), _AHEAD):
+                yield from pool.map(load, range(start, min(start + _AHEAD, len(labels))))
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """1 - mIoU (len(a), len(b)) float32; infinite where no pixel counts in both.
+
+        Raises:
+            UserError: the masks of ``a`` and ``b`` differ in size, or a mask holds too many classes to be matched.
+        """
+        from cml.distances.layout.kernel import matched_iou_distances, mean_iou_distances
+
+        result = np.empty((len(a), len(b)), np.float32)
+        if result.size == 0:
+            return result
+        size_a, size_b = (_size(tuple(side.arrays["size"][0].tolist())) for side in (a, b))
+        if size_a != size_b:
+            raise UserError(f"The masks of the two sides are {size_a} and {size_b} pixels; set a resolution.")
+        ids = sorted((_ids(a) | _ids(b)) - {self.ignore})
+        matched = self.matching == "hungarian"
+        for i in range(0, len(a), _TILE):
+            bits_a = self._bits(a[i : i + _TILE], ids)
+            for j in range(i if a is b else 0, len(b), _TILE):
+                bits_b = bits_a if a is b and i == j else self._bits(b[j : j + _TILE], ids)
+                tile = np.empty((len(bits_a.areas), len(bits_b.areas)), np.float32)
+                (matched_iou_distances if matched else mean_iou_distances)(bits_a, bits_b, bits_a is bits_b, tile)
+                result[i : i + _TILE, j : j + _TILE] = tile
+                if a is b:  # the same to the last bit either way
+                    result[j : j + _TILE, i : i + _TILE] = tile.T
+        return result
+
+    def _bits(self, labels: Labels, ids: list[int]) -> Bits:
+        from cml.distances.layout.kernel import Bits
+
+        areas = np.stack([_area(labels, one) for one in ids], axis=1)  # (N, K)
+        if self.matching == "hungarian" and (most := np.count_nonzero(areas, axis=1).max()) > MOST_MATCHED:
+            raise UserError(
+                f"matching=hungarian takes up to {MOST_MATCHED} classes a mask. Got {most} of them; use matching=fixed."
+            )
+        classes = np.stack([_unpacked(labels, one) for one in ids], axis=1)  # (N, K, W)
+        if self.ignore is None:
+            return Bits(classes, areas, np.zeros((len(labels), 1), np.uint64), np.zeros(len(labels), bool))
+        return Bits(classes, areas, _unpacked(labels, self.ignore), _area(labels, self.ignore) > 0)
+
+
+def _packed(flat: NDArray[Any]) -> NDArray[np.uint64]:
+    """(.., P) zeros and ones as (.., P / 64) words, the last one filled with zeros."""
+    packed = np.packbits(flat, axis=-1)
+    padded = np.zeros((*packed.shape[:-1], -(-packed.shape[-1] // 8) * 8), np.uint8)
+    padded[..., : packed.shape[-1]] = packed
+    return padded.view(np.uint64)
+
+
+def _unpacked(labels: Labels, one: int) -> NDArray[np.uint64]:
+    """Where the id ``one`` is: (N, words), one bit a pixel."""
+    planes = labels.arrays["planes"]
+    height, width = labels.arrays["size"][0].tolist()
+    where = np.tile(_packed(np.ones(height * width, np.uint8)), (len(labels), 1))  # filling is of no class
+    for bit in range(planes.shape[1]):
+        where &= planes[:, bit] if one >> bit & 1 else ~planes[:, bit]
+    return where if one < 1 << planes.shape[1] else np.zeros_like(where)
+
+
+def _ids(labels: Labels) -> set[int]:
+    return set(np.flatnonzero(labels.arrays["areas"].any(axis=0)).tolist())
+
+
+def _area(labels: Labels, one: int) -> NDArray[np.int64]:
+    """Pixels of the id ``one`` in each mask: (N,)."""
+    areas = labels.arrays["areas"]
+    return areas[:, one].astype(np.int64) if one < areas.shape[1] else np.zeros(len(labels), np.int64)
+
+
+def _nearest(length: int, resolution: int) -> NDArray[np.intp]:
+    """The rows nearest to the middles of ``resolution`` equal parts of ``length`` rows."""
+    rows: NDArray[np.intp] = (2 * np.arange(resolution) + 1) * length // (2 * resolution)
+    return rows
+
+
+def _mask(label: Any, position: int) -> UInt8:  # noqa: ANN401 - checked here
+    if isinstance(label, str | Path):
+        from cml.data.masks import MaskFault, read_mask
+
+        try:
+            return read_mask(Path(label))
+        except MaskFault as fault:
+            raise _fault(position, label, str(fault)) from None
+    try:
+        mask = np.asarray(label)
+    except ValueError:  # rows of different lengths
+        mask = np.empty(0)
+    if mask.ndim != 2 or mask.size == 0 or mask.dtype.kind not in "iu":
+        raise LabelError(position, f"should be a mask's path or a 2-D array of class ids. Got {short(label)} instead.")
+    if mask.min() < 0 or mask.max() > 255:
+        raise LabelError(position, f"holds the class ids {mask.min()} to {mask.max()}; they should be 0 to 255.")
+    return mask.astype(np.uint8)
+
+
+def _fault(position: int, label: Any, fault: str) -> LabelError:  # noqa: ANN401 - a path or an array
+    """The error that says what is wrong with a mask ("is 5x4 pixels, .."), with its file if it has one."""
+    named = f"is the mask {label}, which {fault}" if isinstance(label, str | Path) else fault
+    return LabelError(position, f"{named}.")
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return f"{shape[1]}x{shape[0]}"
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

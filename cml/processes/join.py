@@ -1,0 +1,110 @@
+"""Joining the processes that torchrun has started for one run, and leaving them: together, or when one has failed.
+
+``torchrun --nproc-per-node N -m cml train ..``: gloo on CPUs, nccl on GPUs. Not for: what the processes compute
+together (ranks.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+
+from cml.errors import UserError
+from cml.processes.device import pick_device
+from cml.processes.launch import Launch, launch
+from cml.processes.ranks import ConnectionBrokeError, Ranks
+from cml.processes.watch import RankWatch
+
+JOINING = timedelta(minutes=5)  # how long the processes wait for each other to start
+LATEST = timedelta(minutes=30)  # how far a process may be behind the others, as when it reads a large data set
+_sessions = 0  # runs that this process has joined, one after the other
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Ranks]:
+    """Join the other processes of the run, if torchrun started several; leave them together at the end.
+
+    Inside, an error of one process stops all of them within 30 s, and so does its death.
+
+    Args:
+        device: As in ``TrainConfig.device``; of several processes each takes the GPU of its local rank.
+
+    Raises:
+        UserError: the device does not fit several processes.
+        SystemExit: another process has failed and said why.
+    """
+    how = launch()
+    if how.size == 1:
+        yield Ranks(device=pick_device(device))
+        return
+    import torch.distributed as dist
+    import torch.distributed.nn.functional  # noqa: F401 - after init_process_group its defaults keep the group for ever
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    place = own_device(device, how)
+    if dist.is_initialized():
+        raise UserError("cml joins the processes that torchrun started by itself: leave init_process_group to it.")
+    global _sessions
+    _sessions += 1
+    store, rank, size = next(rendezvous("env://", timeout=JOINING))
+    watch = RankWatch(PrefixStore(f"cml/watch/{_sessions}", store.clone()), rank, size)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo",
+        store=PrefixStore(f"cml/group/{_sessions}", store),
+        rank=rank,
+        world_size=size,
+        timeout=LATEST,
+        device_id=place if place.type == "cuda" else None,
+    )
+    ranks = Ranks(rank, size, place)
+    ranks.wait()  # all have made their watch
+    watch.start()
+    try:
+        yield ranks
+        ranks.wait()
+    except ConnectionBrokeError as error:
+        watch.connection_broke()
+        raise ConnectionError(f"The processes of the run have lost each other ({error}). Start them again.") from None
+    except SystemExit:
+        raise
+    except BaseException as error:
+        code = 130 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, UserError) else 1
+        first_to_tell = watch.failed(error)
+        if not (ranks.first if code == 130 else first_to_tell):  # all are interrupted at once, and rank 0 says it
+            raise SystemExit(code) from None
+        if isinstance(error, UserError | OSError | FloatingPointError) and not how.complains:
+            print(f"error: {error}", file=sys.stderr, flush=True)  # the command line leaves that to the machine's first
+            raise SystemExit(code) from None
+        raise
+    finally:
+        watch.finish()
+        if place.type == "cpu":  # a thread of gloo's that lets go of a tensor while Python ends aborts the process
+            dist.destroy_process_group()
+    if place.type == "cuda":  # after a failure nccl's may wait for the others, and is left to the process's end
+        dist.destroy_process_group()
+
+
+def own_device(device: str, how: Launch) -> torch.device:
+    """The device of one of several processes.
+
+    Raises:
+        UserError: there are more processes than GPUs, or the device is neither "auto", "cpu" nor "cuda".
+    """
+    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if device not in ("auto", "cuda"):
+        raise UserError(f"Each of several processes takes its own device: set it to auto, cpu or cuda. Got {device}.")
+    pick_device("cuda")
+    if how.local_size > torch.cuda.device_count():
+        raise UserError(
+            f"Each process takes a GPU of its own: there are {torch.cuda.device_count()}. Got --nproc-per-node "
+            f"{how.local_size}; lower it, or set --device cpu."
+        )
+    place = torch.device("cuda", how.local_rank)
+    torch.cuda.set_device(place)
+    return place

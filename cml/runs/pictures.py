@@ -1,0 +1,98 @@
+"""The three figures of a comparison: metrics over K, metrics over the dimension, and a sheet of what is retrieved.
+
+Not for: how they are drawn (cml.reporting), the figures in them (cml.retrieval.comparison).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cml.reporting.metric_curves import Curves, Panel, write_metric_curves
+from cml.retrieval.comparison import Comparison
+from cml.retrieval.evaluation import ORACLE
+from cml.runs.retrieved import retrieve, shown_row
+from cml.runs.trained_run import TrainedRun
+
+_QUERIES, _K, _SIDE = 6, 4, 144  # of the sheet: rows, pictures a method, pixels a picture
+
+
+def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out: Path) -> None:
+    """Write retrieval.png, sheet.png and, where there are several dimensions, dimension.png into ``out``.
+
+    Args:
+        comparison: The figures.
+        opened: Variants that the sheet shows, to a run of each.
+        out: Folder.
+    """
+    quiet = comparison.reference_names
+    labels = {kind: label for kind, label in _labels(comparison).items() if any(_over_k(comparison, kind).values())}
+    panels = [Panel(_over_k(comparison, kind), f"{label[0]}@K{label[1]}") for kind, label in labels.items()]
+    write_metric_curves(out / "retrieval.png", panels, quiet=quiet)
+    if comparison.at:
+        panels = []
+        for kind, (name, unit) in labels.items():
+            ks = _over_k(comparison, kind)[comparison.reference_names[0]]
+            k = min(ks) if kind == "recall" else max(ks)  # Recall@1, and the paper's largest K: 10 and 100
+            curves = _over_dimension(comparison, f"{kind}@{k}")
+            panels.append(Panel(curves, f"{name}@{k}{unit}", "dimension of the embedding"))
+        write_metric_curves(out / "dimension.png", panels, quiet=quiet)
+    write_run_sheet(out / "sheet.png", opened)
+
+
+def sheet_variants(variants: Sequence[str]) -> list[str]:
+    """The variants that the sheet shows: the first, and beside it the first binary triplets, or else the second."""
+    ours, *others = variants
+    binary = [name for name in others if name.startswith("binary")]
+    return [ours, *(binary or others)[:1]]
+
+
+def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
+    """Write a sheet of what runs on one dataset retrieve, and frozen ImageNet features beside them.
+
+    The queries are evenly spaced by how far the methods, taken together, stay behind the oracle: from the worst row to
+    the best, whoever does well in it.
+
+    Args:
+        path: The PNG.
+        opened: Title to run.
+    """
+    from cml.reporting.sheet import write_sheet
+
+    trained = next(iter(opened.values()))
+    methods = {name: run.embeddings for name, run in opened.items()}
+    if trained.frozen is not None:
+        methods[trained.frozen[0]] = trained.frozen[1]
+    retrieved = retrieve(trained, methods, min(_K, len(trained.gallery)))
+    behind = np.mean([retrieved.mean(name) - retrieved.mean(ORACLE) for name in methods], axis=0)
+    order = np.argsort(-behind, kind="stable")  # queries without a comparable item come last
+    order = order[: max(1, int(np.isfinite(behind).sum()))]
+    shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
+    rows = [shown_row(trained, retrieved, int(row), list(methods), size=_SIDE, ids=False) for row in shown]
+    write_sheet(path, rows, unit=trained.report[1], side=_SIDE)
+
+
+def _over_k(comparison: Comparison, kind: str) -> Curves:
+    return {
+        method: {int(name.partition("@")[2]): value for name, value in row.items() if name.startswith(f"{kind}@")}
+        for method, row in comparison.rows().items()
+    }
+
+
+def _over_dimension(comparison: Comparison, metric: str) -> Curves:
+    dimensions = sorted({comparison.dimension, *comparison.at})
+    rows = {dimension: comparison.rows(dimension) for dimension in dimensions}
+    return {
+        method: {dimension: rows[dimension][method][metric] for dimension in dimensions}
+        for method in rows[comparison.dimension]
+    }
+
+
+def _labels(comparison: Comparison) -> dict[str, tuple[str, str]]:
+    """The kinds of metric that figures show: name and unit for their axes."""
+    kinds = {name.partition("@")[0] for name in comparison.references.rows[comparison.row]}
+    if "recall" in kinds:  # labels are classes: their distance is 0 or 1
+        return {"recall": ("Recall", "")}
+    return {"label_distance": ("mean label distance", f" ({comparison.unit})"), "ndcg": ("nDCG", "")}

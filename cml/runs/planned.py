@@ -1,0 +1,122 @@
+"""The runs of a comparison: which there are, which are finished already, which evaluations can be kept.
+
+Not for: training them and making a table of them (compare.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cml.errors import DataError, UserError
+from cml.registry import Choice
+from cml.retrieval.results import Evaluation
+from cml.runs.evaluate import EMBEDDING
+from cml.storage.atomic import read_json
+from cml.task import Task
+from cml.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from cml.data.prepared import PreparedDataset
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a comparison.
+
+    Attributes:
+        variant: Its variant.
+        dimension: Of its embedding.
+        seed: Of everything random.
+        options: Its options, variant, dimension and seed among them.
+        folder: Its run folder.
+    """
+
+    variant: str
+    dimension: int
+    seed: int
+    options: TrainConfig
+    folder: Path
+
+
+def planned(
+    task: Task, config: TrainConfig, out: Path, variants: Sequence[str], seeds: int, dimensions: Sequence[int]
+) -> list[Planned]:
+    """All runs of a comparison; those of the first dimension, which the table needs, come first.
+
+    All variants see batches of one size: a sampler that a variant brings along takes over the shared one's
+    ``batch_size``.
+
+    Raises:
+        UserError: two variants of the task would share a folder, or the name of one has nothing that a folder may have.
+    """
+    _check_folders(task)
+    runs = []
+    for dimension in dimensions:
+        for variant in variants:
+            changes: dict[str, Any] = dict(task.variants[variant])
+            if "sampler" in changes:
+                changes["sampler"] = _of_equal_batches(changes["sampler"], config.sampler)
+            for seed in range(seeds):
+                options = replace(config, **{**changes, "dimension": dimension, "seed": seed})
+                folder = out / slug(variant) / f"dimension-{dimension}" / f"seed-{seed}"
+                runs.append(Planned(variant, dimension, seed, options, folder))
+    return runs
+
+
+def finished(run: Planned, dataset: PreparedDataset) -> bool:
+    """Whether the run needs no more training.
+
+    Raises:
+        UserError: its folder holds a finished run with other options or on another dataset.
+    """
+    from cml.training import run_folder
+
+    if not (run.folder / run_folder.MODEL).exists():
+        return False
+    run_folder.check_same(run.folder, run.options, dataset.fingerprint)
+    return True
+
+
+def kept_evaluation(folder: Path, like: Evaluation) -> Evaluation | None:
+    """The evaluation that an earlier comparison left in a run folder, if it measures what ``like`` does.
+
+    It is never of an earlier model: whoever starts a run takes it away.
+    """
+    try:
+        kept = Evaluation.from_json(read_json(folder / "evaluation.json", "an evaluation"))
+    except (OSError, DataError):
+        return None
+    same = all(
+        getattr(kept, name) == getattr(like, name)
+        for name in ("unit", "reported_unit", "gain", "queries", "gallery", "hit_neighbors")
+    )
+    return kept if same and set(kept.rows.get(EMBEDDING, ())) == set(like.rows[EMBEDDING]) else None
+
+
+def _check_folders(task: Task) -> None:
+    taken: dict[str, str] = {}
+    for variant in task.variants:
+        other = taken.setdefault(slug(variant), variant)
+        if other != variant or not slug(variant):
+            beside = f", as those of {other!r} do" if other != variant else ""
+            raise UserError(
+                f"The runs of the variant {variant!r} of task {task.name!r} would go into the folder "
+                f"{slug(variant)!r}{beside}: only the letters a to z and digits of a name count. Rename one."
+            )
+
+
+def _of_equal_batches(sampler: str, shared: str) -> str:
+    """A variant's own sampler, with the batch size that all variants share unless it states one."""
+    own, given = Choice.parse(sampler), Choice.parse(shared)
+    if "batch_size" in own.settings or "batch_size" not in given.settings:
+        return sampler
+    return str(Choice(own.name, {**own.settings, "batch_size": given.settings["batch_size"]}))
+
+
+def slug(name: str) -> str:
+    """A variant's name as a folder's."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

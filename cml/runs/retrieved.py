@@ -1,0 +1,134 @@
+"""What several rankings retrieve for a run's queries, as numbers and as pictures with the label drawn.
+
+The gallery page and the sheet of a comparison are made of it. Not for: how they look (cml.reporting).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.retrieval.evaluation import ORACLE
+from cml.runs.trained_run import Embeddings, TrainedRun
+
+if TYPE_CHECKING:
+    from cml.data.prepared import Split
+    from cml.reporting.gallery import GalleryRow, Picture
+
+_BLOCK = 256  # queries whose label distances are held at a time
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """The first k of each ranking for every query.
+
+    Attributes:
+        items: Method to (Q, k) gallery numbers, -1 where nothing could be compared.
+        distances: Method to (Q, k) label distances as they are reported, infinite = cannot be compared.
+    """
+
+    items: Mapping[str, NDArray[np.int64]]
+    distances: Mapping[str, NDArray[np.float32]]
+
+    def mean(self, method: str) -> NDArray[np.float64]:
+        """Mean label distance of each query's first k (Q,): NaN where nothing could be compared."""
+        known = np.isfinite(self.distances[method])
+        with np.errstate(invalid="ignore"):
+            means: NDArray[np.float64] = np.where(known, self.distances[method], 0).sum(axis=1) / known.sum(axis=1)
+        return means
+
+
+def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> Retrieved:
+    """Rank the gallery by each of ``methods`` and by the labels themselves (``ORACLE``).
+
+    Args:
+        trained: The run whose queries, gallery and label distance count.
+        methods: Name to embeddings of queries and gallery.
+        k: Items a query.
+    """
+    from cml.distances.label_distance import nearest_columns
+    from cml.retrieval.evaluation import embedding_ranker, leave_out_itself
+
+    factor, _ = trained.report
+    rankers = {name: embedding_ranker(*embeddings) for name, embeddings in methods.items()}
+    items = {name: np.empty((len(trained.query), k), np.int64) for name in [*methods, ORACLE]}
+    distances = {name: np.empty((len(trained.query), k), np.float32) for name in items}
+    for start in range(0, len(trained.query), _BLOCK):
+        rows = slice(start, min(start + _BLOCK, len(trained.query)))
+        block = trained.distance.pairwise(trained.query[rows], trained.gallery)  # (R, G)
+        if trained.dataset.info.queries_are_gallery:
+            leave_out_itself(block, rows)
+        for name in items:
+            scores = block if name == ORACLE else rankers[name](rows).astype(np.float32)
+            if trained.dataset.info.queries_are_gallery:
+                leave_out_itself(scores, rows)
+            columns = nearest_columns(scores, k)[0]
+            found = factor * np.take_along_axis(block, columns, axis=1)
+            items[name][rows] = columns
+            distances[name][rows] = np.where(columns >= 0, found, np.inf)
+    return Retrieved(items, distances)
+
+
+def shown_row(
+    trained: TrainedRun,
+    retrieved: Retrieved,
+    query: int,
+    methods: Sequence[str],
+    *,
+    size: int,
+    score: float = 0.0,
+    ids: bool = True,
+) -> GalleryRow:
+    """One query and what each of ``methods`` retrieves for it.
+
+    Args:
+        trained: The run.
+        retrieved: What ``retrieve`` found.
+        query: Number of the query.
+        methods: Which methods to show, in this order.
+        size: Longer side of a picture in pixels.
+        score: How badly the query goes.
+        ids: Captions are the item's id and its label in words; otherwise the words alone, and only where the picture
+            does not show the label already.
+    """
+    from cml.reporting.gallery import GalleryRow
+
+    queries, gallery = trained.splits
+
+    def picture(split: Split, item: int, distance: float | None) -> Picture:
+        return _picture(trained, split, item, distance, size, ids)
+
+    return GalleryRow(
+        query=picture(queries, query, None),
+        retrieved={
+            name: [
+                picture(gallery, item, float(distance))
+                for item, distance in zip(retrieved.items[name][query], retrieved.distances[name][query], strict=True)
+                if item >= 0
+            ]
+            for name in methods
+        },
+        score=score,
+    )
+
+
+def _picture(trained: TrainedRun, split: Split, item: int, distance: float | None, size: int, ids: bool) -> Picture:
+    from PIL import Image
+
+    from cml.data.images import read_image
+    from cml.reporting.gallery import Picture
+
+    image = Image.fromarray(read_image(split.paths[item]))
+    scale = size / max(image.size)
+    image = image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
+    label = split.labels[item]
+    drawn = trained.task.draw(image, label, trained.dataset.info)
+    words = trained.task.describe(label, trained.dataset.info)
+    if ids:
+        return Picture(drawn, f"{split.item_ids[item]} {words}".strip(), distance)
+    seen = drawn.size != image.size or drawn.tobytes() != image.tobytes()
+    return Picture(drawn, "" if seen else words, distance)

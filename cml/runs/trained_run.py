@@ -1,0 +1,184 @@
+"""A finished run opened for looking at: model, dataset, label distance, embeddings of queries and gallery."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml import tasks
+from cml.command_line.options import say
+from cml.data.prepared import PreparedDataset, Split
+from cml.distances.label_distance import LabelDistance, Labels
+from cml.errors import DataError, UserError
+from cml.task import Task
+
+if TYPE_CHECKING:
+    from cml.models.embedding import EmbeddingModel
+    from cml.processes.ranks import Ranks
+    from cml.training.run_config import RunConfig
+
+Embeddings = tuple[NDArray[np.float32], NDArray[np.float32]]  # of queries (Q, D) and of the gallery (G, D)
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A finished run with its dataset.
+
+    Attributes:
+        folder: The run folder.
+        config: Its config.
+        dataset: The prepared dataset.
+        task: Its task.
+        distance: The label distance of the run.
+        model: The trained model.
+        query: Labels of the queries.
+        gallery: Labels of the gallery.
+        ranks: The processes that share the embedding of images, all of which ask for it; None for this one alone.
+    """
+
+    folder: Path
+    config: RunConfig
+    dataset: PreparedDataset
+    task: Task
+    distance: LabelDistance
+    model: EmbeddingModel
+    query: Labels
+    gallery: Labels
+    ranks: Ranks | None = None
+
+    @classmethod
+    def open(
+        cls, folder: Path, *, data: Path | None = None, device: str = "auto", ranks: Ranks | None = None
+    ) -> TrainedRun:
+        """Open a run.
+
+        Args:
+            folder: The run folder.
+            data: Where the dataset lies now, if not where it was.
+            device: Where to put the model.
+            ranks: The processes that share the work; each has its own device.
+
+        Raises:
+            UserError: not a finished run, or the dataset is not the one it was trained on.
+        """
+        from cml import distances
+        from cml.distances.dataset_labels import encode
+        from cml.processes.device import pick_device
+        from cml.training.run_config import RunConfig
+        from cml.training.run_folder import load_model
+
+        config = RunConfig.load(folder)
+        if not config.dataset and data is None:
+            if config.task:  # as of a model that was shared
+                raise UserError(f"{folder} does not say where its dataset lies; give it with --data.")
+            raise UserError(f"{folder} was trained on arrays, not on a prepared dataset; evaluate it in Python.")
+        dataset = PreparedDataset.open(data if data is not None else Path(config.dataset))
+        if dataset.fingerprint != config.dataset_fingerprint:
+            raise DataError(
+                f"{folder} was trained on another dataset than {dataset.folder} is now (its fingerprint differs). "
+                "Give the right one with --data, or train anew."
+            )
+        try:
+            distance = distances.registry.make(config.label_distance)
+        except UserError as error:
+            raise UserError(
+                f"{folder} cannot be opened: {error} One that is registered in Python is known there alone: "
+                'register it, then call cml.cli.main(["evaluate", "RUN"]).'
+            ) from None
+        return cls(
+            folder=folder,
+            config=config,
+            dataset=dataset,
+            task=tasks.get(config.task),
+            distance=distance,
+            model=load_model(folder, config.model, pick_device(device) if ranks is None else ranks.device),
+            query=encode(distance, dataset, "query"),
+            gallery=encode(distance, dataset, "gallery"),
+            ranks=ranks,
+        )
+
+    @property
+    def unit(self) -> str:
+        """Unit of the label distance; a distance of plain numbers is in the unit that the dataset gives them."""
+        return self.distance.unit.replace("label units", self.dataset.info.label_unit or "label units")
+
+    @property
+    def report(self) -> tuple[float, str]:
+        """What mean label distances are multiplied with to be reported, and their unit then."""
+        return self.task.report(self.unit, self.dataset.info)
+
+    @functools.cached_property
+    def splits(self) -> tuple[Split, Split]:
+        """Queries and gallery."""
+        return self.dataset.split("query"), self.dataset.split("gallery")
+
+    @functools.cached_property
+    def embeddings(self) -> Embeddings:
+        """Embeddings of queries and gallery by the trained model."""
+        query, gallery = self.splits
+        if self.dataset.info.queries_are_gallery:
+            return (both := self._rows(self._embed, query)), both
+        return self._rows(self._embed, query), self._rows(self._embed, gallery)
+
+    @functools.cached_property
+    def frozen(self) -> tuple[str, Embeddings] | None:
+        """Name and features of a frozen ImageNet network: the run's own backbone if it has published weights.
+
+        Otherwise the packaged EfficientNet-Lite0; None, said on stderr, where that is not installed either.
+        """
+        from cml.models.frozen import frozen_features
+
+        try:
+            model = self._published
+        except UserError as error:
+            say(f"no row of frozen ImageNet features: {error}")
+            return None
+        say(f"features of the frozen {model.config.backbone}: computed once, kept for the next time")
+        query, gallery = (self._rows(functools.partial(frozen_features, model), split) for split in self.splits)
+        return f"frozen {model.config.backbone}", (query, gallery)
+
+    @functools.cached_property
+    def _published(self) -> EmbeddingModel:
+        """A network with its published weights: the run's own backbone if it has some."""
+        from dataclasses import replace
+
+        from cml.models.backbones import has_published_weights
+        from cml.models.embedding import EmbeddingModel
+
+        own = self.config.model
+        name = own.backbone if has_published_weights(own.backbone) else "efficientnet-lite0"
+        shape = replace(own, backbone=name, weights="imagenet", normalize=False)
+        return EmbeddingModel(shape).to(self.model.mean.device)
+
+    def _embed(self, paths: Sequence[Path]) -> NDArray[np.float32]:
+        """By the trained model; the features below a head on a frozen backbone are read from their cache."""
+        from cml.models.frozen import frozen_features
+
+        if not self._is_frozen:
+            return self.model.embed(paths)
+        return self.model.embed_extracted(frozen_features(self._published, paths))
+
+    @functools.cached_property
+    def _is_frozen(self) -> bool:
+        """Whether the backbone is as it was published, which is seen from its weights, not from what the run says."""
+        import torch
+
+        if not self.config.train.freeze_backbone or self.config.train.weights == "none":
+            return False
+        try:
+            own, published = (model.backbone.state_dict() for model in (self.model, self._published))
+        except UserError:  # the published weights cannot be had here; the run has its own
+            return False
+        return own.keys() == published.keys() and all(torch.equal(own[name], published[name]) for name in own)
+
+    def _rows(self, embed: Callable[[Sequence[Path]], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
+        """A row an image, (N, D); of several processes each embeds its share."""
+        if self.ranks is None:
+            return embed(split.paths)
+        return self.ranks.rows(len(split.paths), lambda rows: embed(split.paths[rows]))

@@ -1,0 +1,212 @@
+"""Writing files and folders so that nothing half-written is ever read as whole.
+
+The one rule: write under a temporary name beside the target, then rename. A killed process leaves the old state (or
+none) plus a temporary that no reader looks at, and that the next writer of the same name takes away. Not for: reading
+formats, which live with their owners.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import io
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cml.errors import DataError, UserError
+from cml.storage.strict_json import parse_json
+
+_held: set[int] = set()  # descriptors of the locks of this process
+PARTIAL = ".partial-"  # every temporary carries it, so that people can tell what a killed run left behind
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; rename it to ``path`` when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _clear_dead(path)
+    temporary, handle = _own_temporary(path, folder=False)
+    try:
+        with _located(path):
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private, a user expects the usual mode
+            os.replace(temporary, path)
+    finally:
+        os.close(handle)
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path``; rename it to ``path`` when the block ends without an error.
+
+    Raises:
+        UserError: ``path`` exists and is not an empty folder; an existing folder is never replaced.
+    """
+    check_vacant(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _clear_dead(path)
+    temporary, handle = _own_temporary(path, folder=True)
+    try:
+        with _located(path):
+            yield temporary
+            temporary.chmod(0o777 & ~_umask())
+            os.replace(temporary, path)  # replaces an empty folder, refuses a full one
+    finally:
+        os.close(handle)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def cache_folder() -> Path:
+    """Where things that can be computed again are kept: ``$CML_CACHE``, by default ``~/.cache/cml``."""
+    return Path(os.environ.get("CML_CACHE") or Path.home() / ".cache" / "cml")
+
+
+def check_vacant(path: Path) -> None:
+    """Raise ``UserError`` unless ``path`` is free: absent or an empty folder."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} already exists and is not an empty folder. Choose another folder or delete this one.")
+
+
+@contextlib.contextmanager
+def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock file ``path`` while the block runs, so that one process at a time works on something.
+
+    The lock goes with the process: one that was killed leaves a file that locks nothing. Processes forked off it, such
+    as data workers, do not hold it.
+
+    Args:
+        path: The lock file; its folder must exist. It stays behind, empty of meaning.
+        what: What it guards, for the error: "the run runs/mine".
+        wait: Wait until nobody else holds the lock, however long that takes.
+
+    Raises:
+        UserError: another process holds the lock.
+    """
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise UserError(
+                f"Another process is working on {what} (it holds {path}). Wait for it to end or stop it."
+            ) from None
+        _held.add(file.fileno())
+        try:
+            yield
+        finally:
+            _held.discard(file.fileno())
+
+
+def _let_go() -> None:
+    """In a forked process: give its share of every lock back, or it would be locked until that process ends too."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    for descriptor in _held:
+        os.dup2(null, descriptor, inheritable=False)  # the file object still believes in its descriptor
+    os.close(null)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write ``value`` as readable JSON, atomically. NaN and infinity are refused: they are not JSON."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    with atomic_file(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a file for reading; a pipe or a device, which may never end, is refused without waiting for it.
+
+    Raises:
+        OSError: it is missing, cannot be read or is no file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_json(path: Path, what: str, *, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
+    """Read a JSON file strictly (json_text.py).
+
+    Args:
+        path: The file.
+        what: Its purpose, for the error: "the run's config".
+        finite: As for ``parse_json``.
+
+    Raises:
+        DataError: the file is missing, no file or no sound JSON.
+    """
+    try:
+        with open_regular(path) as file:
+            return parse_json(file.read(), finite=finite)
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing: it should hold {what}.") from None
+    except OSError as error:
+        raise DataError(f"{path} should hold {what}, but cannot be read ({error.strerror}).") from None
+    except ValueError as error:
+        raise DataError(f"{path} should hold {what} as JSON, but cannot be parsed: it {error}.") from None
+
+
+def _own_temporary(path: Path, *, folder: bool) -> tuple[Path, int]:
+    """A new temporary of ``path`` and an open handle, whose lock tells others that its maker lives."""
+    prefix = f".{path.name}{PARTIAL}"
+    while True:
+        if folder:
+            name = tempfile.mkdtemp(prefix=prefix, dir=path.parent)
+            handle = os.open(name, os.O_RDONLY)
+        else:
+            handle, name = tempfile.mkstemp(prefix=prefix, suffix=path.suffix, dir=path.parent)
+        with contextlib.suppress(OSError):  # a file system without locks: nobody clears anything there either
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(name):
+            return Path(name), handle
+        os.close(handle)  # somebody cleared it before it was locked
+
+
+def _clear_dead(path: Path) -> None:
+    """Delete the temporaries of ``path`` that killed processes left."""
+    prefix = f".{path.name}{PARTIAL}"
+    for entry in [entry for entry in os.scandir(path.parent) if entry.name.startswith(prefix)]:
+        with contextlib.suppress(OSError):
+            handle = os.open(entry.path, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    os.unlink(entry.path)
+            finally:
+                os.close(handle)
+
+
+@contextlib.contextmanager
+def _located(path: Path) -> Iterator[None]:
+    """Give an error of the machine that names no file, such as that of a full disk, the file it happened to."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

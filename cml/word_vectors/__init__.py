@@ -1,0 +1,1 @@
+"""Word vectors from packages and files: GloVe, word2vec, gensim."""

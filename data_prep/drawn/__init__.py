@@ -1,0 +1,1 @@
+"""Drawn data sets with exact labels: people, rooms and scenes."""

@@ -1,0 +1,1 @@
+"""Drawn people: figures with known joints before photographs."""

@@ -1,0 +1,273 @@
+"""Clothes for the jointed figure, and its painting: flesh and cloth as tapered, shaded shapes in the order of depth.
+
+Every part of the body is the convex hull of a few spheres, painted three times from shade to light. Not for: posing
+(``figure.py``), or the scene around the figure (``people.py``).
+"""
+
+from __future__ import annotations
+
+import colorsys
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ImageDraw
+
+from cml.data_prep.drawn.people.figure import SIDES, Figure, Frame, Proportions, Vector
+
+Colour = tuple[float, float, float]
+"""Red, green and blue, 0 to 255."""
+Sphere = tuple[Vector, float]
+"""Centre (3,) and radius."""
+
+_TURN = np.linspace(0, 2 * math.pi, 20, endpoint=False)
+_DIRECTIONS = np.stack([np.cos(_TURN), np.sin(_TURN)])  # (2, D)
+# Size of a part, its shift towards the light in radii, and its brightness: the rim in shade, the body, the highlight.
+_TONES = ((1.0, 0.0, 0.70), (0.82, 0.14, 0.94), (0.45, 0.32, 1.12))
+
+
+@dataclass(frozen=True)
+class Clothes:
+    """What a figure wears, and its colours.
+
+    Attributes:
+        skin: colour of skin; likewise hair, shirt, trousers, shoes and mark.
+        sleeve: covered part of the arm: 0 none, 1 to the elbow, 2 to the wrist.
+        leg: covered part of the leg: 0 none, 1 to the knee, 2 to the ankle.
+        skirt: how far a skirt reaches down the thigh, 0 to 1.4; 0: no skirt.
+        long_hair: whether the hair falls on the shoulders.
+        mark: colour of the print on the front of the chest, or None.
+    """
+
+    skin: Colour
+    hair: Colour
+    shirt: Colour
+    trousers: Colour
+    shoes: Colour
+    sleeve: float
+    leg: float
+    skirt: float
+    long_hair: bool
+    mark: Colour | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One painted shape: the hull of ``spheres``; a higher ``depth`` is nearer the viewer."""
+
+    depth: float
+    colour: Colour
+    spheres: list[Sphere]
+    flat: bool = False
+
+
+def sample_clothes(rng: np.random.Generator) -> Clothes:
+    """Draw clothes and colours."""
+    tone = rng.random() ** 1.3  # light to dark
+    skin = _mix((242, 205, 178), (92, 60, 44), tone)
+    hair = _HAIR[int(rng.integers(len(_HAIR)))]
+    if rng.random() < 0.2:  # a cap
+        hair = _cloth(rng)
+    shirt = _cloth(rng)
+    trousers = shirt if rng.random() < 0.1 else _cloth(rng, sober=True)
+    skirt = rng.uniform(0.5, 1.4) if rng.random() < 0.15 else 0.0
+    leg = 0.3 if skirt else _LEGS[int(rng.integers(len(_LEGS)))]
+    return Clothes(
+        skin=skin,
+        hair=hair,
+        shirt=shirt,
+        trousers=trousers,
+        shoes=skin if rng.random() < 0.1 else _cloth(rng, sober=True),
+        sleeve=_SLEEVES[int(rng.integers(len(_SLEEVES)))] * (1 - 0.1 * rng.random()),
+        leg=leg * (1 - 0.1 * rng.random()),
+        skirt=skirt,
+        long_hair=bool(rng.random() < 0.3),
+        mark=_cloth(rng) if rng.random() < 0.5 else None,
+    )
+
+
+def body_parts(figure: Figure, clothes: Clothes, view: Frame) -> list[Part]:
+    """The painted shapes of a figure seen through ``view`` ((3, 3), figure to camera), in no order."""
+    points = {name: view @ point for name, point in figure.points.items()}
+    frames = {name: view @ frame for name, frame in figure.frames.items()}
+    model = _Model(figure.proportions, clothes, points, frames, [])
+    model.add_trunk()
+    model.add_head()
+    for side, _ in SIDES:
+        model.add_arm(side)
+        model.add_leg(side)
+    return model.parts
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A dressed figure in camera coordinates, and the parts made of it so far."""
+
+    proportions: Proportions
+    clothes: Clothes
+    points: dict[str, Vector]
+    frames: dict[str, Frame]
+    parts: list[Part]
+
+    def add(self, depth: float, colour: Colour, spheres: list[Sphere], *, flat: bool = False) -> None:
+        self.parts.append(Part(float(depth), colour, spheres, flat))
+
+    def of_side(self, side: str, *names: str) -> list[Vector]:
+        return [self.points[f"{side}_{name}"] for name in names]
+
+    def add_trunk(self) -> None:
+        p, g, clothes, at = self.proportions, self.proportions.girth, self.clothes, self.points
+        chest, waist, pelvis = self.frames["chest"], self.frames["waist"], self.frames["pelvis"]
+        thorax, middle, root = at["thorax"], at["waist"], at["pelvis"]
+        ribs = thorax - 0.3 * p.torso * chest[:, 1]
+        top = thorax - 0.02 * chest[:, 1]
+        upper = [
+            (thorax - 0.04 * chest[:, 1], 0.12),
+            *((0.85 * at[f"{side}_shoulder"] + 0.15 * top, 0.125 * g) for side, _ in SIDES),
+            *((ribs + left * 0.5 * p.half_shoulders * chest[:, 0] + 0.02 * chest[:, 2], 0.17 * g) for _, left in SIDES),
+        ]
+        half = 0.6 * p.half_hips * g
+        belly = [(middle + left * half * waist[:, 0] + 0.02 * waist[:, 2], 0.155 * g) for _, left in SIDES]
+        hips = [(root + left * 0.75 * p.half_hips * pelvis[:, 0], 0.175 * g) for _, left in SIDES]
+        seat = [*hips, (root - 0.05 * pelvis[:, 2] - 0.02 * pelvis[:, 1], 0.18 * g)]
+        hem = [(0.45 * middle + 0.55 * centre, radius) for centre, radius in hips]
+        shirt_depth, seat_depth = 0.6 * ribs[2] + 0.4 * middle[2], 0.3 * middle[2] + 0.7 * root[2]
+        self.add(seat_depth - 0.03, clothes.trousers, [*belly, *seat])
+        self.add(shirt_depth, clothes.shirt, [*belly, *upper])
+        # The shirt hangs over the trousers even where the seat is nearer.
+        self.add(max(shirt_depth - 0.001, seat_depth + 0.001), clothes.shirt, [*belly, *hem])
+        towards = chest[2, 2]
+        if towards > 0.15:  # the chest shows
+            surface = thorax + 0.15 * g * chest[:, 2]
+            opening = [(surface - 0.03 * chest[:, 1] + left * 0.07 * chest[:, 0], 0.035) for _, left in SIDES]
+            opening.append((surface - 0.13 * chest[:, 1], 0.03))
+            self.add(shirt_depth + 0.01, clothes.skin, opening, flat=True)
+            if clothes.mark is not None:
+                sign = ribs + 0.17 * g * chest[:, 2]
+                patch = [(sign + left * 0.12 * chest[:, 0], 0.07) for _, left in SIDES]
+                self.add(shirt_depth + 0.011, clothes.mark, patch, flat=True)
+        neck = [(thorax, 0.1), (0.1 * thorax + 0.9 * at["upper_neck"], 0.095)]
+        self.add(thorax[2] + math.copysign(0.012, towards), clothes.skin, neck)
+
+    def add_head(self) -> None:
+        size, clothes, base = self.proportions.head, self.clothes, self.points["upper_neck"]
+        left, up, front = size * self.frames["head"].T
+        skull, jaw = base + 0.60 * up - 0.03 * front, base + 0.20 * up + 0.12 * front
+        depth, towards = skull[2], front[2] / size  # towards: 1 looks at the viewer, -1 away
+        order = math.copysign(0.002, towards)  # what is in front of what, within the head
+        self.add(depth - 0.003, clothes.skin, [(skull - 0.05 * up, 0.36 * size), (jaw, 0.22 * size)])
+        self.add(depth, clothes.hair, [(skull, 0.40 * size), (skull - 0.08 * (front + up), 0.40 * size)])
+        face = [(skull + 0.24 * front + 0.02 * up + x * left, 0.20 * size) for x in (-0.15, 0.15)]
+        self.add(depth + order, clothes.skin, [*face, (jaw + 0.02 * front, 0.21 * size)])
+        if towards > -0.15:
+            nose = [(skull + 0.43 * front - 0.08 * up, 0.04 * size), (skull + 0.40 * front - 0.18 * up, 0.06 * size)]
+            self.add(depth + 0.004, clothes.skin, nose)
+            for x in (-0.17, 0.17):
+                if (0.9 * front + 2.2 * x * left)[2] > 0.2 * size:  # this eye is not behind the curve of the face
+                    eye = skull + 0.36 * front + x * left - 0.02 * up
+                    self.add(depth + 0.003, (38, 28, 26), [(eye, 0.05 * size)], flat=True)
+        if towards > 0.2:
+            mouth = [(skull + 0.34 * front - 0.36 * up + x * left, 0.035 * size) for x in (-0.1, 0.1)]
+            self.add(depth + 0.003, _mix(clothes.skin, (120, 30, 30), 0.55), mouth, flat=True)
+        if clothes.long_hair:
+            nape = [(base - 0.18 * front - 0.15 * up + x * left, 0.2 * size) for x in (-0.15, 0.15)]
+            hair = [(skull - 0.16 * front - 0.1 * up, 0.38 * size), *nape]
+            self.add(nape[0][0][2] - 1.5 * order, clothes.hair, hair)
+
+    def add_arm(self, side: str) -> None:
+        g, skin = self.proportions.girth, self.clothes.skin
+        shoulder, elbow, wrist, finger = self.of_side(side, "shoulder", "elbow", "wrist", "finger")
+        upper, lower = (shoulder[2] + elbow[2]) / 2, (elbow[2] + wrist[2]) / 2
+        self.add(upper, skin, [(shoulder, 0.105 * g), (elbow, 0.078 * g)])
+        self.add(lower, skin, [(elbow, 0.078 * g), (0.7 * elbow + 0.3 * wrist, 0.08 * g), (wrist, 0.052 * g)])
+        self.add(lower + 0.001, skin, [(0.8 * wrist + 0.2 * finger, 0.055), (0.25 * wrist + 0.75 * finger, 0.05)])
+        limb = [(shoulder, 0.125 * g), (elbow, 0.095 * g), (wrist, 0.07 * g)]
+        self.add_cloth(self.clothes.shirt, self.clothes.sleeve, limb, (upper, lower))
+
+    def add_leg(self, side: str) -> None:
+        g, clothes = self.proportions.girth, self.clothes
+        hip, knee, ankle, toe, heel = self.of_side(side, "hip", "knee", "ankle", "toe", "heel")
+        upper, lower = (hip[2] + knee[2]) / 2, (knee[2] + ankle[2]) / 2
+        calf = 0.7 * knee + 0.3 * ankle - 0.03 * self.frames[f"{side}_shin"][:, 2]
+        self.add(upper, clothes.skin, [(hip, 0.155 * g), (knee, 0.108 * g)])
+        self.add(lower, clothes.skin, [(knee, 0.102 * g), (calf, 0.108 * g), (ankle, 0.062 * g)])
+        self.add(ankle[2] + 0.001, clothes.shoes, [(ankle, 0.07), (heel, 0.065), (toe, 0.055)])
+        limb = [(hip, 0.17 * g), (knee, 0.12 * g), (ankle, 0.09 * g)]
+        self.add_cloth(clothes.trousers, clothes.leg, limb, (upper, lower))
+        if clothes.skirt:
+            other = self.points["l_knee" if side == "r" else "r_knee"]
+            hem = hip + clothes.skirt * (0.8 * knee + 0.2 * other - hip)
+            skirt = [(self.points["pelvis"], 0.19 * g), (hip, 0.17 * g), (hem, 0.17 * g)]
+            self.add(upper + 0.004, clothes.trousers, skirt)
+
+    def add_cloth(self, colour: Colour, length: float, limb: list[Sphere], depths: tuple[float, float]) -> None:
+        """A sleeve or trouser leg over the first ``length`` of a limb's two segments."""
+        for segment, depth in enumerate(depths):
+            covered = min(length - segment, 1.0)
+            if covered > 0.05:
+                (start, wide), (end, narrow) = limb[segment : segment + 2]
+                cuff = start + covered * (end - start), wide + covered * (narrow - wide)
+                self.add(depth + 0.002, colour, [(start, wide), cuff])
+
+
+def paint(
+    canvas: ImageDraw.ImageDraw,
+    parts: list[Part],
+    project: NDArray[np.float64],
+    distance: float,
+    light: NDArray[np.float64],
+) -> None:
+    """Paint parts from far to near.
+
+    Args:
+        canvas: what to paint on.
+        parts: shapes in camera coordinates.
+        project: (2, 3) affine map of perspective coordinates (x, y, 1) to the canvas's pixels, equal in x and y.
+        distance: from the camera to the origin, in torso lengths.
+        light: (2,) direction on the canvas from which light falls, of length up to 1.
+    """
+    parts = sorted(parts, key=lambda part: part.depth)
+    most = max(len(part.spheres) for part in parts)
+    filled = [sphere for part in parts for sphere in itertools.islice(itertools.cycle(part.spheres), most)]
+    centres = np.array([centre for centre, _ in filled])  # (P * most, 3)
+    zoom = distance / (distance - centres[:, 2])
+    centres = centres[:, :2] * zoom[:, None] @ project[:, :2].T + project[:, 2]
+    radii = np.array([radius for _, radius in filled]) * zoom * abs(project[0, 0])
+    centres, radii = centres.reshape(len(parts), most, 2), radii.reshape(len(parts), most)
+    sizes, shifts, brightness = (np.array(column)[:, None, None] for column in zip(*_TONES, strict=True))  # (3, 1, 1)
+    reach = sizes * radii  # (3, P, most)
+    middles = centres + (shifts * radii)[..., None] * light  # (3, P, most, 2)
+    # The hull of discs, corner by corner: in each direction the disc that reaches farthest.
+    best = (middles @ _DIRECTIONS + reach[..., None]).argmax(2)[..., None]  # (3, P, D, 1)
+    corners = np.take_along_axis(middles, best, 2) + np.take_along_axis(reach[..., None], best, 2) * _DIRECTIONS.T
+    outlines = corners.reshape(len(_TONES), len(parts), -1).tolist()
+    colours = brightness * np.array([part.colour for part in parts])  # (3, P, 3)
+    tones = colours.clip(0, 255).astype(int).tolist()
+    for row, part in enumerate(parts):
+        if part.flat:
+            canvas.polygon(outlines[0][row], fill=tuple(map(int, part.colour)))
+            continue
+        for outline, tone in zip(outlines, tones, strict=True):
+            canvas.polygon(outline[row], fill=tuple(tone[row]))
+
+
+_SLEEVES = (0.0, 0.55, 0.7, 1.0, 2.0, 2.0)
+_LEGS = (0.6, 1.0, 2.0, 2.0, 2.0)
+_HAIR: tuple[Colour, ...] = ((28, 24, 24), (58, 40, 30), (92, 62, 38), (140, 100, 60), (196, 164, 108), (120, 118, 116))
+
+
+def _cloth(rng: np.random.Generator, *, sober: bool = False) -> Colour:
+    hue, saturation, value = rng.random(3)
+    if sober:  # blue, brown, black, grey
+        hue, saturation, value = (0.6 if hue < 0.5 else hue), 0.55 * saturation, 0.12 + 0.6 * value
+    else:
+        saturation, value = saturation**0.8, 0.18 + 0.8 * value
+    red, green, blue = colorsys.hsv_to_rgb(hue, saturation, value)
+    return 255 * red, 255 * green, 255 * blue
+
+
+def _mix(a: Colour, b: Colour, share: float) -> Colour:
+    red, green, blue = ((1 - share) * x + share * y for x, y in zip(a, b, strict=True))
+    return red, green, blue

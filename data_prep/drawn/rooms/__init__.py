@@ -1,0 +1,1 @@
+"""Drawn rooms: traced views with known walls, floor and ceiling."""

@@ -1,0 +1,129 @@
+"""The embedded dataset of room layouts: drawn furnished rooms, exact masks of walls, floor and ceiling. No download.
+
+A camera stands in a cuboid room (``rooms_view``) with papered walls, windows, doors and pictures (``rooms_walls``) and
+furniture (``rooms_furniture``); light is traced (``rooms_trace``) and developed as a photograph. It is for
+demonstrations, tests and comparisons of losses on a small machine. Not for: training anything meant for photographs of
+real rooms.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from cml.data_prep.drawn.chunks import check_drawing, draw_chunks
+from cml.data_prep.drawn.photographs import sample_photos
+from cml.data_prep.drawn.rooms.furniture import ROOMS, WET, furnish
+from cml.data_prep.drawn.rooms.materials import Float32
+from cml.data_prep.drawn.rooms.surfaces import Photo, Surface
+from cml.data_prep.drawn.rooms.trace import Light, trace
+from cml.data_prep.drawn.rooms.view import CEILING_FACE, UInt8, View, mask_of, sample_view
+from cml.data_prep.drawn.rooms.walls import sample_surfaces
+
+Rng = np.random.Generator
+
+_PHOTO_SIDE = 96  # pixels of the photographs behind windows and in frames
+
+
+@dataclass(frozen=True)
+class Rooms:
+    """Drawn rooms and their layouts.
+
+    Attributes:
+        images: (N, size, size, 3) RGB.
+        masks: (N, size, size) ids of ``rooms_view.SURFACES``: what is behind the furniture at the middle of each pixel.
+    """
+
+    images: UInt8
+    masks: UInt8
+
+
+def draw_rooms(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Rooms:
+    """Draw furnished rooms.
+
+    Item i depends on ``seed``, ``size`` and i alone, so a longer run begins with the items of a shorter one. Another
+    size shows the same rooms, each with other noise.
+
+    Args:
+        count: How many, at least 1.
+        size: Side of the square images in pixels, at least 16.
+        seed: At least 0. Different seeds share no item.
+        workers: Processes to draw in; the result is the same for any number. More than 1 starts new interpreters, so
+            that a script needs the usual ``if __name__ == "__main__"``; worth it from some 500 rooms on.
+
+    Returns:
+        The images and their masks.
+
+    Raises:
+        UserError: An argument is out of its range, or the workers could not start.
+    """
+    check_drawing("draw_rooms", count=count, size=size, seed=seed, workers=workers)
+    images, masks = draw_chunks("draw_rooms", _draw_room, count, size=size, seed=seed, workers=workers)
+    return Rooms(images, masks)
+
+
+def _draw_room(rng: Rng, size: int) -> tuple[UInt8, UInt8]:
+    """One image (size, size, 3) and its mask (size, size). Noise comes last: what is before it suits any size."""
+    view = sample_view(rng)
+    kind = list(ROOMS)[int(rng.choice(len(ROOMS), p=_KINDS))]
+    photos = _photos()
+    surfaces = sample_surfaces(rng, view.room, photos, kind in WET)
+    pieces = furnish(rng, kind, view.room, view.eye)
+    light = _sample_light(rng, view, surfaces)
+    finer = 2 if size <= 128 else 1
+    traced = trace(view, view.rays(size * finer), surfaces, pieces, light)
+    colours = traced.reshape(3, size, finer, size, finer).mean(axis=(2, 4)).transpose(1, 2, 0)
+    mask = mask_of(view, view.leave(view.rays(size))[1])
+    return _develop(rng, np.ascontiguousarray(colours)), mask
+
+
+def _sample_light(rng: Rng, view: View, surfaces: list[Surface]) -> Light:
+    """Light from all around, from the middle of the ceiling and from each window."""
+    warmth = rng.normal(0, 0.12)
+    white = np.array([1 + warmth, 1.0, 1 - warmth])
+    lamps, powers = [], []
+    if rng.random() < 0.8:
+        x, z = rng.uniform(0.25, 0.75, 2) * view.room[[0, 2]]
+        lamps.append([x, view.room[1] - rng.uniform(0.1, 0.8), z])
+        powers.append(white * rng.uniform(0.4, 2.2))
+    for face, surface in enumerate(surfaces):
+        for patch in surface.patches:
+            if patch.kind == "photo" and patch.glow > 0 and face != CEILING_FACE:
+                along, up = sum(patch.box[:2]) / 2, sum(patch.box[2:]) / 2
+                out = 0.25 if face % 2 == 0 else view.room[face // 2] - 0.25
+                lamps.append([out, up, along] if face < 2 else [along, up, out])
+                powers.append(np.array([0.9, 1.0, 1.15]) * patch.glow * rng.uniform(0.4, 1.2))
+    ambient = white * rng.uniform(0.25, 0.7)
+    return Light(
+        ambient.astype(np.float32),
+        np.array(lamps, np.float32).reshape(-1, 3),
+        np.array(powers, np.float32).reshape(-1, 3),
+        rng.uniform(0.05, 0.3),
+    )
+
+
+def _develop(rng: Rng, colours: Float32) -> UInt8:
+    """Develop linear colours (n, n, 3): exposure, white balance, vignette, a screen's curve, the camera's noise."""
+    exposure = rng.uniform(0.55, 1.1) / max(float(np.percentile(colours, 90)), 1e-3)
+    balance = (1 + np.clip(rng.normal(0, 0.06, 3), -0.15, 0.15)).astype(np.float32)
+    place = np.linspace(-1, 1, len(colours), dtype=np.float32)
+    vignette = 1 - rng.uniform(0, 0.25) * (place[:, None] ** 2 + place[None, :] ** 2)[..., None] / 2
+    shown = np.clip(colours * (exposure * balance) * vignette, 0, 1) ** np.float32(1 / 2.2)
+    contrast, noise = rng.uniform(0.8, 1.1), rng.uniform(1, 6)
+    pixels = 255 * ((shown - 0.5) * contrast + 0.5) + noise * rng.standard_normal(shown.shape, np.float32)
+    return np.clip(pixels, 0, 255).astype(np.uint8)
+
+
+@functools.cache
+def _photos() -> tuple[Photo, ...]:
+    shown: list[Photo] = []
+    for photo in sample_photos():
+        small = photo.resize((_PHOTO_SIDE * 3 // 2, _PHOTO_SIDE), Image.Resampling.BOX)
+        shown.append((np.asarray(small, np.float32) / np.float32(255)) ** np.float32(2.2))
+    return tuple(shown)
+
+
+_KINDS = np.array([{"empty": 0.08, "bath": 0.12}.get(kind, 0.16) for kind in ROOMS])

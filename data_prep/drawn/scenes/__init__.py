@@ -1,0 +1,1 @@
+"""Drawn scenes: things in places, and captions that say so."""
