@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cml.errors import DataError
 from cml.registry import Choice
+from cml.tasks import main
 from cml.tasks.baselines import variants
 from cml.tasks.value import TASK as VALUE
 from cml.training.config import TrainConfig
@@ -88,3 +89,6 @@ TASK = replace(
     mirror=mirror,
     sample="scenes",
 )
+
+if __name__ == "__main__":
+    main("caption")

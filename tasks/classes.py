@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cml.task import Task
+from cml.tasks import main
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -96,3 +97,6 @@ TASK = Task(
     variants=VARIANTS,
     mirror=mirror,
 )
+
+if __name__ == "__main__":
+    main("classes")

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cml.errors import DataError
 from cml.registry import Choice
+from cml.tasks import main
 from cml.tasks.baselines import variants
 from cml.tasks.value import TASK as VALUE
 from cml.training.config import TrainConfig
@@ -125,3 +126,6 @@ TASK = replace(
     mirror=mirror,
     sample="rooms",
 )
+
+if __name__ == "__main__":
+    main("layout")

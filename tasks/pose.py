@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cml.errors import DataError
+from cml.tasks import main
 from cml.tasks.value import TASK as VALUE
 from cml.training.config import TrainConfig
 
@@ -127,3 +128,6 @@ TASK = replace(
     report=report,
     sample="people",
 )
+
+if __name__ == "__main__":
+    main("pose")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cml.task import Task
+from cml.tasks import main
 from cml.tasks.baselines import variants
 from cml.training.config import TrainConfig
 
@@ -42,3 +43,6 @@ TASK = Task(
     describe=describe,
     variants=variants(paper_exponent=2.0),
 )
+
+if __name__ == "__main__":
+    main("value")

@@ -192,8 +192,9 @@ def test_without_a_cache_blocks_are_made_on_demand(
 
 @pytest.mark.parametrize(("start", "workers"), [("fork", 2), ("spawn", 1)])
 def test_data_workers_make_the_same_blocks_on_one_thread_each(
-    dataset: PreparedDataset, start: str, workers: int
+    dataset: PreparedDataset, start: str, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1])  # a spawned worker imports this module as tests.*
     distance, labels = labels_of(dataset)
     images = Images(dataset.split("train").paths, (16, 16))
     source = BatchSource(

@@ -19,8 +19,8 @@ from cml.errors import DataError, UserError
 MODULES = [
     "",
     ".euclidean",
-    ".keypoints",
-    ".layout",
+    ".keypoints.distance",
+    ".layout.distance",
     ".cosine",
     ".jaccard",
     ".hamming",
