@@ -13,7 +13,7 @@ import random
 import struct
 import tarfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -386,7 +386,7 @@ def _run_seeds() -> list[bytes]:
     model = ModelConfig("small-cnn", "none", 2, True, (16, 16))
     config = {
         **{"task": "value", "dataset": "d", "dataset_fingerprint": "f", "label_distance": "euclidean"},
-        **{"train": TrainConfig().to_json(), "model": model.to_json()},
+        **{"train": asdict(TrainConfig()), "model": model.to_json()},
     }
     metrics = _lines({"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}) + b"\n"
     metric = {"mean": 1.5, "low": 1, "high": None, "undefined": 0}

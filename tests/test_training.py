@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from cml.data.images import Images
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
+from cml.storage.saved_options import saved_options
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
 from cml.training.loop import train
@@ -322,16 +323,21 @@ def test_image_flip_mirrors_the_label_with_its_image() -> None:
 
 
 def test_config_survives_json_and_names_what_is_wrong(tmp_path: Path) -> None:
-    saved = json.loads(json.dumps(CONFIG.to_json()))
-    assert TrainConfig.from_json(saved, "config.json") == CONFIG
+    saved = json.loads(json.dumps(asdict(CONFIG)))
+    assert saved_options(TrainConfig, saved, "config.json", "a config") == CONFIG
     for change, message in (
         ({"steps": "many"}, "'steps' cannot be 'many'"),
         ({"image_size": [16]}, "'image_size'"),
         ({"optimizer": "adam"}, "'optimizer' cannot be 'adam'"),
         ({"colour": 1}, "'colour', which this version"),
+        ({"steps": 3.0}, "'steps' cannot be 3.0: expected int, got float"),
+        ({"steps": True}, "'steps' cannot be True"),
+        ({"learning_rate": 10**400}, "'learning_rate' cannot be 10+[.]+0+: number out of range"),
+        ({"learning_rate": math.inf}, r"config.json: 'learning_rate' must be a finite number. Got inf"),
+        ({"steps": 0}, r"config.json: 'steps' must be 1 or more. Got 0"),
     ):
         with pytest.raises(DataError, match=message):
-            TrainConfig.from_json(saved | change, "config.json")
+            saved_options(TrainConfig, saved | change, "config.json", "a config")
 
 
 @pytest.mark.parametrize(
@@ -392,6 +398,30 @@ def test_run_config_round_trip(tmp_path: Path) -> None:
     assert saved.train == replace(CONFIG, steps=1)
     saved.save(tmp_path / "run")
     assert RunConfig.load(tmp_path / "run") == saved
+    with_plugins = replace(saved, plugins=(("mine.py", "ab12"),))
+    with_plugins.save(tmp_path / "run")
+    assert RunConfig.load(tmp_path / "run") == with_plugins
+
+
+def test_run_config_of_an_older_version_lacks_what_came_later(tmp_path: Path) -> None:
+    images, places = bars()
+    cml.fit(images, places, replace(CONFIG, steps=1), out=tmp_path / "run", quiet=True)
+    path = tmp_path / "run" / "config.json"
+    value, now = json.loads(path.read_text()), RunConfig.load(tmp_path / "run")
+    del value["plugins"], value["train"]["worker_timeout"]
+    path.write_text(json.dumps(value))
+    assert RunConfig.load(tmp_path / "run") == now
+    cml.load(tmp_path / "run")
+    for change, message in (
+        ({"model": value["model"] | {"dimension": 0}}, "config.json: In the shape of a model 'dimension' and"),
+        ({"model": value["model"] | {"dimension": "8"}}, "the option 'dimension' cannot be '8': expected int"),
+        ({"model": value["model"] | {"colour": 8}}, "has the option 'colour'"),
+        ({"plugins": [["a"]]}, "the option 'plugins' cannot be"),
+        ({"task": 1}, "the option 'task' cannot be 1: expected str"),
+    ):
+        path.write_text(json.dumps(value | change))
+        with pytest.raises(DataError, match=message):
+            RunConfig.load(tmp_path / "run")
 
 
 @pytest.mark.parametrize("anchors", [6, 3])

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from cml.data.augmentation import center_box, stored_size
 from cml.data.images import Images, UInt8
-from cml.errors import DataError, UserError
+from cml.errors import UserError
 from cml.models.backbones import Weights, backbone, least_side
 from cml.models.feature_maps import feature_map
 
@@ -49,35 +49,20 @@ class ModelConfig:
     image_size: tuple[int, int]
     crop: float = 1.0
 
+    def __post_init__(self) -> None:
+        for rule, holds in (
+            (
+                f"'dimension' and the two numbers of 'image_size' must be from 1 to {_LARGEST:,}",
+                all(1 <= size <= _LARGEST for size in (self.dimension, *self.image_size)),
+            ),
+            ("'crop' must be above 0 and at most 1", 0 < self.crop <= 1),
+        ):
+            if not holds:
+                raise UserError(f"In the shape of a model {rule}. Got {reprlib.repr(asdict(self))} instead.")
+
     def to_json(self) -> dict[str, Any]:
         """The config as JSON holds it."""
         return asdict(self) | {"image_size": list(self.image_size)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ModelConfig:
-        """Inverse of ``to_json``.
-
-        Raises:
-            DataError: something is missing, unknown or of another type or range.
-        """
-        try:
-            made = cls(**{**value, "image_size": tuple(value["image_size"])})
-        except (KeyError, TypeError) as error:
-            raise DataError(f"The shape of a model lacks or has too much: {error}.") from None
-        sizes = (made.dimension, *made.image_size)
-        for rule, holds in (
-            (
-                f"'dimension' and the two numbers of 'image_size' must be whole, from 1 to {_LARGEST:,}",
-                len(sizes) == 3 and all(type(size) is int and 1 <= size <= _LARGEST for size in sizes),
-            ),
-            ("'backbone' must be a name", isinstance(made.backbone, str)),
-            ("'weights' must be 'imagenet' or 'none'", made.weights in ("imagenet", "none")),
-            ("'normalize' must be true or false", isinstance(made.normalize, bool)),
-            ("'crop' must be above 0 and at most 1", type(made.crop) in (int, float) and 0 < made.crop <= 1),
-        ):
-            if not holds:
-                raise DataError(f"In the shape of a model {rule}. Got {reprlib.repr(value)} instead.")
-        return made
 
 
 class EmbeddingModel(nn.Module):

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import types
-import typing
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from cml.errors import DataError, UserError
+from cml.errors import UserError
 
 Precision = Literal["float32", "bfloat16"]
 TINY = 1e-12  # the least number above 0 that means anything here
-
-
 _HOW = ("checkpoint_every", "workers", "worker_timeout", "cache_bytes", "device")  # a resumed run may go on with others
 
 
@@ -97,6 +91,9 @@ class TrainConfig:
     """auto | cpu | cuda | mps .."""
 
     def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UserError(f"'{name}' must be a finite number. Got {value} instead.")
         for rule, names, low, high in (
             ("1 or more", ("dimension", "steps", "checkpoint_every"), 1, math.inf),
             ("above 0", ("learning_rate", "backbone_rate", "proxy_rate", "crop", "validation_share"), TINY, math.inf),
@@ -107,7 +104,7 @@ class TrainConfig:
             ("below 1", ("validation_share",), 0, 1 - TINY),
         ):
             for name in names:
-                if not low <= getattr(self, name) <= high:  # NaN fails as well
+                if not low <= getattr(self, name) <= high:
                     raise UserError(f"'{name}' must be {rule}. Got {getattr(self, name)} instead.")
         if min(self.image_size) < 1:
             raise UserError(f"'image_size' must be two positive numbers. Got {self.image_size} instead.")
@@ -121,46 +118,7 @@ class TrainConfig:
                 f"Got flip={self.flip} instead."
             )
 
-    def to_json(self) -> dict[str, Any]:
-        """The config as JSON holds it."""
-        values = {option.name: getattr(self, option.name) for option in dataclasses.fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any], where: str) -> TrainConfig:
-        """Read what ``to_json`` wrote; ``where`` names the file in errors.
-
-        Raises:
-            DataError: an option is missing, unknown or of another type.
-        """
-        kinds = typing.get_type_hints(cls)
-        if unknown := sorted(set(saved) - set(kinds)):
-            raise DataError(f"{where} has the option {unknown[0]!r}, which this version of cml does not know.")
-        values: dict[str, Any] = {}
-        for name, value in saved.items():
-            if typing.get_origin(kinds[name]) is tuple and isinstance(value, list):
-                value = tuple(value)
-            if not _fits(value, kinds[name]):
-                raise DataError(f"{where}: the option {name!r} cannot be {value!r}.")
-            values[name] = value
-        return cls(**values)
-
     def difference(self, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
         """Options of the result in which the two differ: name to (own value, other value)."""
-        mine, theirs = self.to_json(), other.to_json()
+        mine, theirs = asdict(self), asdict(other)
         return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name] and name not in _HOW}
-
-
-def _fits(value: object, kind: Any) -> bool:  # noqa: ANN401 - a type expression
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is Literal:
-        return value in inner
-    if origin in (types.UnionType, typing.Union):
-        return any(_fits(value, one) for one in inner)
-    if origin is tuple:
-        return isinstance(value, tuple) and len(value) == len(inner) and all(map(_fits, value, inner))
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300  # NaN fails
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, kind)

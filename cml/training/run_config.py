@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from cml.errors import DataError, UserError
+from cml.errors import DataError
 from cml.models.embedding import ModelConfig
 from cml.storage.atomic import read_json, write_json
+from cml.storage.saved_options import saved_options
 from cml.training.config import TrainConfig
 from cml.version import __version__
 
@@ -25,6 +26,7 @@ class RunConfig:
         train: The options.
         model: Shape of the model.
         label_distance: The label distance with every setting that the dataset decided.
+        plugins: Name and SHA-256 of each plugin that was loaded; none of them is ever imported because a run says so.
     """
 
     task: str
@@ -33,19 +35,11 @@ class RunConfig:
     train: TrainConfig
     model: ModelConfig
     label_distance: str
+    plugins: tuple[tuple[str, str], ...] = ()
 
     def save(self, run: Path) -> None:
         """Write config.json."""
-        value = {
-            "cml": __version__,
-            "task": self.task,
-            "dataset": self.dataset,
-            "dataset_fingerprint": self.dataset_fingerprint,
-            "label_distance": self.label_distance,
-            "train": self.train.to_json(),
-            "model": self.model.to_json(),
-        }
-        write_json(run / "config.json", value)
+        write_json(run / "config.json", {"cml": __version__, **asdict(self)})
 
     @classmethod
     def load(cls, run: Path) -> RunConfig:
@@ -61,18 +55,14 @@ class RunConfig:
         if other is not None and not path.exists():
             raise DataError(_not_a_run(run, other))
         value = read_json(path, "the run's config")
+        if isinstance(value, dict):  # beside cml's version and the loss's constants, which are for people to read
+            value = {field.name: value[field.name] for field in fields(cls) if field.name in value}
         try:
-            texts = {name: value[name] for name in ("task", "dataset", "dataset_fingerprint", "label_distance")}
-            if strange := [name for name, text in texts.items() if not isinstance(text, str)]:
-                raise TypeError(f"{strange[0]!r} should be a text")
-            train = TrainConfig.from_json(value["train"], str(path))
-            return cls(train=train, model=ModelConfig.from_json(value["model"]), **texts)
-        except UserError as error:
-            raise DataError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
-        except (KeyError, TypeError, AttributeError) as error:
+            return saved_options(cls, value, str(path), "a run's config")
+        except DataError:
             if other is not None:  # which has a config.json of its own kind
                 raise DataError(_not_a_run(run, other)) from None
-            raise DataError(f"{path} is not a run's config: {type(error).__name__} {error}.") from None
+            raise
 
 
 def _not_a_run(folder: Path, what: str) -> str:
