@@ -72,11 +72,15 @@ def test_a_loaded_run_embeds_paths_and_arrays_alike(model: EmbeddingModel, photo
     with pytest.raises(UserError, match="list of paths"):
         model.embed(str(paths[0]))
     with pytest.raises(UserError, match="Got a single image"):
-        model.embed(opened[0])  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"array \(H, W, 3\) of uint8. Got \(36, 36\), uint8"):
+        model.embed(opened[0])
+    with pytest.raises(UserError, match=r"images\[1\] must have the shape \(H, W, 3\) or \(3, H, W\). Got \(36, 36\)"):
         model.embed([paths[0], arrays[0, :, :, 0]])
-    with pytest.raises(UserError, match="Got Tensor instead"):
-        model.embed([torch.zeros(3, 36, 36)])  # type: ignore[list-item]
+    tensors = [torch.from_numpy(array).permute(2, 0, 1) for array in arrays]
+    np.testing.assert_allclose(model.embed(tensors), embeddings, atol=1e-6)
+    with pytest.raises(UserError, match="Got float32 instead"):
+        model.embed([torch.zeros(3, 36, 36)])
+    with pytest.raises(UserError, match="Got int instead"):
+        model.embed([3])
 
 
 def test_pillows_images_are_turned_upright_and_made_rgb(model: EmbeddingModel, tmp_path: Path) -> None:

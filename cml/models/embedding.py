@@ -9,23 +9,21 @@ import reprlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.data.augmentation import center_box, stored_size
 from cml.data.images import Images, UInt8
+from cml.data.inputs import image_source
 from cml.errors import UserError
 from cml.models.backbones import Weights, backbone, least_side
 from cml.models.feature_maps import feature_map
 
-OneImage = Path | str | Image.Image | UInt8
 _LARGEST = 65_536  # numbers of an embedding, pixels of a side: a stranger's file may claim any
 
 
@@ -133,12 +131,12 @@ class EmbeddingModel(nn.Module):
         """Embeddings (B, D) of images (B, 3, h, w), uint8 or float in 0..255."""
         return self.embed_features(self.features(images))
 
-    def embed(self, images: Images | UInt8 | Sequence[OneImage], *, batch_size: int = 64) -> NDArray[np.float32]:
+    def embed(self, images: Images | UInt8 | Sequence[Any], *, batch_size: int = 64) -> NDArray[np.float32]:
         """Embeddings (N, D) of images.
 
         Args:
-            images: Paths, Pillow's images and arrays (H, W, 3) uint8 of any sizes, one array (N, H, W, 3) uint8, or
-                ``Images`` of this model's stored size.
+            images: Paths, Pillow images, and uint8 arrays or tensors in either channel order, of any sizes; one array
+                of N images; or ``Images`` of this model's stored size.
             batch_size: Images a forward pass.
 
         Raises:
@@ -147,7 +145,7 @@ class EmbeddingModel(nn.Module):
         """
         return self._by_batches(self.forward, self._stored(images), batch_size)
 
-    def extract(self, images: Images | UInt8 | Sequence[OneImage], *, batch_size: int = 64) -> NDArray[np.float32]:
+    def extract(self, images: Images | UInt8 | Sequence[Any], *, batch_size: int = 64) -> NDArray[np.float32]:
         """Backbone features (N, F) of images; arguments as for ``embed``."""
         return self._by_batches(self.features, self._stored(images), batch_size)
 
@@ -160,15 +158,10 @@ class EmbeddingModel(nn.Module):
         parts = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
         return np.concatenate([self.embed_features(part).float().cpu().numpy() for part in parts])
 
-    def _stored(self, images: Images | UInt8 | Sequence[OneImage]) -> Images:
+    def _stored(self, images: Images | UInt8 | Sequence[Any]) -> Images:
         if isinstance(images, Images):
             return images
-        if isinstance(images, str | Path):
-            raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
-        if isinstance(images, Image.Image):
-            raise UserError("'images' must be a list of images or an array. Got a single image instead.")
-        source = images if isinstance(images, np.ndarray) else [_one(image) for image in images]
-        return Images(source, stored_size(self.config.image_size, self.config.crop))
+        return Images(image_source(images), stored_size(self.config.image_size, self.config.crop))
 
     @torch.inference_mode()
     def _by_batches(self, compute: Callable[[Tensor], Tensor], images: Images, batch_size: int) -> NDArray[np.float32]:
@@ -194,14 +187,3 @@ class EmbeddingModel(nn.Module):
         finally:
             self.train(training)
         return np.concatenate(results) if results else np.empty((0, self.config.dimension), np.float32)
-
-
-def _one(image: OneImage) -> Path | Image.Image | UInt8:
-    if isinstance(image, str | Path):
-        return Path(image)
-    if isinstance(image, Image.Image):
-        return image
-    if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8:
-        return image
-    what = f"{image.shape}, {image.dtype}" if isinstance(image, np.ndarray) else type(image).__name__
-    raise UserError(f"An image must be a path, a Pillow image or an array (H, W, 3) of uint8. Got {what} instead.")

@@ -1,0 +1,202 @@
+"""Images and labels as a Python user has them at hand, brought to what ``Images`` and the label distances read.
+
+Paths, uint8 arrays and tensors in either channel order, Pillow images, a torch ``Dataset`` of (image, label), a
+Hugging Face ``Dataset`` or a data frame with column names. None of those libraries is imported: what they give is
+recognised by what it can do. Not for: decoding and resizing (images.py), prepared datasets (prepared.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from PIL import Image
+
+from cml.data.images import UInt8
+from cml.errors import UserError, did_you_mean
+
+OneImage = Path | Image.Image | UInt8
+ImageSource = Sequence[OneImage] | UInt8  # N images, or one array (N, H, W, 3)
+
+
+class Lazy(Sequence[Any]):
+    """Items of a data set, read and converted each time they are asked for.
+
+    Args:
+        source: Anything with ``source[index]``.
+        items: The indices that this is a view of.
+        convert: Makes an item of what the source gives; also told its index.
+    """
+
+    def __init__(self, source: Any, items: Sequence[int], convert: Callable[[Any, int], Any]) -> None:  # noqa: ANN401
+        self._source, self._items, self._convert = source, items, convert
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...  # noqa: ANN401 - an item of any kind
+    @overload
+    def __getitem__(self, index: slice) -> Lazy: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return Lazy(self._source, self._items[index], self._convert)
+        item = self._items[index]
+        return self._convert(self._source[item], item)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
+
+
+def images_and_labels(
+    images: Any,  # noqa: ANN401 - the kinds that the file's head lists
+    labels: Any,  # noqa: ANN401 - a sequence of any labels
+    *,
+    image: str | None = None,
+    label: str | None = None,
+) -> tuple[ImageSource, list[Any]]:
+    """Images with their labels.
+
+    Args:
+        images: N images of any kind listed above, or a data set that holds the labels too.
+        labels: N labels; None where ``images`` holds them.
+        image: Name of the column of images, of a data frame or Hugging Face data set.
+        label: Name of its column of labels.
+
+    Returns:
+        The images, and the N labels as plain Python values.
+
+    Raises:
+        UserError: an argument has the wrong kind, a column is missing, or the counts differ.
+    """
+    if _has_columns(images):
+        source = _column(images, image, "image")
+        labels = _column(images, label, "label") if labels is None else labels
+        found: ImageSource = Lazy(source, range(len(source)), _numbered)
+    elif labels is None:
+        found, labels = _pairs(images)
+    else:
+        found = image_source(images)
+    plain = plain_labels(labels)
+    if len(found) != len(plain):
+        raise UserError(f"There must be one label an image. Got {len(found)} images and {len(plain)} labels instead.")
+    return found, plain
+
+
+def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that the file's head lists
+    """N images without labels; see ``images_and_labels``.
+
+    Raises:
+        UserError: something is no image.
+    """
+    if isinstance(images, str | Path):
+        raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
+    if isinstance(images, Image.Image):
+        raise UserError("'images' must be a list of images or an array. Got a single image instead.")
+    if (array := _array(images)) is not None:
+        return _channels_last(array, 4, "An array of images")
+    try:
+        count = len(images)
+    except TypeError:
+        raise UserError(
+            f"'images' must be paths, Pillow images, arrays or a data set. Got {type(images).__name__} instead."
+        ) from None
+    if isinstance(images, list | tuple):
+        return [_numbered(one, index) for index, one in enumerate(images)]
+    return Lazy(images, range(count), _numbered)
+
+
+def plain_labels(labels: Any) -> list[Any]:  # noqa: ANN401 - a sequence of any labels
+    """Labels as a list of plain Python values: arrays and tensors become numbers and lists."""
+    if isinstance(labels, str) or not hasattr(labels, "__len__"):
+        raise UserError(f"'labels' must be a sequence with a label for each image. Got {labels!r:.80} instead.")
+    if (array := _array(labels)) is not None:
+        return list(array.tolist())
+    return [one.tolist() if hasattr(one, "tolist") else one for one in labels]
+
+
+def one_image(image: Any, where: str = "An image") -> OneImage:  # noqa: ANN401 - the kinds that the file's head lists
+    """One image: a path, a Pillow image, or an array or tensor of uint8, (H, W, 3) or (3, H, W).
+
+    Args:
+        image: The image.
+        where: What an error message calls it.
+
+    Raises:
+        UserError: it is something else.
+    """
+    if isinstance(image, str | Path):
+        return Path(image)
+    if isinstance(image, Image.Image):
+        return image
+    array = _array(image)
+    if array is None:
+        raise UserError(
+            f"{where} must be a path, a Pillow image or an array of uint8, (H, W, 3) or (3, H, W). "
+            f"Got {type(image).__name__} instead."
+        )
+    return _channels_last(array, 3, where)
+
+
+def _numbered(image: Any, index: int) -> OneImage:  # noqa: ANN401 - as one_image
+    return one_image(image, f"images[{index}]")
+
+
+def _array(value: Any) -> np.ndarray[Any, Any] | None:  # noqa: ANN401 - anything
+    """An array or tensor as an array; None for anything else."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "detach") and hasattr(value, "numpy"):  # a tensor, on any device
+        return np.asarray(value.detach().cpu().numpy())
+    return None
+
+
+def _channels_last(images: np.ndarray[Any, Any], axes: int, where: str) -> UInt8:
+    """Images of ``axes`` axes in either channel order, channels last; where both orders fit, they are last already."""
+    if images.dtype != np.uint8:
+        raise UserError(
+            f"{where} must be uint8, 0 to 255. Got {images.dtype} instead; of floats from 0 to 1 take "
+            "(255 * images).round() as uint8, and leave out a transform such as ToTensor."
+        )
+    if images.ndim != axes or 3 not in (images.shape[-1], images.shape[-3]):
+        shapes = "(H, W, 3) or (3, H, W)" if axes == 3 else "(N, H, W, 3) or (N, 3, H, W)"
+        raise UserError(f"{where} must have the shape {shapes}. Got {images.shape} instead.")
+    return images if images.shape[-1] == 3 else np.ascontiguousarray(np.moveaxis(images, -3, -1))
+
+
+def _has_columns(images: Any) -> bool:  # noqa: ANN401 - anything
+    return hasattr(images, "__dataframe__") or (hasattr(images, "column_names") and hasattr(images, "features"))
+
+
+def _column(frame: Any, name: str | None, what: str) -> Any:  # noqa: ANN401 - a frame of any library
+    """A column as a sequence; that of a Hugging Face data set decodes an image when it is asked for."""
+    names = [str(one) for one in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
+    if name is None:
+        raise UserError(f"Say which column holds the {what}s, as in {what}='..'. There are: {', '.join(names)}.")
+    if name not in names:
+        raise UserError(
+            f"The data has no column {name!r}, which {what}= names.{did_you_mean(name, names)} "
+            f"There are: {', '.join(names)}."
+        )
+    column = frame[name]
+    for plain in ("to_list", "tolist", "to_pylist"):  # pandas and polars, NumPy, Arrow
+        if hasattr(column, plain):
+            return getattr(column, plain)()
+    return column
+
+
+def _pairs(dataset: Any) -> tuple[ImageSource, list[Any]]:  # noqa: ANN401 - a torch Dataset of (image, label)
+    if isinstance(dataset, np.ndarray | list | tuple) or not hasattr(dataset, "__getitem__"):
+        raise UserError("'labels' are missing: give a label for each image, or a data set of (image, label).")
+    if not hasattr(dataset, "__len__"):
+        raise UserError(f"The data set of (image, label) must have a length. Got {type(dataset).__name__} without.")
+    first = dataset[0] if len(dataset) else None
+    if not isinstance(first, list | tuple) or len(first) < 2:
+        raise UserError(
+            f"A data set without 'labels' must give (image, label). Got {type(first).__name__} from "
+            f"{type(dataset).__name__} instead."
+        )
+    items = range(len(dataset))
+    return Lazy(dataset, items, lambda pair, index: _numbered(pair[0], index)), [dataset[index][1] for index in items]
