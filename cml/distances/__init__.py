@@ -32,9 +32,63 @@ get = registry.get
 names = registry.names
 
 
-def made(distance: str | LabelDistance) -> LabelDistance:
-    """The label distance that a text like ``keypoints(min_shared=2)`` names; one that is made already as it is."""
-    return distance if isinstance(distance, LabelDistance) else registry.make(Choice.parse(distance))
+def made(
+    distance: Any,  # noqa: ANN401 - checked here
+    *,
+    unit: str = "label units",
+    metric: bool = False,
+    symmetric: bool | None = None,
+) -> LabelDistance:
+    """The label distance that is meant by a text, a function, a matrix, or one that is made already.
+
+    Args:
+        distance: A text as the command line takes it, ``keypoints(min_shared=2)``. A ``LabelDistance``, which stays as
+            it is. A function of two labels, called once for each pair with the labels as they were given; it returns
+            a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. Or all distances of N
+            items, an (N, N) array or tensor; a label is then the item's row number.
+        unit: The unit of the distances of a function or matrix.
+        metric: True if a function or matrix satisfies the triangle inequality.
+        symmetric: True if a function or matrix gives the same for (a, b) and (b, a). None: of a matrix it is seen, of
+            a function ``fit`` finds out from a sample of pairs; what is symmetric takes half the time.
+
+    Raises:
+        UserError: ``distance`` is none of these, or a text names nothing.
+
+    Example:
+        >>> hours = made(lambda a, b: min(abs(a - b), 24 - abs(a - b)), unit="h")
+        >>> times = hours.encode([1, 13, 23.5])
+        >>> hours.pairwise(times[:1], times).tolist()
+        [[0.0, 12.0, 1.5]]
+        >>> friends = made([[0, 1, 3], [1, 0, 2], [3, 2, 0]])
+        >>> friends.is_symmetric, friends.pairwise(friends.encode([0]), friends.encode([1, 2])).tolist()
+        (True, [[1.0, 3.0]])
+    """
+    if isinstance(distance, str):
+        choice = Choice.parse(distance)
+        if choice.name == "function" and "digest" in choice.settings:
+            title = choice.settings.get("name")
+            raise UserError(
+                f"The label distance is the function {title!r}, which was given in Python; give it again there "
+                f"(label_distance={title}), or register it with a name of its own and use that."
+            )
+        return registry.make(choice)
+    if isinstance(distance, LabelDistance):
+        return distance
+    if isinstance(distance, type) and issubclass(distance, LabelDistance):
+        raise UserError(f"The label distance is the class {distance.__name__}; give one made of it, with its settings.")
+    if callable(distance):
+        from cml.distances.pair_function import PairFunction
+
+        return PairFunction(distance, _title(distance), unit, metric, symmetric)
+    from cml.distances.precomputed import given_matrix
+
+    return given_matrix(distance, unit=unit, metric=metric, symmetric=symmetric)
+
+
+def _title(function: Any) -> str:  # noqa: ANN401 - anything that can be called
+    """What a function is called, for people."""
+    name = getattr(getattr(function, "func", function), "__name__", type(function).__name__)
+    return str(name).strip("<>")
 
 
 def register(
@@ -42,9 +96,11 @@ def register(
 ) -> Callable[[Entry], Entry]:
     """Decorator that gives a label distance of one's own a name: a function of two labels, or a ``LabelDistance``.
 
-    The function is called once for each pair, with labels as JSON gives them (an array arrives as a list); it returns
-    a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. A class is the fast way for
-    large data: it packs labels once and computes whole blocks; ``cosine.py`` is a short model to follow.
+    The function is called once for each pair, with labels as they were given (those of a prepared dataset are as JSON
+    gives them); it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. What it
+    gives is kept in the cache on disk for as long as neither its code nor anything of one's own that it refers to
+    changes; a function that reads files should be given the files' content. A class is the fast way for large data:
+    it packs labels once and computes whole blocks; ``cosine.py`` is a short model to follow.
 
     Args:
         name: The name, for ``get``, recipes and the command line.
@@ -68,9 +124,13 @@ def register(
 
     def add(entry: Entry) -> Entry:
         if not isinstance(entry, type):
-            from cml.distances.pair_function import pair_function
+            from cml.distances.pair_function import PairFunction
 
-            registry.register(name)(pair_function(name, entry, unit=unit, metric=metric, symmetric=symmetric))
+            def distance() -> LabelDistance:
+                return PairFunction(entry, name, unit, metric, symmetric, registered=True)
+
+            distance.__doc__ = entry.__doc__
+            registry.register(name)(distance)
         elif not issubclass(entry, LabelDistance) or getattr(entry, "name", name) != name:
             raise UserError(
                 f"The class {entry.__name__} cannot be registered as {name!r}: it should be a LabelDistance whose "

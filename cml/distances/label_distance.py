@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
+from cml.distances.content import content
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 
@@ -70,7 +70,7 @@ class Labels:
         for name in sorted(self.arrays):
             array = np.ascontiguousarray(self.arrays[name])
             digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-            digest.update(array.data)
+            digest.update(content(array).digest.encode() if array.dtype.hasobject else array.data)
         return digest.hexdigest()
 
 
@@ -116,6 +116,11 @@ class LabelDistance(ABC):
         return False
 
     @property
+    def is_stored(self) -> bool:
+        """True if equal fingerprints mean equal distances, so that results may be kept on disk for the next run."""
+        return True
+
+    @property
     @abstractmethod
     def unit(self) -> str:
         """The unit of the distances, for tables and axes."""
@@ -149,9 +154,9 @@ class LabelDistance(ABC):
     def fingerprint(self) -> str:
         """Hex digest of name and settings: caches and jobs are keyed by it.
 
-        The source text of a class that is not cml's own is part of it, but not of what that calls elsewhere.
+        The code of a class that is not cml's own is part of it, with what that refers to (``content.py``).
         """
-        text = json.dumps([self.name, self.settings(), _own_code(type(self))], sort_keys=True)
+        text = json.dumps([self.name, self.settings(), *_own_code(type(self))], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def neighbors(
@@ -258,17 +263,8 @@ def nearest_columns(block: Float32, k: int) -> tuple[Int32, Float32]:
 
 
 def _own_code(kind: type) -> list[str]:
-    """What a user's own classes are written like; nothing for those of cml, whose numbers stay the same."""
-    own = []
-    for part in kind.__mro__:
-        if part.__module__.partition(".")[0] in ("cml", "abc", "builtins"):
-            continue
-        try:
-            own.append(inspect.getsource(part))
-        except (OSError, TypeError):  # typed into an interpreter
-            functions = [value for value in vars(part).values() if inspect.isfunction(value)]
-            own += [f"{one.__name__} {one.__code__.co_code.hex()} {one.__code__.co_names}" for one in functions]
-    return own
+    """The code of a user's own class; nothing for those of cml, whose numbers stay the same."""
+    return [] if kind.__module__.partition(".")[0] == "cml" else [content(kind).digest]
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any setting

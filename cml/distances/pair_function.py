@@ -1,36 +1,67 @@
 """A user's own function of two labels as a label distance.
 
-It calls the function once for each pair, so it is for small data or a first try; a ``LabelDistance`` of one's own that
-computes whole blocks is the fast way. Not for: registering, which ``cml.distances.register`` does.
+It calls the function once for each pair of different labels and keeps the values, so it is for small data or a first
+try; a ``LabelDistance`` of one's own that computes whole blocks is the fast way. Not for: registering, which
+``cml.distances.register`` does, and for making one of a function, which is ``cml.distances.made``.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import inspect
-import json
-import math
+import numbers
+import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cml.distances.content import Content, content
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.errors import UserError
 
+MOST_KEPT = 4096  # labels whose distances are kept: a matrix of 64 MB
+_SAMPLE, _SAMPLE_SECONDS = 24, 0.5  # labels whose pairs are asked for both ways, and how long at most
+_ROUNDING = 1e-5  # relative difference of the two ways that is rounding
+_LARGEST = float(np.finfo(np.float32).max)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class PairFunction(LabelDistance):
-    """Base of the classes that ``pair_function`` makes: ``function(a, b) -> float`` on labels as JSON gives them.
+    """``function(a, b) -> float``, called once for each pair of labels in a process.
 
-    Labels are packed as JSON texts, so the function gets numbers, texts, lists and dicts; a tuple or an array arrives
-    as a list.
+    Labels reach the function as they were given. Those of equal content count as one label. Where the two ways are
+    the same, each pair is asked for in one direction alone.
+
+    Args:
+        function: Gives a number >= 0, 0 for a label and itself, infinity for two labels that cannot be compared.
+        title: What the function is called.
+        unit: Unit of the distances.
+        metric: True if the triangle inequality is known to hold.
+        symmetric: True if (a, b) and (b, a) give the same; None: ``fit`` finds out from a sample of pairs.
+        registered: True if it is known to the registry by its title.
     """
 
-    function: ClassVar[Callable[[Any, Any], float]]
-    metric: ClassVar[bool] = False
-    symmetric: ClassVar[bool] = False
+    function: Callable[[Any, Any], Any]
+    title: str
+    unit: str = "label units"
+    metric: bool = False
+    symmetric: bool | None = None
+    registered: bool = False
+    name: ClassVar[str] = "function"
+    _kept: _Kept = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_kept", _Kept(self))
+        if self.registered:
+            object.__setattr__(self, "name", self.title)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent to another process without the values that are known here."""
+        return type(self), (self.function, self.title, self.unit, self.metric, self.symmetric, self.registered)
 
     @property
     def is_metric(self) -> bool:
@@ -39,75 +70,170 @@ class PairFunction(LabelDistance):
 
     @property
     def is_symmetric(self) -> bool:
-        """What the user said."""
-        return self.symmetric
+        """What the user said or ``fit`` found."""
+        return bool(self.symmetric)
+
+    @property
+    def is_costly(self) -> bool:
+        """Always: a call of a Python function for each pair."""
+        return True
+
+    @property
+    def is_stored(self) -> bool:
+        """True for a registered function of which everything is known that it refers to."""
+        return self.registered and self._content.complete
+
+    def settings(self) -> dict[str, Any]:
+        """None if it is registered; otherwise what there is to say of it, which makes no function."""
+        if self.registered:
+            return {}
+        said = {"name": self.title, "unit": self.unit, "metric": self.metric, "symmetric": self.symmetric}
+        return {**said, "digest": self._content.digest}
 
     def fingerprint(self) -> str:
-        """Hex digest of the name, what was said of the function, and its source text (not of what that calls)."""
-        function = type(self).function
-        try:
-            text = inspect.getsource(function)
-        except (OSError, TypeError):  # typed into an interpreter
-            code = function.__code__
-            text = f"{code.co_code.hex()} {code.co_consts} {code.co_names}"
-        said = f"{self.name}:{self.unit}:{self.metric}:{self.symmetric}:{text}"
+        """Hex digest of the name, what was said of the function, and its code with all that it refers to."""
+        said = f"{self.title}:{self.unit}:{self.metric}:{self.is_symmetric}:{self._content}"
         return hashlib.sha256(said.encode()).hexdigest()
 
+    @functools.cached_property
+    def _content(self) -> Content:
+        return content(self.function)
+
+    def fit(self, labels: Sequence[Any]) -> PairFunction:
+        """This distance, declared symmetric or not by a sample of pairs of ``labels`` where that was not said."""
+        if self.symmetric is not None:
+            return self
+        chosen = list(range(len(labels)))
+        if len(chosen) > _SAMPLE:
+            chosen = np.sort(np.random.default_rng(0).permutation(len(labels))[:_SAMPLE]).tolist()
+        until = time.monotonic() + _SAMPLE_SECONDS
+        for place, row in enumerate(chosen):
+            for column in chosen[:place]:
+                there, back = self.value(labels[row], labels[column]), self.value(labels[column], labels[row])
+                if not np.isclose(there, back, rtol=_ROUNDING, atol=0):
+                    return replace(self, symmetric=False)
+                if time.monotonic() > until:
+                    return replace(self, symmetric=True)
+        return replace(self, symmetric=True)
+
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N labels as JSON texts, array ``json`` (N,).
+        """Pack N labels as they are, array ``labels`` (N,), with a digest of each, ``digests`` (N,) uint64.
 
         Raises:
-            LabelError: a label cannot be written as JSON.
+            LabelError: a label is NaN.
             UserError: there is no label, or the function does not give 0 for the first label and itself.
         """
         if len(labels) == 0:
             raise UserError("There are no labels to encode.")
-        texts = []
+        packed = np.empty(len(labels), object)
         for position, label in enumerate(labels):
-            try:
-                texts.append(json.dumps(label, sort_keys=True, allow_nan=False, default=_as_list).encode())
-            except (TypeError, ValueError) as error:
-                raise LabelError(position, f"cannot be written as JSON: {error}.") from None
-        first = json.loads(texts[0])
-        itself = self._distance(first, first)
+            if isinstance(label, float) and label != label:  # NaN
+                raise LabelError(position, "is nan: a missing label? Leave the item out.")
+            packed[position] = label
+        itself = self.value(packed[0], packed[0])
         if itself != 0:
             raise UserError(
-                f"The label distance {self.name!r} gave {itself:g} for {short(first)} and itself; "
+                f"The label distance {self.title!r} gave {itself:g} for {short(packed[0])} and itself; "
                 "it should give 0 there. Is it a similarity?"
             )
-        return Labels({"json": np.array(texts)})
+        digests = [int(content(label).digest[:16], 16) for label in packed]
+        return Labels({"labels": packed, "digests": np.array(digests, np.uint64)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """The function's values (len(a), len(b)) float32.
 
         Raises:
-            UserError: the function gave NaN or a negative number.
+            UserError: the function failed, or gave something else than a number >= 0: names the two labels.
         """
-        left, right = ([json.loads(text) for text in side.arrays["json"]] for side in (a, b))
-        values = [[self._distance(one, other) for other in right] for one in left]
-        return np.array(values, np.float32).reshape(len(a), len(b))
+        rows, columns = _Distinct(a), _Distinct(b)
+        return self._kept.block(rows, columns)[rows.places[:, None], columns.places]
 
-    def _distance(self, one: Any, other: Any) -> float:  # noqa: ANN401 - labels of any form
-        value = float(type(self).function(one, other))
-        if math.isnan(value) or value < 0:
+    def value(self, one: Any, other: Any) -> float:  # noqa: ANN401 - labels of any form
+        """What the function gives for two labels, checked.
+
+        Raises:
+            UserError: as ``pairwise`` says.
+        """
+        try:
+            given = self.function(one, other)
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}".rstrip(": ")
             raise UserError(
-                f"The label distance {self.name!r} gave {value} for {short(one)} and {short(other)}; "
+                f"The label distance {self.title!r} failed for {short(one)} and {short(other)} ({what}); it should "
+                "take two labels and give a number >= 0."
+            ) from error
+        value = given.item() if getattr(given, "shape", None) == () else given
+        number = float(value) if isinstance(value, numbers.Real) else np.nan
+        if not (0 <= number <= _LARGEST or number == np.inf):
+            raise UserError(
+                f"The label distance {self.title!r} gave {_said(given)} for {short(one)} and {short(other)}; "
                 "it should give a number >= 0, or infinity for no comparison."
             )
-        return value
+        return number
 
 
-def pair_function(
-    name: str, function: Callable[[Any, Any], float], *, unit: str, metric: bool, symmetric: bool
-) -> type[PairFunction]:
-    """The label distance class of ``function``; for the arguments see ``cml.distances.register``."""
-    said = {"name": name, "unit": unit, "metric": metric, "symmetric": symmetric}
-    body = {**said, "function": staticmethod(function), "__doc__": function.__doc__, "__module__": function.__module__}
-    made: type[PairFunction] = type(name, (PairFunction,), body)
-    return made
+def _said(value: Any) -> str:  # noqa: ANN401 - whatever a function gave
+    """What a function gave, for an error message."""
+    if isinstance(value, numbers.Real):
+        return str(float(value))
+    shape = getattr(value, "shape", ())
+    return f"{type(value).__name__} of shape {tuple(shape)}" if shape else short(value)
 
 
-def _as_list(value: Any) -> Any:  # noqa: ANN401 - whatever json does not know
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"{short(value)} is neither a number, a text, a list nor a dict")
+class _Distinct:
+    """The different labels among N: U labels and digests, and the place of each of the N among them."""
+
+    def __init__(self, labels: Labels) -> None:
+        digests, first, places = np.unique(labels.arrays["digests"], return_index=True, return_inverse=True)
+        order = np.argsort(first)  # as they come
+        self.digests, self.labels = digests[order], labels.arrays["labels"][first[order]]
+        self.places = np.argsort(order)[places]
+
+
+class _Kept:
+    """The values of a function that were asked for before: a matrix of the labels seen first."""
+
+    def __init__(self, distance: PairFunction) -> None:
+        self._distance = distance
+        self._places: dict[int, int] = {}
+        self._matrix = np.empty((0, 0), np.float32)  # NaN where not known yet
+        self._lock = threading.Lock()  # a function in Python gains nothing from threads
+
+    def block(self, a: _Distinct, b: _Distinct) -> Float32:
+        """The values of the labels of ``a`` and ``b``: (U, V)."""
+        with self._lock:
+            rows, columns = self._known(a), self._known(b)
+            if rows is None or columns is None:
+                block = np.full((len(a.labels), len(b.labels)), np.nan, np.float32)
+            else:
+                block = self._matrix[rows[:, None], columns]
+            symmetric = self._distance.is_symmetric
+            for i, j in np.argwhere(np.isnan(block)).tolist():
+                # one direction whatever the block, so that the result does not depend on it
+                swapped = symmetric and a.digests[i] > b.digests[j]
+                one, other = (b.labels[j], a.labels[i]) if swapped else (a.labels[i], b.labels[j])
+                if rows is None or columns is None:
+                    block[i, j] = self._distance.value(one, other)
+                    continue
+                place = rows[i], columns[j]
+                if np.isnan(self._matrix[place]):  # it may have been found with the pair's other direction
+                    self._matrix[place] = self._distance.value(one, other)
+                    if symmetric:
+                        self._matrix[place[::-1]] = self._matrix[place]
+                block[i, j] = self._matrix[place]
+            return block
+
+    def _known(self, labels: _Distinct) -> NDArray[np.intp] | None:
+        """The places of labels in the matrix, which grows for new ones; None where it would be too large."""
+        digests = labels.digests.tolist()
+        count = len(self._places) + sum(digest not in self._places for digest in digests)
+        if count > MOST_KEPT:
+            return None
+        for digest in digests:
+            self._places.setdefault(digest, len(self._places))
+        size = len(self._matrix)
+        if count > size:
+            grown = np.full((max(count, min(2 * size, MOST_KEPT)),) * 2, np.nan, np.float32)
+            grown[:size, :size] = self._matrix
+            self._matrix = grown
+        return np.array([self._places[digest] for digest in digests], np.intp)

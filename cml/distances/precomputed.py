@@ -1,6 +1,6 @@
-"""Label distances that somebody else computed: a matrix or neighbour lists on disk.
+"""Label distances that somebody else computed: a matrix, or neighbour lists on disk.
 
-Nothing is read as a whole: files are memory-mapped and only the rows and columns asked for are touched. Not for:
+No file is read as a whole: files are memory-mapped and only the rows and columns asked for are touched. Not for:
 making such files, which a distance job does.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,18 +21,19 @@ from cml.errors import DataError, UserError
 from cml.storage.npy import map_array
 
 _HASHED = 16 << 20  # bytes read at a time for the fingerprint
+_LARGEST = float(np.finfo(np.float32).max)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Precomputed(LabelDistance):
-    """Label distances read from disk; a label is the row number of its item.
+    """Label distances that are known; a label is the row number of its item.
 
     Args:
         path: A ``.npy`` file with an N x N matrix of floating-point label distances, where infinity says that two
-            items cannot be compared. Or a folder of neighbour lists: ``ids.npy`` (N, k) integer row numbers, -1 where
-            a list is shorter, and ``distances.npy`` (N, k). Item j is then at the distance that the list of i or the
-            list of j says (the smaller, if they differ), at 0 from itself, and everything else cannot be compared:
-            infinite.
+            items cannot be compared; in Python also the matrix itself. Or a folder of neighbour lists: ``ids.npy``
+            (N, k) integer row numbers, -1 where a list is shorter, and ``distances.npy`` (N, k). Item j is then at the
+            distance that the list of i or the list of j says (the smaller, if they differ), at 0 from itself, and
+            everything else cannot be compared: infinite.
         unit: The unit of the distances, for tables and axes.
         symmetric: True if the matrix is known to equal its transpose. Neighbour lists always count as symmetric.
         metric: True if the triangle inequality is known to hold. Neighbour lists never count as a metric.
@@ -47,15 +48,28 @@ class Precomputed(LabelDistance):
         [[0.0, 2.5]]
     """
 
-    path: str
+    path: str | Path | NDArray[Any]
     unit: str = "as stored"
     symmetric: bool = False
     metric: bool = False
     name: ClassVar[str] = "precomputed"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", str(self.path))
+        if isinstance(self.path, Mapping):
+            raise UserError(
+                f"The label distance is a matrix of shape {self.path.get('shape')}, which was given in Python; give it "
+                "again there (label_distance=matrix), or save it with numpy.save and name the file: "
+                "precomputed(path=FILE)."
+            )
+        if not isinstance(self.path, np.ndarray):
+            object.__setattr__(self, "path", str(self.path))
         _ = self._stored  # a missing or wrong file is said at once
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.settings() == self.settings()
+
+    def __hash__(self) -> int:
+        return hash((self.unit, self._stored.rows))
 
     @property
     def is_metric(self) -> bool:
@@ -68,13 +82,15 @@ class Precomputed(LabelDistance):
         return self.symmetric or isinstance(self._stored, _Lists)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Sent to another process as its settings: the file is opened there again."""
+        """Sent to another process as its settings: a file is opened there again."""
         return type(self), (self.path, self.unit, self.symmetric, self.metric)
 
     @functools.cached_property
     def _stored(self) -> _Matrix | _Lists:
+        if isinstance(self.path, np.ndarray):
+            return _Matrix("the matrix of label distances", self.path)
         path = Path(self.path)
-        return _Lists(path) if path.is_dir() else _Matrix(path)
+        return _Lists(path) if path.is_dir() else _Matrix(str(path), _load(path))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Check N row numbers and pack them as array ``rows`` (N,) int64.
@@ -85,12 +101,11 @@ class Precomputed(LabelDistance):
         """
         if len(labels) == 0:
             raise UserError("There are no labels to encode.")
-        stored = self._stored.rows
+        stored, name = self._stored.rows, self._stored.name
         for position, label in enumerate(labels):
             if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer) or not 0 <= label < stored:
                 raise LabelError(
-                    position,
-                    f"should be a row number from 0 to {stored - 1} of {self.path}. Got {short(label)} instead.",
+                    position, f"should be a row number from 0 to {stored - 1} of {name}. Got {short(label)} instead."
                 )
         return Labels({"rows": np.array(labels, np.int64)})
 
@@ -118,16 +133,49 @@ class Precomputed(LabelDistance):
         return digest.hexdigest()
 
 
-class _Matrix:
-    """An N x N matrix on disk."""
+def given_matrix(
+    values: Any,  # noqa: ANN401 - checked here
+    *,
+    unit: str,
+    metric: bool,
+    symmetric: bool | None,
+) -> Precomputed:
+    """A matrix that somebody gives in Python, checked; the arguments are those of ``cml.distances.made``.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.matrix = matrix = _load(path)
+    Raises:
+        UserError: it is no square matrix of numbers >= 0 with 0 (or infinity) on its diagonal.
+    """
+    try:
+        matrix = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    except (ValueError, TypeError):  # rows of different lengths
+        matrix = np.empty(0, object)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size or matrix.dtype.kind not in "fiu":
+        got = f"{matrix.dtype} of shape {matrix.shape}" if matrix.size else short(values)
+        raise UserError(
+            "A label distance is a text such as 'euclidean', a LabelDistance, a function of two labels, or a square "
+            f"matrix (N, N) of numbers. Got {got} instead."
+        )
+    wrong = ~((matrix >= 0) & ((matrix <= _LARGEST) | np.isinf(matrix)))  # NaN too
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise UserError(
+            f"The matrix of label distances has {matrix[row, column]:g} at row {row}, column {column}; it should be a "
+            "number >= 0, or infinity for no comparison."
+        )
+    packed = matrix.astype(np.float32)
+    packed.setflags(write=False)
+    return Precomputed(packed, unit, bool(np.array_equal(packed, packed.T)) if symmetric is None else symmetric, metric)
+
+
+class _Matrix:
+    """An N x N matrix, on disk or not."""
+
+    def __init__(self, name: str, matrix: NDArray[Any]) -> None:
+        self.name, self.matrix = name, matrix
         self.arrays = [matrix]
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind != "f":
             raise DataError(
-                f"{path} should hold a square matrix of floating-point label distances. "
+                f"{name} should hold a square matrix of floating-point label distances. "
                 f"Got shape {matrix.shape}, {matrix.dtype} instead."
             )
         self.rows = len(matrix)
@@ -136,7 +184,7 @@ class _Matrix:
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             raise DataError(
-                f"{path} has {diagonal[row]:g} at row {row}, column {row}; an item's distance from itself should be 0. "
+                f"{name} has {diagonal[row]:g} at row {row}, column {row}; an item's distance from itself should be 0. "
                 "Is this a matrix of similarities?"
             )
 
@@ -150,7 +198,7 @@ class _Matrix:
         if len(bad):
             row, column = rows[bad[0][0]], columns[bad[0][1]]
             raise DataError(
-                f"{self.path} has {self.matrix[row, column]:g} at row {row}, column {column}; "
+                f"{self.name} has {self.matrix[row, column]:g} at row {row}, column {column}; "
                 "a label distance should be a number >= 0, or infinity for no comparison."
             )
         return block
@@ -160,7 +208,7 @@ class _Lists:
     """Neighbour lists on disk."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder
+        self.name = str(folder)
         self.ids, self.distances = _load(folder / "ids.npy"), _load(folder / "distances.npy")
         self.arrays = [self.ids, self.distances]
         if self.ids.ndim != 2 or self.ids.dtype.kind != "i" or self.distances.dtype.kind != "f":

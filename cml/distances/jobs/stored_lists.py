@@ -42,10 +42,12 @@ def stored_neighbors(distance: LabelDistance, labels: Labels, k: int, *, runner:
         UserError: k is not in 1..N-1.
     """
     work = NeighborsWork(distance, labels, k)
+    runner = replace(runner or Runner(bar_after=2.0), wait=True)
+    if not distance.is_stored:
+        return distance.neighbors(labels, k, threads=runner.threads)
     found = _stored(work)
     if found is not None:
         return found
-    runner = replace(runner or Runner(bar_after=2.0), wait=True)
     try:
         folder = write_neighbors(distance, labels, folder_of(work), k, runner=runner).folder
         return _read(folder, k)

@@ -38,7 +38,8 @@ def through_matrix(
     Returns:
         The distance, and the labels as it takes them, in their order.
     """
-    if not distance.is_costly or not 2 <= len(labels) <= MOST_ITEMS or len(labels) ** 2 > blocks * rows**2:
+    worth = 2 <= len(labels) <= MOST_ITEMS and len(labels) ** 2 <= blocks * rows**2
+    if not (distance.is_costly and distance.is_stored and worth):
         return distance, labels
     folder = folder_of(MatrixWork(distance, labels))
     try:
