@@ -14,7 +14,9 @@ Not for: single faults, which have tests of their own (test_faults.py).
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -22,28 +24,44 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
-import cml.commands.distances
-import cml.commands.embed
-import cml.commands.export
-import cml.commands.export_captioning
-import cml.commands.prepare
-import cml.commands.train
-import cml.export.hub
-import cml.export.onnx_graph
-import cml.reporting.curves
-import cml.training.prepared
-import cml.training.validation
 from cml.cli import main
-from cml.distances.jobs import run as jobs
 
+IMPORTED = [
+    "pytest",  # under which this may run: a fork imports the main module again
+    "matplotlib.backends.backend_agg",
+    "safetensors.torch",
+    "sklearn.neighbors",
+    "torch._dynamo",  # torch's optimisers import it
+    "cml.commands.distances",
+    "cml.commands.embed",
+    "cml.commands.export",
+    "cml.commands.export_captioning",
+    "cml.commands.prepare",
+    "cml.commands.train",
+    "cml.data_prep.drawn.people.people",
+    "cml.distances.keypoints.kernel",
+    "cml.export.captioning",
+    "cml.export.hub",
+    "cml.export.onnx_graph",
+    "cml.reporting.curves",
+    "cml.tasks.pose",
+    "cml.training.prepared",
+    "cml.training.validation",
+]
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(IMPORTED)
+LIMIT = 200  # seconds that a command may take
 CHUNK = 16  # images that an export records together here
 TRAIN = (
     *("--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--dimension", "8"),
@@ -87,8 +105,8 @@ def cases(scratch: Path) -> dict[str, Case]:
     """The commands on 80 drawn people; makes what they need."""
     data, run, photos = scratch / "people", scratch / "run", scratch / "photos"
     quiet = scratch / "log"
-    assert _forked(["prepare", "people", "--count", "80", "--size", "32", "--out", str(data)], quiet)() == 0
-    assert _forked(["train", "pose", "--data", str(data), "--out", str(run), *TRAIN], quiet)() == 0, quiet.read_text()
+    assert forked(["prepare", "people", "--count", "80", "--size", "32", "--out", str(data)], quiet)() == 0
+    assert forked(["train", "pose", "--data", str(data), "--out", str(run), *TRAIN], quiet)() == 0, quiet.read_text()
     photos.mkdir()
     for number, path in enumerate(sorted(data.rglob("*.png"))):
         shutil.copy(path, photos / f"{number}.png")
@@ -143,56 +161,87 @@ def content(folder: Path, case: Case) -> dict[str, Any]:
     }
 
 
-def _forked(arguments: Sequence[str], log: Path) -> Callable[..., int]:
-    """Begin a command in a fork of this process; the result waits for its end, or kills it when told to."""
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        torch.set_num_threads(1)
-        jobs.pairs_a_strip = lambda *_: 400  # several strips of a small job
-        cml.export.captioning.CHUNK = CHUNK
-        code = 70
-        try:
-            code = main(arguments)
-        except BaseException:
-            import traceback
+def forked(
+    arguments: Sequence[str], log: Path, before: Callable[[], object] = bool, limit: float = LIMIT
+) -> Callable[..., int]:
+    """Begin a command in a fork of the server, after ``before``; the result waits for its end, or kills it when due."""
+    process = SERVER.Process(target=_command_in_fork, args=(list(arguments), log, dict(os.environ), before, limit))
+    process.start()
+    assert process.pid is not None
+    return _end(process.pid, lambda: process.exitcode, process.join)
 
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
 
-    def end(due: Callable[[], bool] | None = None) -> int:
-        while due is not None and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            if due():
-                os.killpg(child, signal.SIGKILL)
-                break
-            time.sleep(0.001)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def _command_in_fork(
+    arguments: list[str], log: Path, environment: dict[str, str], before: Callable[[], object], limit: float
+) -> None:
+    tqdm.set_lock(threading.RLock())  # tqdm's own is shared by all forks: one that is killed while drawing keeps it
+    multiprocessing.set_start_method(None, force=True)  # the system's own again, for data workers
+    os.setsid()
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    faulthandler.dump_traceback_later(limit, exit=True, file=2)
+    os.environ.clear()
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    from cml.distances.jobs import run as jobs
+    from cml.export import captioning
 
-    return end
+    jobs.pairs_a_strip = lambda *_: 400  # type: ignore[assignment]  # several strips of a small job
+    captioning.CHUNK = CHUNK
+    code = 70
+    try:
+        before()
+        code = main(arguments)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def hold_the_lock_of_bars() -> None:
+    """Be in the middle of drawing a bar, for long."""
+    tqdm.get_lock().acquire()
+    print("held", flush=True)
+    time.sleep(2 * LIMIT)
 
 
 def _fresh(arguments: Sequence[str], log: Path) -> Callable[..., int]:
-    """As ``_forked``, in a process from nothing."""
+    """As ``forked``, in a process from nothing."""
     with log.open("ab") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "cml", *arguments], stdout=file, stderr=file, start_new_session=True
         )
+    return _end(process.pid, process.poll, process.wait)
+
+
+def _end(pid: int, exit_code: Callable[[], int | None], wait: Callable[[float], object]) -> Callable[..., int]:
+    """What waits for the end of a process, its exit code; or kills its group as soon as it is due."""
 
     def end(due: Callable[[], bool] | None = None) -> int:
-        while due is not None and process.poll() is None:
+        while due is not None and exit_code() is None:
             if due():
-                os.killpg(process.pid, signal.SIGKILL)
+                _kill(pid)
                 break
             time.sleep(0.001)
-        return process.wait()
+        try:
+            wait(LIMIT + 30)
+        except subprocess.TimeoutExpired:
+            _kill(pid)
+        code = exit_code()
+        assert code is not None, f"process {pid} does not end"
+        return code
 
     return end
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:  # it has no group of its own yet
+        os.kill(pid, signal.SIGKILL)
 
 
 class Changes:
@@ -232,7 +281,7 @@ def torment(name: str, case: Case, scratch: Path, *, kills: int, rng: random.Ran
         changes.look()
         return False
 
-    assert _forked(case.arguments(whole), log)(watch) == 0, log.read_text()
+    assert forked(case.arguments(whole), log)(watch) == 0, log.read_text()
     seconds, steps = time.monotonic() - began, changes.count
     wanted, count = content(whole, case), Count()
     while count.kills < kills:
@@ -243,7 +292,7 @@ def torment(name: str, case: Case, scratch: Path, *, kills: int, rng: random.Ran
                 _kill_once(case, out, log, count, rng, seconds, steps, fresh_share)
             if case.refuses and out.exists():
                 break
-        code = 0 if case.refuses and out.exists() else _forked(_command(case, out), log)()
+        code = 0 if case.refuses and out.exists() else forked(_command(case, out), log)()
         count.runs += 1
         if code != 0 or content(out, case) != wanted:
             found = content(out, case) if out.exists() else {}
@@ -274,7 +323,7 @@ def _kill_once(
     by_time = fresh or rng.random() < 0.3
     share, pause = rng.random(), rng.random() * 0.03 * seconds
     after, at = share * (seconds + (6 if fresh else 0)) * 1.02, rng.randint(1, max(1, steps))
-    end = (_fresh if fresh else _forked)(_command(case, out), log)
+    end = (_fresh if fresh else forked)(_command(case, out), log)
     began, changes, reached = time.monotonic(), Changes(out.parent), [0.0]
 
     def due() -> bool:
@@ -300,9 +349,7 @@ def main_script() -> int:
     parser.add_argument("--only", nargs="+", default=None)
     options = parser.parse_args()
     if options.only is None or "export onnx" in options.only:
-        import onnxruntime  # noqa: F401 - a fork begins with it
-        import onnxscript  # noqa: F401
-    torch.set_num_threads(1)
+        SERVER.set_forkserver_preload([*IMPORTED, "onnxruntime", "onnxscript"])
     lost = kills = 0
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CML_CACHE"] = f"{folder}/cache"

@@ -55,7 +55,8 @@ def supervise(parser: str, seconds: int, out: Path) -> None:
                 f"-malloc_limit_mb={MEGABYTES}", "-max_len=65536", f"-artifact_prefix={out}/",
                 f"-dict={out / 'words.dict'}", "-print_final_stats=1",
             ]  # fmt: skip
-            code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+            limit = left + 10 * SECONDS_AN_INPUT
+            code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=limit).returncode
             log.seek(0)
             text = log.read()
         counts = re.findall(r"stat::number_of_executed_units: (\d+)|^#(\d+)\t", text, re.MULTILINE)

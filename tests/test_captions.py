@@ -346,7 +346,7 @@ def test_travels_to_another_process(grid: str) -> None:
         "sys.stdout.write(distance.pairwise64(labels, labels).tobytes().hex())"
     )
     sent = pickle.dumps((distance, labels))
-    result = subprocess.run([sys.executable, "-c", script], input=sent, capture_output=True, check=True)
+    result = subprocess.run([sys.executable, "-c", script], input=sent, capture_output=True, check=True, timeout=240)
     assert result.stdout.decode() == distance.pairwise64(labels, labels).tobytes().hex()
 
 
@@ -374,7 +374,9 @@ def test_kernels_work_where_no_folder_can_be_written(tmp_path: Path) -> None:
         "NUMBA_CACHE_LOCATOR_CLASSES": "_UserProvidedCacheLocator",
         "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[1]}",
     }
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment, timeout=240
+    )
     assert result.stdout.split() == ["8", "NullCache"]
 
 

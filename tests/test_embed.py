@@ -219,7 +219,7 @@ model = cml.load(sys.argv[1], device="cpu")
 embeddings.embed_folder(model, ImageList.open(sys.argv[2]), Path(sys.argv[3]), batch_size=2, quiet=True)
 """
     command = [sys.executable, "-c", script, str(run), str(photos), str(tmp_path / "killed")]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert subprocess.run(command, check=False, timeout=240).returncode == -signal.SIGKILL
     record = json.loads((tmp_path / "killed" / ".manifest.partial-work" / "record.json").read_text())
     assert record["state"]["seen"] == 8
     for name in ("killed", "whole"):

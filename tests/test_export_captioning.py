@@ -298,7 +298,7 @@ model = open_trunk(sys.argv[1], device="cpu").model
 captioning.export_captioning(model, images, Path(sys.argv[3]), options, quiet=True)
 """
     command = [sys.executable, "-c", script, str(run), str(tmp_path / "photos"), str(tmp_path / "out")]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert subprocess.run(command, check=False, timeout=240).returncode == -signal.SIGKILL
     images = ImageList.open(tmp_path / "photos").with_coco_ids()
     for name in ("out", "whole"):
         export_captioning(model, images, tmp_path / name, CaptioningFeatures(layout="hdf5"), quiet=True)

@@ -28,11 +28,12 @@ import torch
 from export_runs import draw_images, make_run
 from safetensors.torch import load_file
 from torch.utils.data import get_worker_info
+from tqdm import tqdm
 
 import cml
 from cml.cli import main
 from cml.data.images import Images
-from cml.errors import DataError, MachineError, UserError
+from cml.errors import DataError, MachineError
 from cml.models.embedding import EmbeddingModel
 from cml.runs.planned import kept_evaluation
 from cml.runs.trained_run import TrainedRun
@@ -121,6 +122,22 @@ def test_killed_at_random_and_resumed_is_the_unkilled_result(
     assert count.left == 0
 
 
+def test_a_command_killed_while_it_draws_its_bar_holds_up_no_other(tmp_path: Path) -> None:
+    command = ["prepare", "people", "--count", "24", "--size", "16", "--out", str(tmp_path / "people")]
+    tqdm.get_lock()  # of this process, which a fork of it would share
+    log = tmp_path / "log"
+    killed = faults.forked(command, log, faults.hold_the_lock_of_bars)
+    assert killed(lambda: log.exists() and "held" in log.read_text()) == -signal.SIGKILL
+    assert faults.forked(command, log)() == 0
+    assert (tmp_path / "people" / "dataset.json").exists()
+
+
+def test_a_command_that_hangs_is_ended_and_shows_where(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert faults.forked(["--version"], log, faults.hold_the_lock_of_bars, limit=0.2)() == 1
+    assert "in hold_the_lock_of_bars" in log.read_text()
+
+
 # ---- temporaries and locks
 
 
@@ -141,23 +158,36 @@ def test_temporaries_of_killed_processes_are_taken_away_and_those_of_others_are_
     assert (tmp_path / "a.json").read_text() == "first"
 
 
-def test_a_forked_process_does_not_keep_a_lock(tmp_path: Path) -> None:
-    heard, told = os.pipe()
-    with locked(tmp_path / "lock", "this"):
-        child = os.fork()
-        if child == 0:
-            os.write(told, b".")
-            time.sleep(60)
-            os._exit(0)
-        assert os.read(heard, 1) == b"."
-        with pytest.raises(UserError, match="Another process is working on this"), locked(tmp_path / "lock", "this"):
-            pass
+FORK = """
+import os, signal, sys
+from pathlib import Path
+from cml.storage.atomic import locked
+heard, told = os.pipe()
+with locked(Path(sys.argv[1]), "this"):
+    child = os.fork()
+    if child == 0:
+        os.write(told, b".")
+        signal.pause()
+    assert os.read(heard, 1) == b"."
     try:
-        with locked(tmp_path / "lock", "this"):
+        with locked(Path(sys.argv[1]), "this"):
             pass
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    except Exception as error:
+        print(error)
+try:
+    with locked(Path(sys.argv[1]), "this"):
+        print("free")
+finally:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_process_does_not_keep_a_lock(tmp_path: Path) -> None:
+    command = [faults.sys.executable, "-c", FORK, str(tmp_path / "lock")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    assert said[0].startswith("Another process is working on this")
+    assert said[1:] == ["free"]
 
 
 def test_a_second_process_on_a_run_folder_is_refused(
@@ -454,12 +484,12 @@ def disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 
     def mount(options: str) -> Path:
         words = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
-        if subprocess.run(words, capture_output=True, check=False).returncode != 0:
+        if subprocess.run(words, capture_output=True, check=False, timeout=60).returncode != 0:
             pytest.skip("this user may not mount a disk of its own")
         return place
 
     yield mount
-    subprocess.run(["umount", str(place)], capture_output=True, check=False)
+    subprocess.run(["umount", str(place)], capture_output=True, check=False, timeout=60)
 
 
 def commands(people: Path, run: Path, photos: Path, out: Path) -> dict[str, list[str]]:

@@ -42,6 +42,7 @@ def page_faults(how: str, **environment: str) -> tuple[int, int]:
         text=True,
         check=True,
         env={**os.environ, **environment},
+        timeout=240,
     )
     kept, given_back = map(int, ran.stdout.split())
     return kept, given_back

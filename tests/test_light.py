@@ -20,12 +20,14 @@ LIGHT = {
 @pytest.mark.parametrize("code", LIGHT.values(), ids=LIGHT)
 def test_no_heavy_import(code: str) -> None:
     script = f"import sys, json; {code}; print(json.dumps([n for n in {HEAVY} if n in sys.modules]))"
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=240)
     assert json.loads(result.stdout.splitlines()[-1]) == []
 
 
 def test_reader_that_stops_early_is_no_error() -> None:
     command = f"{sys.executable} -m cml train value --help | head -1"
-    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False, timeout=240
+    )
     assert result.stdout.startswith("usage: cml train value")
     assert "rror" not in result.stderr

@@ -343,7 +343,7 @@ def test_two_processes_at_once(people: Path, whole: dict[str, bytes | None], tmp
         )
         for _ in range(2)
     ]
-    said = [process.communicate()[1].decode() for process in processes]
+    said = [process.communicate(timeout=240)[1].decode() for process in processes]
     codes = [process.returncode for process in processes]
     assert 0 in codes
     for code, text in zip(codes, said, strict=True):

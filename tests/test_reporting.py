@@ -654,4 +654,4 @@ cml.reporting.write_curves(Path({str(tmp_path)!r}) / "loss.png", [dict(step=1, l
 assert "matplotlib.pyplot" not in sys.modules
 assert list(dict.items(matplotlib.rcParams)) == before
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=240)

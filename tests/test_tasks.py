@@ -101,9 +101,9 @@ def test_task_that_is_no_longer_installed_is_unknown() -> None:
 def test_a_tasks_module_is_its_training_command(name: str) -> None:
     words = [sys.executable, "-m", f"cml.tasks.{name}"]
     root = Path(__file__).resolve().parents[1]
-    asked = subprocess.run([*words, "--help"], cwd=root, capture_output=True, text=True, check=True)
+    asked = subprocess.run([*words, "--help"], cwd=root, capture_output=True, text=True, check=True, timeout=240)
     assert asked.stdout.startswith(f"usage: cml train {name}")
-    wrong = subprocess.run([*words, "--data", "d"], cwd=root, capture_output=True, text=True)
+    wrong = subprocess.run([*words, "--data", "d"], cwd=root, capture_output=True, text=True, timeout=240)
     assert wrong.returncode == 2
     assert wrong.stderr.startswith(f"error: cml train {name} needs --out.")
 

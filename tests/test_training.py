@@ -129,7 +129,7 @@ def test_killed_and_resumed_is_bit_for_bit_the_uninterrupted_run(tmp_path: Path)
     with pytest.raises(DataError, match="not finished"):
         cml.load(tmp_path / "cut")
 
-    subprocess.run([*command, "fast"], env=environment, check=True)
+    subprocess.run([*command, "fast"], env=environment, check=True, timeout=240)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
     assert read_metrics(tmp_path / "whole" / "metrics.jsonl") == read_metrics(tmp_path / "cut" / "metrics.jsonl")
 
