@@ -23,8 +23,8 @@ from cml.losses.class_loss import ClassLoss
 from cml.losses.direction_multi_similarity import direction_multi_similarity_loss
 from cml.losses.direction_proxy_nca import direction_proxy_nca_loss
 from cml.losses.direction_triplet import direction_triplet_loss
-from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.language_guidance import language_guidance_loss, text_embeddings
+from cml.losses.loss import Loss
 from cml.losses.proxy_gml import proxy_gml_loss
 from cml.losses.proxy_nca_pp import proxy_nca_pp_loss
 
@@ -46,7 +46,7 @@ def points(rows: int = 9, columns: int = 4, seed: int = 0, dtype: torch.dtype = 
     return torch.randn(rows, columns, generator=generator, dtype=dtype).requires_grad_()
 
 
-def made(name: str, classes: Tensor = CLASSES, dimension: int = 4) -> LabelDistanceLoss:
+def made(name: str, classes: Tensor = CLASSES, dimension: int = 4) -> Loss:
     loss = losses.registry.make(name)
     loss.prepare(classes, dimension=dimension, names=(), generator=torch.Generator().manual_seed(3))
     return loss.double()
@@ -105,7 +105,7 @@ def test_pair_losses_are_their_formulas(
         assert_same(loss(f, CLASSES), expected, f)
 
 
-def proxies_of(loss: LabelDistanceLoss) -> Tensor:
+def proxies_of(loss: Loss) -> Tensor:
     (proxy,) = loss.proxies()
     return proxy
 

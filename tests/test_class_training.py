@@ -20,7 +20,10 @@ from cml import distances, losses, sampling, tasks
 from cml.data.images import Images
 from cml.data.prepared import DatasetInfo
 from cml.errors import UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss, Takes
+from cml.losses.class_loss import ClassLoss
+from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.loss import LabelSource, Loss
+from cml.losses.vector_loss import VectorLoss
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
 from cml.training.loop import Trained, train
@@ -59,17 +62,24 @@ def run(config: TrainConfig, out: Path | None = None) -> Trained:
     return train(data(), config, out=out, quiet=True)
 
 
-class Recorder(LabelDistanceLoss):
-    """Keeps what it is given."""
+class Recorder(Loss):
+    """Keeps what it is given; asks for what the kind of loss asks for that it names."""
 
+    kind: ClassVar[type[Loss]] = LabelDistanceLoss
     seen: ClassVar[list[Tensor]] = []
     prepared: ClassVar[list[tuple[Tensor, int, tuple[str, ...]]]] = []
 
-    def prepare(self, labels: Tensor, *, dimension: int, names: Sequence[str], generator: torch.Generator) -> None:
-        Recorder.prepared.append((labels, dimension, tuple(names)))
+    def target(self, batch: LabelSource) -> Tensor:
+        return self.kind().target(batch)
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        Recorder.seen.append(label_distances)
+    def prepare(
+        self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
+    ) -> None:
+        assert generator is not None
+        Recorder.prepared.append((target, dimension, tuple(names)))
+
+    def forward(self, embeddings: Tensor, target: Tensor) -> Tensor:
+        Recorder.seen.append(target)
         return embeddings.square().mean()
 
 
@@ -80,18 +90,20 @@ def recorder() -> type[Recorder]:
     return Recorder
 
 
-def registered(monkeypatch: pytest.MonkeyPatch, loss: type[LabelDistanceLoss]) -> None:
+def registered(monkeypatch: pytest.MonkeyPatch, loss: type[Loss]) -> None:
     monkeypatch.setitem(losses.registry._entries, "test-loss", loss)
 
 
-@pytest.mark.parametrize("takes", ["label distances", "classes", "vectors"])
-def test_a_loss_is_given_what_it_takes(monkeypatch: pytest.MonkeyPatch, recorder: type[Recorder], takes: Takes) -> None:
-    monkeypatch.setattr(recorder, "takes", takes)
+@pytest.mark.parametrize("kind", [LabelDistanceLoss, ClassLoss, VectorLoss])
+def test_a_loss_is_given_what_it_asks_for(
+    monkeypatch: pytest.MonkeyPatch, recorder: type[Recorder], kind: type[Loss]
+) -> None:
+    monkeypatch.setattr(recorder, "kind", kind)
     registered(monkeypatch, recorder)
     images, birds = pictures()
     labels: Sequence[object] = birds
     label_distance = "classes"
-    if takes == "vectors":
+    if kind is VectorLoss:
         labels, label_distance = np.random.default_rng(1).normal(size=(48, 3)).tolist(), "euclidean"
     config = replace(CONFIG, loss="test-loss", label_distance=label_distance, steps=3, workers=1)
     cml.fit(images, labels, config, quiet=True)
@@ -100,21 +112,19 @@ def test_a_loss_is_given_what_it_takes(monkeypatch: pytest.MonkeyPatch, recorder
     ]
     assert len(recorder.seen) == 3
     for target, chosen in zip(recorder.seen, items, strict=True):
-        if takes == "classes":
+        if kind is ClassLoss:
             assert target.dtype == torch.int64
             assert target.tolist() == [sorted(NAMES).index(birds[item]) for item in chosen]
-        elif takes == "vectors":
+        elif kind is VectorLoss:
             assert target.dtype == torch.float32
             np.testing.assert_array_equal(target.numpy(), np.array(labels, np.float32)[chosen])
         else:
             assert target.shape == (16, 16)
             assert set(target.unique().tolist()) == {0, 1}
-    if takes == "label distances":
-        assert recorder.prepared == []
-    else:
-        ((labels_seen, dimension, names),) = recorder.prepared
-        assert (len(labels_seen), dimension) == (48, 8)
-        assert names == (tuple(sorted(NAMES)) if takes == "classes" else ())
+    ((prepared, dimension, names),) = recorder.prepared
+    assert len(prepared) == (48 * 47 // 2 if kind is LabelDistanceLoss else 48)  # all pairs of so few items
+    assert dimension == 8
+    assert names == (() if kind is VectorLoss else tuple(sorted(NAMES)))
 
 
 def test_labels_of_another_kind_are_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,23 +190,21 @@ def test_resumed_with_proxies_is_bit_for_bit_the_uninterrupted_run(
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
 
 
-class HiddenProxies(LabelDistanceLoss):
+class HiddenProxies(ClassLoss):
     """Keeps its proxies where no module looks."""
-
-    takes: ClassVar[Takes] = "classes"
 
     def __init__(self) -> None:
         super().__init__()
         self.hidden = [torch.ones(8, requires_grad=True)]
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         return (embeddings * self.hidden[0]).square().mean()
 
 
 class LateProxies(HiddenProxies):
     """Makes a parameter at the first batch, when the optimiser is there already."""
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         if not hasattr(self, "late"):
             self.late = nn.Parameter(torch.ones(8))
         return (embeddings * self.late).square().mean()
@@ -218,7 +226,7 @@ class StrangeProxies(HiddenProxies):
     ],
 )
 def test_a_loss_parameter_that_no_optimiser_holds_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, loss: type[LabelDistanceLoss], message: str
+    monkeypatch: pytest.MonkeyPatch, loss: type[Loss], message: str
 ) -> None:
     registered(monkeypatch, loss)
     for frozen in (False, True):
@@ -226,13 +234,12 @@ def test_a_loss_parameter_that_no_optimiser_holds_is_an_error(
             run(replace(CONFIG, loss="test-loss", freeze_backbone=frozen))
 
 
-class Blind(LabelDistanceLoss):
+class Blind(ClassLoss):
     """A loss that hides what is no number, as a mean over the terms above 0 does."""
 
-    takes: ClassVar[Takes] = "classes"
     calls = 0
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         Blind.calls += 1
         poison = torch.nan if Blind.calls == 3 else 0.0
         return embeddings.nan_to_num(0).square().mean() + (embeddings * poison).sum().nan_to_num(0)
@@ -260,7 +267,7 @@ def test_every_variant_of_the_task_is_a_recipe_that_can_be_made() -> None:
     assert (task.describe("wren", recipe), task.describe(7.0, recipe)) == ("wren", "7")
     for changes in task.variants.values():
         config = replace(task.recipe, **changes)
-        assert losses.registry.make(config.loss).takes == "classes"
+        assert losses.registry.make(config.loss).labels == "classes"
         sampling.registry.make(config.sampler)
 
 
@@ -283,14 +290,14 @@ def test_per_class_batches(sizes: list[int], per_class: int, seed: int, draw: st
         return
     batch_size = draw.draw(st.integers(per_class, len(numbers)))
     sampler = sampling.get("per-class", batch_size=batch_size, per_class=per_class)
-    column = numbers[:, None].astype(np.int32)
+    given_numbers = numbers.astype(np.int64)
     groups = sum(-(-size // per_class) for size in sizes)
     steps = -(-groups // (batch_size // per_class))
     for epoch in range(2):
         taken: Counter[int] = Counter()
         for step in range(steps):
-            batch = sampler.batch(column, seed=seed, step=epoch * steps + step)
-            again = sampler.batch(column, seed=seed, step=epoch * steps + step)
+            batch = sampler.batch(given_numbers, seed=seed, step=epoch * steps + step)
+            again = sampler.batch(given_numbers, seed=seed, step=epoch * steps + step)
             np.testing.assert_array_equal(batch.items, again.items)
             assert batch.anchors == batch_size == len(set(batch.items.tolist()))
             taken.update(batch.items.tolist())
@@ -298,10 +305,10 @@ def test_per_class_batches(sizes: list[int], per_class: int, seed: int, draw: st
 
 
 def test_per_class_batches_hold_so_many_of_a_class() -> None:
-    numbers = np.repeat(np.arange(10), 12)[:, None].astype(np.int32)
+    numbers = np.repeat(np.arange(10), 12)
     sampler = sampling.get("per-class", batch_size=20, per_class=4)
     for step in range(6):
-        counts = Counter(numbers[sampler.batch(numbers, seed=1, step=step).items, 0].tolist())
+        counts = Counter(numbers[sampler.batch(numbers, seed=1, step=step).items].tolist())
         assert list(counts.values()) == [4] * 5
     orders = [tuple(sampler.batch(numbers, seed=1, step=step).items) for step in (0, 6)]
     assert orders[0] != orders[1]

@@ -390,7 +390,7 @@ def test_settings_out_of_range_are_named(written: str, message: str) -> None:
 def test_what_the_lists_and_the_trainer_ask_of_a_loss(name: str) -> None:
     module = losses.get(name)
     assert isinstance(module, LabelDistanceLoss)
-    assert module.takes == "label distances"
+    assert module.labels == "label distances"
     assert module.about.cost.startswith("O(A B")
     assert all("\n" not in text and text for text in (module.about.source, module.about.when))
     assert module.normalize == (name in {"graded-contrastive", "soft-target", "kernel-supcon", "cosent"})
@@ -468,7 +468,7 @@ def test_regression_ranks_in_standardised_units_as_in_true_ones() -> None:
     restored.prepare(torch.randn(4, 2), dimension=2, names=(), generator=generator)
     restored.load_state_dict(module.state_dict())
     assert restored(exact, labels + 1).item() == module(exact, labels + 1).item()
-    assert module.takes == "vectors"
+    assert module.labels == "vectors"
 
 
 def test_regression_trains_and_embeds_labels() -> None:
@@ -531,7 +531,7 @@ def test_examples(module: str) -> None:
     assert failed == 0
 
 
-OVER_DISTANCES = [name for name in losses.names() if losses.registry.entry(name).takes == "label distances"]  # type: ignore[attr-defined]
+OVER_DISTANCES = [name for name in losses.names() if losses.registry.entry(name).labels == "label distances"]  # type: ignore[attr-defined]
 NEEDED = {"binary": {"loss": "contrastive", "k": 2}, "binary-triplet": {"k": 2}}
 
 

@@ -41,7 +41,7 @@ def test_a_loss_that_does_not_say_what_it_is(monkeypatch: pytest.MonkeyPatch) ->
             return embeddings.sum()
 
     monkeypatch.setitem(losses.registry._entries, "silent", Silent)
-    with pytest.raises(UserError, match="'silent' must be a LabelDistanceLoss whose 'about' says"):
+    with pytest.raises(UserError, match=r"'silent' must be a cml\.losses\.Loss whose 'about' says"):
         loss_rows()
 
 

@@ -24,8 +24,9 @@ from cml.losses.memory import CrossBatchMemory, leave_out_copies
 from cml.models.embedding import EmbeddingModel
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
-from cml.training.loop import model_config, neighbor_lists, sample_label_distances, train
+from cml.training.loop import model_config, train
 from cml.training.optimizer import learning_rate_factor, make_optimizer
+from cml.training.targets import TrainingLabels, sample_label_distances
 
 CONFIG = TrainConfig(
     backbone="small-cnn",
@@ -56,7 +57,7 @@ def data_of_bars(*, twins: bool = False) -> TrainingData:
 
 def source(memory: int, flip: str = "none", sampler: str = "random(batch_size=16)") -> BatchSource:
     data, made = data_of_bars(twins=flip == "image"), sampling.registry.make(sampler)
-    nearest = neighbor_lists(data, made)
+    nearest = made.given(TrainingLabels(data.distance, data.labels))
     return BatchSource(data, made, nearest, seed=3, image_size=(16, 16), jitter=Jitter(), flip=flip, memory=memory)
 
 
@@ -177,9 +178,11 @@ def by_hand(config: TrainConfig, memory_size: int) -> dict[str, Tensor]:
     data, sampler = data_of_bars(), sampling.registry.make(config.sampler)
     loss = losses.registry.make(config.loss)
     model = EmbeddingModel(model_config(config, loss))
-    loss.fit(torch.from_numpy(sample_label_distances(data, config.seed)))
+    loss.prepare(
+        torch.from_numpy(sample_label_distances(data.distance, data.labels, config.seed)), dimension=config.dimension
+    )
     optimizer = make_optimizer(model, loss, config)
-    nearest = neighbor_lists(data, sampler)
+    nearest = sampler.given(TrainingLabels(data.distance, data.labels))
     places = data.labels
     stored, stored_items = torch.empty(0, config.dimension), np.empty(0, np.int64)
     plain = BatchSource(data, sampler, nearest, seed=config.seed, image_size=(16, 16), jitter=Jitter())
@@ -243,7 +246,7 @@ def test_resumed_is_bit_for_bit_the_uninterrupted_run(
 
 def source_of(config: TrainConfig) -> BatchSource:
     data, sampler = data_of_bars(), sampling.registry.make(config.sampler)
-    nearest = neighbor_lists(data, sampler)
+    nearest = sampler.given(TrainingLabels(data.distance, data.labels))
     return BatchSource(
         data, sampler, nearest, seed=config.seed, image_size=(16, 16), jitter=Jitter(), memory=config.memory
     )

@@ -96,16 +96,13 @@ def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypa
 
 def test_training_uses_and_stores_lists(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cml import sampling
-    from cml.data.images import Images
-    from cml.training.batches import TrainingData
-    from cml.training.loop import neighbor_lists
+    from cml.training.targets import TrainingLabels
 
     distance, labels = sample()
-    images = Images(np.zeros((COUNT, 4, 4, 3), np.uint8), (4, 4))
     sampler = sampling.registry.make("dense(batch_size=20, nearest=5)")
-    expected = neighbor_lists(TrainingData(images, labels, distance), sampler)
+    expected = sampler.given(TrainingLabels(distance, labels))
     np.testing.assert_array_equal(expected, distance.neighbors(labels, 5).ids)
-    np.testing.assert_array_equal(neighbor_lists(TrainingData(images, labels, Unsearchable()), sampler), expected)
+    np.testing.assert_array_equal(sampler.given(TrainingLabels(Unsearchable(), labels)), expected)
 
 
 def test_own_code_is_part_of_the_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from cml.training.loop import train
 from cml.training.metrics_log import read_metrics
 from cml.training.optimizer import learning_rate_factor
 from cml.training.run_config import RunConfig
-from cml.training.targets import Targets
+from cml.training.targets import BatchLabels, TrainingLabels
 
 CONFIG = TrainConfig(
     backbone="small-cnn",
@@ -434,7 +434,8 @@ def test_asymmetric_label_distances_are_refused_unless_declared(anchors: int, tm
         np.save(tmp_path / "matrix.npy", matrix)
         distance = distances.get("precomputed", path=str(tmp_path / "matrix.npy"), symmetric=symmetric)
         labels = distance.encode(list(range(8)))
-        return Targets("label distances", distance, labels).of(items, labels[items], anchors)
+        training = TrainingLabels(distance, labels)
+        return torch.from_numpy(BatchLabels(training, items, labels[items], anchors).label_distances())
 
     matrix[2, 7] *= 1 + 1e-6
     assert block(symmetric=True).shape == (anchors, 6)  # rounding

@@ -25,7 +25,7 @@ from cml.cli import main
 from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.errors import DataError, UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.loss import Loss
 from cml.losses.memory import CrossBatchMemory
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.join import joined
@@ -58,7 +58,7 @@ def word_file(folder: Path) -> Path:
     return folder / "words.txt"
 
 
-def make_loss(name: str, words: Path) -> LabelDistanceLoss:
+def make_loss(name: str, words: Path) -> Loss:
     """A registered loss in float64, with settings that let every kind learn from a small batch."""
     settings: dict[str, Any] = {
         "binary": {"loss": "multi-similarity", "rule": "nearest", "k": 3},
@@ -69,12 +69,12 @@ def make_loss(name: str, words: Path) -> LabelDistanceLoss:
     }
     loss = losses.get(name, **settings.get(name, {}))
     generator = torch.Generator().manual_seed(3)
-    if loss.takes == "classes":
+    if loss.labels == "classes":
         loss.prepare(torch.arange(4), dimension=2, names=WORDS, generator=generator)
-    elif loss.takes == "vectors":
+    elif loss.labels == "vectors":
         loss.prepare(torch.rand(40, 2, generator=generator), dimension=2, names=(), generator=generator)
     else:
-        loss.fit(torch.rand(200, generator=generator))
+        loss.prepare(torch.rand(200, generator=generator), dimension=2)
     return loss.double()
 
 
@@ -86,7 +86,7 @@ def gradients(ranks: Ranks, name: str, words: Path, *, micro_batch: int | None =
     loss = make_loss(name, words)
     share_batch_norm(network, ranks)
     ranks.start_alike(network, loss)
-    memory = CrossBatchMemory(10 if loss.takes == "label distances" else 0)
+    memory = CrossBatchMemory(10 if loss.labels == "label distances" else 0)
     generator = torch.Generator().manual_seed(2)
     inputs = torch.randn(2 * ITEMS, 6, dtype=torch.float64, generator=generator)
     values = torch.rand(2 * ITEMS, 2, dtype=torch.float64, generator=generator)
@@ -94,9 +94,9 @@ def gradients(ranks: Ranks, name: str, words: Path, *, micro_batch: int | None =
     for step in range(2):
         items = torch.arange(ITEMS) + ITEMS * step
         targets = values[items]
-        if loss.takes == "classes":
+        if loss.labels == "classes":
             targets = torch.arange(ITEMS) % 4
-        elif loss.takes == "label distances":
+        elif loss.labels == "label distances":
             targets = torch.cdist(values[items[:9]], values[torch.cat([items, memory.items])])  # 9 of 13 are anchors
 
         def loss_of(embeddings: Tensor, targets: Tensor = targets) -> Tensor:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.errors import UserError
@@ -70,6 +71,10 @@ class Classes(LabelDistance):
         distances: Float32 = (left[:, :1] != right[:, 0]).astype(np.float32)  # (A, B)
         np.maximum(distances, left[:, 1:] != right[:, 1], out=distances)
         return distances
+
+    def class_names(self, labels: Labels) -> NDArray[np.str_]:
+        """The names (N,)."""
+        return labels.arrays["names"]
 
 
 _KINDS = {str: "text", int: "whole number"}

@@ -74,6 +74,10 @@ class Euclidean(LabelDistance):
             result[start : start + TILE_ROWS] = np.square(difference) if self.squared else np.abs(difference)
         return result
 
+    def label_vectors(self, labels: Labels) -> NDArray[np.float64]:
+        """The vectors (N, D)."""
+        return labels.arrays["vectors"]
+
 
 def pack_vectors(labels: Sequence[Any]) -> NDArray[np.float64]:
     """Check N numbers or equally long lists of numbers and pack them as (N, D) float64.

@@ -137,6 +137,14 @@ class LabelDistance(ABC):
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Distances between every label of ``a`` and every label of ``b``: (len(a), len(b)) float32, >= 0 or inf."""
 
+    def class_names(self, labels: Labels) -> NDArray[np.str_] | None:
+        """The class of each of N labels by its name, (N,) texts; None if labels are no classes, as most are not."""
+        return None
+
+    def label_vectors(self, labels: Labels) -> NDArray[np.floating] | None:
+        """N labels as vectors (N, V) in their own unit; None if labels are no vectors, as most are not."""
+        return None
+
     def fit(self, labels: Sequence[Any]) -> Self:
         """This distance with the constants that it takes from a training set as settings; most take none.
 

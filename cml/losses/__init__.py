@@ -1,9 +1,9 @@
 """Losses by name: ``cml.losses.get("log-ratio")``."""
 
-from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.loss import Loss
 from cml.registry import Registry
 
-registry: Registry[LabelDistanceLoss] = Registry(
+registry: Registry[Loss] = Registry(
     "loss",
     {
         "log-ratio": "cml.losses.log_ratio:LogRatioLoss",
@@ -38,4 +38,4 @@ get = registry.get
 register = registry.register
 names = registry.names
 
-__all__ = ["LabelDistanceLoss", "get", "names", "register", "registry"]
+__all__ = ["Loss", "get", "names", "register", "registry"]

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import About, check_batch, warn_without_gradient
+from cml.losses.label_distance_loss import check_batch, warn_without_gradient
+from cml.losses.loss import About
 from cml.losses.pml import PmlPairLoss, made
 from cml.losses.positives import BinaryPairs
 from cml.losses.rule_loss import RuleLoss, RuleName

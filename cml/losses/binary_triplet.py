@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import About, check_batch, check_mask, check_number, warn_without_gradient
+from cml.losses.label_distance_loss import check_batch, check_mask, check_number, warn_without_gradient
+from cml.losses.loss import About
 from cml.losses.ordered_hinge import ordered_hinge
 from cml.losses.positives import BinaryPairs
 from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows

@@ -9,28 +9,35 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss, Takes
+from cml.losses.loss import LabelSource, Loss
 
 
-class ClassLoss(LabelDistanceLoss):
+class ClassLoss(Loss):
     """Base of the losses over classes.
 
     Attributes:
         left_out: Items seen so far whose batch held no positive or no negative of them.
     """
 
-    takes: ClassVar[Takes] = "classes"
+    labels = "classes"
 
     def __init__(self) -> None:
         super().__init__()
         self._warned: set[str] = set()
+
+    def target(self, batch: LabelSource) -> Tensor:
+        """The class numbers (B,) int64."""
+        return torch.from_numpy(batch.classes())
+
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
+        raise NotImplementedError
 
     def count_pairs(self, positives: Tensor, negatives: Tensor) -> None:
         """Count the anchors that lack a positive or a negative, and say so once.
@@ -78,14 +85,14 @@ class ProxyLoss(ClassLoss):
 
     def prepare(
         self,
-        labels: Tensor,
+        target: Tensor,
         *,
         dimension: int,
         names: Sequence[str] = (),
         generator: torch.Generator | None = None,
     ) -> None:
         """Make the proxies: normal, with the spread of ``start``."""
-        count = class_count(labels, names)
+        count = class_count(target, names)
         with seeded(generator):
             self.proxy = nn.Parameter(self.start(count, dimension))
 
@@ -108,7 +115,7 @@ class ProxyLoss(ClassLoss):
         return self.proxy
 
 
-def not_prepared(loss: LabelDistanceLoss) -> str:
+def not_prepared(loss: Loss) -> str:
     """The error of a loss that is used before its proxies are made."""
     return (
         f"{type(loss).__name__} has no proxies yet: call prepare(classes, dimension=D) with the class numbers of the "

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import About, check_number
+from cml.losses.label_distance_loss import check_number
+from cml.losses.loss import About
 from cml.losses.pml import PmlPairLoss
 
 Mining = Literal["all", "semi-hard", "batch-hard"]

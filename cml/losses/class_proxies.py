@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes, class_count, in_full, not_prepared, seeded
-from cml.losses.label_distance_loss import About, check_number
+from cml.losses.label_distance_loss import check_number
+from cml.losses.loss import About
 
 
 class PmlProxyLoss(ClassLoss):
@@ -39,14 +40,14 @@ class PmlProxyLoss(ClassLoss):
 
     def prepare(
         self,
-        labels: Tensor,
+        target: Tensor,
         *,
         dimension: int,
         names: Sequence[str] = (),
         generator: torch.Generator | None = None,
     ) -> None:
-        """Make the library's loss and its proxies for the classes of ``labels``."""
-        self._count = class_count(labels, names)
+        """Make the library's loss and its proxies for the classes (N,) of the training set."""
+        self._count = class_count(target, names)
         with seeded(generator):
             self.inner = self.make(self._count, dimension)
 

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from cml.losses.label_distance_loss import (
-    About,
     LabelDistanceLoss,
     check_batch,
     check_number,
     comparable,
     warn_without_gradient,
 )
+from cml.losses.loss import About
 from cml.losses.row_blocks import RowMean
 from cml.losses.row_order import ascending_rows, tie_runs
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from cml.losses.label_distance_loss import (
-    About,
     LabelDistanceLoss,
     check_batch,
     check_number,
     comparable,
     warn_without_gradient,
 )
+from cml.losses.loss import About
 from cml.losses.ordered_hinge import ordered_hinge
 from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from cml.losses.class_loss import ProxyLoss, check_classes, check_proxies, unit
 from cml.losses.direction import LEAST, SOURCE, exact
-from cml.losses.label_distance_loss import About, check_number
+from cml.losses.label_distance_loss import check_number
+from cml.losses.loss import About
 
 
 def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, gamma: float = 0.3) -> Tensor:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from cml.losses.class_loss import ClassLoss, check_classes, in_full, unit
 from cml.losses.direction import SOURCE, class_masks, triplet_geometry
-from cml.losses.label_distance_loss import About, check_number
+from cml.losses.label_distance_loss import check_number
+from cml.losses.loss import About
 
 
 def direction_triplet_loss(

@@ -6,8 +6,9 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from cml.losses.label_distance_loss import About, check_batch, check_number, warn_without_gradient
+from cml.losses.label_distance_loss import check_batch, check_number, warn_without_gradient
 from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.loss import About
 from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows, slopes_of_distances, used_labels
 
 _LACKING = "an item of a usable label distance"

@@ -1,65 +1,40 @@
-"""The contract of a loss, and the argument checks that all of them share.
+"""What the losses over label distances share: their base and the checks of their arguments.
 
-A loss is ``loss(embeddings (B, D), label_distances (A, B)) -> scalar``: the first A items of the batch are the
-anchors, row a holds the label distances of anchor a to every item, an anchor's own column is left out, and so is a
-pair whose label distance is infinite (it cannot be compared). A loss of the field that is not about distances says so
-in ``takes`` and is given ``(embeddings (B, D), classes (B,) int64)`` or ``(embeddings (B, D), vectors (B, V))``. Each
-file beside this one holds one loss: a pure function and a thin module over it. Gradients flow to the embeddings and
-the loss's own parameters, never to the labels.
+The first A items of the batch are the anchors, row a holds the label distances of anchor a to every item, an anchor's
+own column is left out, and so is a pair whose label distance is infinite (it cannot be compared).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cml.errors import UserError
-
-Takes = Literal["label distances", "classes", "vectors"]
-
-
-@dataclass(frozen=True)
-class About:
-    """What ``cml losses`` and the README say about a loss; each text is one line.
-
-    Attributes:
-        cost: Time of a batch of B items, A anchors, C classes, beside the products of its vectors: "O(A B log B)".
-        source: Authors, venue and year: "Kim et al., CVPR 2019".
-        when: When to use it.
-    """
-
-    cost: str
-    source: str
-    when: str
+from cml.losses.loss import LabelSource, Loss
 
 
-class LabelDistanceLoss(nn.Module):
-    """Base of all losses.
+class LabelDistanceLoss(Loss):
+    """Base of the losses over label distances: ``loss(embeddings (B, D), label_distances (A, B)) -> scalar``."""
 
-    Attributes:
-        takes: What ``forward`` is given beside the embeddings (B, D): "label distances" (A, B) float, "classes" (B,)
-            int64 class numbers 0..C-1, or "vectors" (B, V) float, the labels themselves. The trainer looks here.
-        about: Cost, source and use, for the list of losses.
-        normalize: True if the loss L2-normalises embeddings. Whoever retrieves with the trained embedding must
-            do the same; the trainer copies this flag into the model, it is said nowhere else.
-        constants: Names of what ``fit`` finds, in the order in which a ``state_dict`` holds them.
-        left_out: Anchors seen so far that had no pair or triplet to learn from.
-    """
+    labels = "label distances"
 
-    takes: ClassVar[Takes] = "label distances"
-    about: ClassVar[About]
-    normalize: bool = False
-    constants: ClassVar[tuple[str, ...]] = ()
+    def target(self, batch: LabelSource) -> Tensor:
+        """The label distances of a batch (A, B), or of a sample of training pairs (P,)."""
+        return torch.from_numpy(batch.label_distances())
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._fitted: dict[str, float] = {}
-        self.left_out = 0
+    def prepare(
+        self,
+        target: Tensor,
+        *,
+        dimension: int = 0,
+        names: Sequence[str] = (),
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """``fit`` to a sample of training pairs (P,)."""
+        self.fit(target)
 
     def fit(self, label_distances: Tensor) -> None:
         """Fix the settings that are constants of the training set ("auto", quantiles).
@@ -69,31 +44,9 @@ class LabelDistanceLoss(nn.Module):
                 infinite ones are left out.
         """
 
-    def prepare(self, labels: Tensor, *, dimension: int, names: Sequence[str], generator: torch.Generator) -> None:
-        """Make what depends on the training labels: proxies, the scale of a label vector.
-
-        The trainer calls it once for a loss that takes classes or vectors: on the CPU, before the loss moves to its
-        device and before the optimiser and a checkpoint look at its parameters.
-
-        Args:
-            labels: Of all training items: (N,) int64 class numbers 0..C-1, or (N, V) float32 vectors.
-            dimension: D of the embeddings.
-            names: The names of the C classes; empty for vectors.
-            generator: For the start of the parameters. It is the loss's own, so that the network starts the same under
-                every loss.
-        """
-
-    def proxies(self) -> list[nn.Parameter]:
-        """The parameters that learn at ``proxy_rate`` times the learning rate; all others learn at the head's."""
-        return []
-
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B) (or what ``takes`` says), result a scalar."""
+        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
         raise NotImplementedError
-
-    def fitted(self) -> dict[str, float]:
-        """What ``fit`` found, by name, for the saved config; empty before ``fit``."""
-        return dict(self._fitted)
 
     def constant(self, name: str) -> float:
         """The value that ``fit`` found for ``name``.
@@ -108,20 +61,6 @@ class LabelDistanceLoss(nn.Module):
                 f"The {name!r} of {type(self).__name__} is a constant of the training set and is not known yet: call "
                 "fit(label_distances) with a sample of training pairs, or load a saved state."
             ) from None
-
-    def get_extra_state(self) -> Tensor:
-        """The fitted constants as they go into a ``state_dict``: float64, empty before ``fit``."""
-        return torch.tensor(
-            [self._fitted[name] for name in self.constants if name in self._fitted], dtype=torch.float64
-        )
-
-    def set_extra_state(self, state: Tensor) -> None:
-        """Take the fitted constants back from a ``state_dict``."""
-        self._fitted = dict(zip(self.constants, state.tolist(), strict=True)) if len(state) else {}
-
-    def count_left_out(self, counts: Tensor) -> None:
-        """Add the anchors without a term in ``counts`` (A,) to ``left_out``."""
-        self.left_out += int((counts == 0).sum())
 
 
 def check_batch(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None) -> None:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes, in_full, unit
-from cml.losses.label_distance_loss import About, check_number
+from cml.losses.label_distance_loss import check_number
+from cml.losses.loss import About
 from cml.word_vectors.open import open_word_vectors
 
 
@@ -124,7 +125,7 @@ class LanguageGuidanceLoss(ClassLoss):
 
     def prepare(
         self,
-        labels: Tensor,
+        target: Tensor,
         *,
         dimension: int,
         names: Sequence[str] = (),
@@ -137,7 +138,7 @@ class LanguageGuidanceLoss(ClassLoss):
         """
         if generator is None:
             generator = torch.Generator()
-        self.inner.prepare(labels, dimension=dimension, names=names, generator=generator)
+        self.inner.prepare(target, dimension=dimension, names=names, generator=generator)
         self.texts = text_embeddings(names, self.vectors)
 
     def proxies(self) -> list[nn.Parameter]:

@@ -11,7 +11,6 @@ from torch.linalg import vecdot
 
 from cml.errors import UserError
 from cml.losses.label_distance_loss import (
-    About,
     LabelDistanceLoss,
     check_batch,
     check_number,
@@ -19,6 +18,7 @@ from cml.losses.label_distance_loss import (
     finite_sample,
     warn_without_gradient,
 )
+from cml.losses.loss import About
 from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows
 from cml.losses.row_order import rank_weights
 

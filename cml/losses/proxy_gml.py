@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from cml.errors import UserError
 from cml.losses.class_loss import ProxyLoss, check_classes, check_proxies, unit
-from cml.losses.label_distance_loss import About, check_number
+from cml.losses.label_distance_loss import check_number
+from cml.losses.loss import About
 
 
 def proxy_gml_loss(
@@ -127,7 +128,7 @@ class ProxyGMLLoss(ProxyLoss):
 
     def prepare(
         self,
-        labels: Tensor,
+        target: Tensor,
         *,
         dimension: int,
         names: Sequence[str] = (),
@@ -138,7 +139,7 @@ class ProxyGMLLoss(ProxyLoss):
         Raises:
             UserError: ``share`` keeps no proxy of another class.
         """
-        super().prepare(labels, dimension=dimension, names=names, generator=generator)
+        super().prepare(target, dimension=dimension, names=names, generator=generator)
         self._kept(len(self.made()))
 
     def start(self, classes: int, dimension: int) -> Tensor:

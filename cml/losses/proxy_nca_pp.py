@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.losses.class_loss import ProxyLoss, check_classes, check_proxies, unit
-from cml.losses.label_distance_loss import About, check_number
+from cml.losses.label_distance_loss import check_number
+from cml.losses.loss import About
 
 
 def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, temperature: float = 1 / 9) -> Tensor:

@@ -7,7 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import About, LabelDistanceLoss, check_batch, check_number, warn_without_gradient
+from cml.losses.label_distance_loss import LabelDistanceLoss, check_batch, check_number, warn_without_gradient
+from cml.losses.loss import About
 from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows, slopes_of_distances, used_labels
 from cml.losses.row_order import ascending_rows, tie_runs
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import About, LabelDistanceLoss, Takes
+from cml.losses.loss import About
+from cml.losses.vector_loss import VectorLoss
 
 Penalty = Literal["squared", "absolute", "huber"]
 _PENALTIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -63,7 +64,7 @@ def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = 
         return _PENALTIES[penalty](predictions.to(dtype), targets.to(dtype))
 
 
-class RegressionLoss(LabelDistanceLoss):
+class RegressionLoss(VectorLoss):
     """``regression_loss`` on standardised label vectors.
 
     The embedding must have as many dimensions as the label. It is the predicted label less the mean label, divided by
@@ -85,18 +86,18 @@ class RegressionLoss(LabelDistanceLoss):
         >>> import torch
         >>> labels = torch.tensor([[0.0, 5.0], [2.0, 5.0]])
         >>> loss = RegressionLoss()
-        >>> loss.prepare(labels, dimension=2, names=(), generator=torch.Generator())
+        >>> loss.prepare(labels, dimension=2)
         >>> embeddings = (labels - loss.center) / loss.scale
         >>> loss(embeddings, labels).item()
         0.0
     """
 
-    takes: ClassVar[Takes] = "vectors"
     about: ClassVar[About] = About(
         cost="O(B V)",
         source="the usual baseline",
         when="Labels are numbers or vectors and one guess of the label is all that retrieval needs.",
     )
+    starts_at_zero = True  # the mean label, not random ones
     center: Tensor
     scale: Tensor
 
@@ -107,28 +108,35 @@ class RegressionLoss(LabelDistanceLoss):
         self.register_buffer("center", torch.empty(0))
         self.register_buffer("scale", torch.ones(()))
 
-    def prepare(self, labels: Tensor, *, dimension: int, names: Sequence[str], generator: torch.Generator) -> None:
+    def prepare(
+        self,
+        target: Tensor,
+        *,
+        dimension: int,
+        names: Sequence[str] = (),
+        generator: torch.Generator | None = None,
+    ) -> None:
         """Find mean and scale of the training labels (N, V).
 
         Raises:
             UserError: the embedding has another dimension than the label, or all labels are equal.
         """
-        if dimension != labels.shape[1]:
+        if dimension != target.shape[1]:
             raise UserError(
                 "The loss 'regression' predicts the label, so the embedding has its dimension: set "
-                f"dimension={labels.shape[1]}. Got dimension={dimension} instead."
+                f"dimension={target.shape[1]}. Got dimension={dimension} instead."
             )
-        exact = labels.double()
+        exact = target.double()
         scale = exact.var(dim=0, correction=0).mean().sqrt()
         if not bool(scale > 0):
             raise UserError("The loss 'regression' needs labels that differ. Got training labels that are all equal.")
-        self.center, self.scale = exact.mean(dim=0).to(labels.dtype), scale.to(labels.dtype)
+        self.center, self.scale = exact.mean(dim=0).to(target.dtype), scale.to(target.dtype)
 
     def predicted(self, embeddings: Tensor) -> Tensor:
         """The labels (B, V), in their own unit, that embeddings (B, V) stand for."""
         return embeddings * self.scale + self.center
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+    def forward(self, embeddings: Tensor, vectors: Tensor) -> Tensor:
         """The loss of a batch: embeddings (B, V), label vectors (B, V) in their own unit, result a scalar.
 
         Raises:
@@ -136,9 +144,9 @@ class RegressionLoss(LabelDistanceLoss):
         """
         if len(self.center) == 0:
             raise UserError("The loss 'regression' does not know its labels yet: call prepare(labels, ..) first.")
-        if label_distances.shape != embeddings.shape:
-            return regression_loss(embeddings, label_distances)  # which says what is wrong
-        return regression_loss(embeddings, (label_distances - self.center) / self.scale, penalty=self.penalty)
+        if vectors.shape != embeddings.shape:
+            return regression_loss(embeddings, vectors)  # which says what is wrong
+        return regression_loss(embeddings, (vectors - self.center) / self.scale, penalty=self.penalty)
 
     def extra_repr(self) -> str:
         """The settings, as they are written."""

@@ -7,13 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import (
-    About,
-    LabelDistanceLoss,
-    check_batch,
-    comparable,
-    warn_without_gradient,
-)
+from cml.losses.label_distance_loss import LabelDistanceLoss, check_batch, comparable, warn_without_gradient
+from cml.losses.loss import About
 from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows, slopes_of_distances, used_labels
 
 _LACKING = "two items of a usable label distance, or all label distances of the batch are 0"

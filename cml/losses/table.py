@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from cml.errors import UserError
 from cml.losses import registry
-from cml.losses.label_distance_loss import LabelDistanceLoss, Takes
+from cml.losses.loss import Loss
 
 BEGIN = "<!-- the table of losses, from: cml losses --markdown -->"
 END = "<!-- end of the table of losses -->"
-_ORDER: Sequence[Takes] = ("label distances", "vectors", "classes")
+_ORDER = ("label distances", "vectors", "classes")
 HEAD = ("loss", "labels", "cost of a batch", "source", "when to use it")
 
 
@@ -21,7 +21,7 @@ class LossRow:
 
     Attributes:
         name: As in ``--loss NAME``.
-        labels: What it takes: "label distances", "vectors" or "classes".
+        labels: What it is given beside the embeddings: "label distances", "vectors", "classes" or another.
         cost: Time of a batch of B items, A anchors, C classes, beside the products of its vectors.
         source: Authors, venue and year.
         when: When to use it.
@@ -79,11 +79,11 @@ def table_in(text: str) -> str:
 def _row(name: str) -> LossRow:
     loss = registry.entry(name)
     about = getattr(loss, "about", None)
-    if not isinstance(loss, type) or not issubclass(loss, LabelDistanceLoss) or about is None:
-        raise UserError(f"The loss {name!r} must be a LabelDistanceLoss whose 'about' says its cost, source and use.")
-    return LossRow(name, loss.takes, about.cost, about.source, about.when)
+    if not isinstance(loss, type) or not issubclass(loss, Loss) or about is None:
+        raise UserError(f"The loss {name!r} must be a cml.losses.Loss whose 'about' says its cost, source and use.")
+    return LossRow(name, loss.labels, about.cost, about.source, about.when)
 
 
 def _place(row: LossRow) -> tuple[int, bool, str]:
-    labels: Sequence[str] = _ORDER
-    return labels.index(row.labels), row.name != "log-ratio", row.name
+    place = _ORDER.index(row.labels) if row.labels in _ORDER else len(_ORDER)
+    return place, row.name != "log-ratio", row.name

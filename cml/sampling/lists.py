@@ -37,11 +37,11 @@ class DenseLists(Sampler):
         """One."""
         return 1
 
-    def compose(self, anchors: Int64, nearest: Int32, rng: np.random.Generator) -> Batch:
+    def compose(self, anchors: Int64, given: Int32, rng: np.random.Generator) -> Batch:
         """Anchor, nearest neighbours, others; A = 1."""
-        near = nearest[anchors[0], : self.nearest].astype(np.int64)
+        near = given[anchors[0], : self.nearest].astype(np.int64)
         near = near[near >= 0]
-        return Batch(_fill(np.concatenate([anchors, near]), self.batch_size, len(nearest), rng), 1)
+        return Batch(_fill(np.concatenate([anchors, near]), self.batch_size, len(given), rng), 1)
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ class GroupedLists(Sampler):
         """The groups' anchors."""
         return self.groups
 
-    def compose(self, anchors: Int64, nearest: Int32, rng: np.random.Generator) -> Batch:
+    def compose(self, anchors: Int64, given: Int32, rng: np.random.Generator) -> Batch:
         """Groups, then others; A = B."""
         columns = rng.permuted(np.tile(np.arange(self.pool), (len(anchors), 1)), axis=1)[:, : self.drawn]
-        near = nearest[anchors[:, None], columns].astype(np.int64).ravel()
+        near = given[anchors[:, None], columns].astype(np.int64).ravel()
         chosen = np.concatenate([anchors, near[near >= 0]])
         _, first = np.unique(chosen, return_index=True)  # a neighbour of two anchors comes once
         chosen = chosen[np.sort(first)]
-        return Batch(_fill(chosen, self.batch_size, len(nearest), rng), self.batch_size)
+        return Batch(_fill(chosen, self.batch_size, len(given), rng), self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -96,18 +96,13 @@ class RandomBatches(Sampler):
     """Random items, every one an anchor (A = B). An epoch is N / B steps."""
 
     @property
-    def neighbors(self) -> int:
-        """None."""
-        return 0
-
-    @property
     def counted_anchors(self) -> int:
         """All items of the batch."""
         return self.batch_size
 
-    def compose(self, anchors: Int64, nearest: Int32, rng: np.random.Generator) -> Batch:
+    def compose(self, anchors: Int64, given: Int32, rng: np.random.Generator) -> Batch:
         """The epoch's next items; the last batch of an epoch is filled up with others."""
-        return Batch(_fill(anchors, self.batch_size, len(nearest), rng), self.batch_size)
+        return Batch(_fill(anchors, self.batch_size, len(given), rng), self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -140,18 +135,18 @@ class BinaryLists(Sampler):
         """One."""
         return 1
 
-    def compose(self, anchors: Int64, nearest: Int32, rng: np.random.Generator) -> Batch:
+    def compose(self, anchors: Int64, given: Int32, rng: np.random.Generator) -> Batch:
         """Anchor, positives, negatives; A = 1."""
-        pool = nearest[anchors[0], : self.pool].astype(np.int64)
+        pool = given[anchors[0], : self.pool].astype(np.int64)
         pool = pool[pool >= 0]
         count = self.batch_size - 1 - min(self.positives, len(pool))
-        if len(nearest) - 1 - len(pool) < count:
+        if len(given) - 1 - len(pool) < count:
             raise UserError(
                 f"A list takes {count} negatives from outside the anchor's {self.pool} nearest neighbours, but "
-                f"{len(nearest)} training items leave {len(nearest) - 1 - len(pool)}. Lower batch_size or pool."
+                f"{len(given)} training items leave {len(given) - 1 - len(pool)}. Lower batch_size or pool."
             )
         drawn = rng.permutation(pool)[: self.positives]
-        negatives = others(np.concatenate([anchors, pool]), count, len(nearest), rng)
+        negatives = others(np.concatenate([anchors, pool]), count, len(given), rng)
         return Batch(np.concatenate([anchors, drawn, negatives]), 1)
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 
-from cml.distances.label_distance import Int32
 from cml.errors import UserError
-from cml.sampling.sampler import Batch, Int64, Sampler, others
+from cml.sampling.sampler import Batch, Int64, ItemLabels, Sampler, others
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,6 @@ class PerClassBatches(Sampler):
         per_class: Items of a class in the batch, at least 2.
     """
 
-    takes: ClassVar[Literal["neighbours", "classes"]] = "classes"
     per_class: int = 4
 
     def __post_init__(self) -> None:
@@ -34,33 +31,32 @@ class PerClassBatches(Sampler):
         if not 2 <= self.per_class <= self.batch_size:
             raise UserError(f"'per_class' must be in 2..{self.batch_size}. Got {self.per_class} instead.")
 
-    @property
-    def neighbors(self) -> int:
-        """One column: the class numbers."""
-        return 1
+    def given(self, labels: ItemLabels) -> Int64:
+        """The class numbers (N,)."""
+        return labels.classes()
 
     @property
     def counted_anchors(self) -> int:
         """All items of the batch."""
         return self.batch_size
 
-    def compose(self, anchors: Int64, nearest: Int32, rng: np.random.Generator) -> Batch:
+    def compose(self, anchors: Int64, given: Int64, rng: np.random.Generator) -> Batch:
         """The groups ``anchors``, then others; A = B."""
         missing = self.batch_size - len(anchors)
-        return Batch(np.concatenate([anchors, others(anchors, missing, len(nearest), rng)]), self.batch_size)
+        return Batch(np.concatenate([anchors, others(anchors, missing, len(given), rng)]), self.batch_size)
 
-    def batch(self, nearest: Int32, *, seed: int, step: int) -> Batch:
-        """The batch of global step ``step``; ``nearest`` are the class numbers (N, 1).
+    def batch(self, given: Int64, *, seed: int, step: int) -> Batch:
+        """The batch of global step ``step``; ``given`` are the class numbers (N,).
 
         Raises:
             UserError: fewer items than the batch.
         """
-        self.check_items(nearest)
-        numbers = np.ascontiguousarray(nearest[:, 0], np.int32).tobytes()
+        self.check_count(len(given))
+        numbers = np.ascontiguousarray(given, np.int32).tobytes()
         # the number of batches of an epoch depends on the classes' sizes alone
         epoch, within = divmod(step, len(_dealt(numbers, self.batch_size, self.per_class, seed, 0)))
         groups = _dealt(numbers, self.batch_size, self.per_class, seed, epoch)[within]
-        return self.compose(groups, nearest, np.random.default_rng((seed, epoch, within + 1)))
+        return self.compose(groups, given, np.random.default_rng((seed, epoch, within + 1)))
 
 
 @functools.lru_cache(maxsize=4)

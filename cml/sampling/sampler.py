@@ -1,6 +1,7 @@
 """The contract of a sampler: which items make a batch, and which of them are anchors.
 
-A sampler is a frozen dataclass of settings and works from neighbour lists alone. A batch is a pure function of
+A sampler is a frozen dataclass of settings. It says what it works from (``given``): neighbour lists, class numbers, or
+nothing but the number of items. A batch is a pure function of
 (seed, epoch, step): there is no state to save, a run may continue at any step, and data workers may make batches out
 of order. Every epoch takes every training item as a counted anchor exactly once.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +35,28 @@ class Batch:
     anchors: int
 
 
+class ItemLabels(Protocol):
+    """What a sampler may ask of the N labels of a training set; cml.training.targets answers."""
+
+    def neighbors(self, k: int) -> Int32:
+        """The ids (N, k) of the nearest labels of each label, -1 for none; of as many as there are."""
+
+    def classes(self) -> Int64:
+        """The class numbers (N,), 0..C-1.
+
+        Raises:
+            UserError: the labels are no classes.
+        """
+
+
 @dataclass(frozen=True)
 class Sampler(ABC):
     """How batches are composed.
 
     Attributes:
-        takes: What ``batch`` is given a row an item of: "neighbours", ids (N, k), or "classes", numbers (N, 1).
         batch_size: B, items a batch.
     """
 
-    takes: ClassVar[Literal["neighbours", "classes"]] = "neighbours"
     batch_size: int = 150
 
     def __post_init__(self) -> None:
@@ -51,9 +64,13 @@ class Sampler(ABC):
             raise UserError(f"The 'batch_size' must be at least 2. Got {self.batch_size} instead.")
 
     @property
-    @abstractmethod
     def neighbors(self) -> int:
-        """How many nearest neighbours of each item the sampler must be given; 0 for none."""
+        """How many nearest neighbours of each item the sampler works from; 0 for none."""
+        return 0
+
+    def given(self, labels: ItemLabels) -> NDArray[Any]:
+        """What the batches are made from, a row for each of the N items: neighbour ids (N, ``neighbors``)."""
+        return labels.neighbors(self.neighbors)
 
     @property
     @abstractmethod
@@ -61,8 +78,8 @@ class Sampler(ABC):
         """Items of a batch that the epoch counts as its anchors."""
 
     @abstractmethod
-    def compose(self, anchors: Int64, nearest: Int32, rng: np.random.Generator) -> Batch:
-        """Make a batch around ``anchors`` (C,), given the neighbour ids (N, k) of all items, -1 for none."""
+    def compose(self, anchors: Int64, given: NDArray[Any], rng: np.random.Generator) -> Batch:
+        """Make a batch around ``anchors`` (C,) from what is ``given``: neighbour ids (N, k) have -1 for none."""
 
     def steps_per_epoch(self, items: int) -> int:
         """Batches in which every one of ``items`` training items is a counted anchor once."""
@@ -80,33 +97,25 @@ class Sampler(ABC):
                 f'Set the sampler to smaller batches, as in "random(batch_size={suited_batch(items)})".'
             )
 
-    def check_items(self, nearest: Int32) -> None:
-        """Check that the rows of ``nearest`` make a batch.
-
-        Raises:
-            UserError: fewer items than the batch, or too few neighbours.
-        """
-        self.check_count(len(nearest))
-        if nearest.shape[1] < self.neighbors:
-            raise UserError(f"This sampler needs {self.neighbors} neighbours an item. Got {nearest.shape[1]} instead.")
-
-    def batch(self, nearest: Int32, *, seed: int, step: int) -> Batch:
+    def batch(self, given: NDArray[Any], *, seed: int, step: int) -> Batch:
         """The batch of global step ``step`` (0-based, counted through all epochs).
 
         Args:
-            nearest: (N, k) int32 neighbour ids, k >= ``neighbors``; (N, 0) where none are needed.
+            given: What ``given`` asks for: (N, k) int32 neighbour ids, k >= ``neighbors``, which may be 0.
             seed: Of the run.
             step: Global step.
 
         Raises:
             UserError: fewer items than the batch, or too few neighbours.
         """
-        items = len(nearest)
-        self.check_items(nearest)
+        items = len(given)
+        self.check_count(items)
+        if given.shape[1] < self.neighbors:
+            raise UserError(f"This sampler needs {self.neighbors} neighbors an item. Got {given.shape[1]} instead.")
         epoch, within = divmod(step, self.steps_per_epoch(items))
         order = _epoch_order(items, seed, epoch)
         anchors = order[within * self.counted_anchors : (within + 1) * self.counted_anchors]
-        return self.compose(anchors, nearest, np.random.default_rng((seed, epoch, within + 1)))
+        return self.compose(anchors, given, np.random.default_rng((seed, epoch, within + 1)))
 
 
 def suited_batch(items: int) -> int:

@@ -7,9 +7,9 @@ processes each makes its share of a batch's images, and they take turns at the l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,17 +19,16 @@ from torch.utils.data import Dataset
 
 from cml.data.augmentation import Jitter, jittered_box, mirrored
 from cml.data.images import Images, Size
-from cml.distances.label_distance import Float32, Int32, LabelDistance, Labels
+from cml.distances.label_distance import Float32, LabelDistance, Labels
 from cml.errors import UserError
-from cml.losses.label_distance_loss import Takes
-from cml.losses.memory import leave_out_copies
+from cml.losses.loss import LabelSource
 from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Int64, Sampler
-from cml.training.targets import Targets
+from cml.training.targets import BatchLabels, TrainingLabels, label_distances
 from cml.training.workers import made_ahead
 
-# this process's inputs (b, ..), with one process all B, and what the loss takes of the whole batch: label distances
-# (A, B), unless it is another process's turn to compute them, class numbers or vectors
+# this process's inputs (b, ..), with one process all B, and the target of the whole batch: label distances (A, B) that
+# mean nothing while it is another process's turn to compute them, class numbers or vectors
 Step = tuple[Tensor, Tensor]
 
 
@@ -84,48 +83,45 @@ class BatchSource(Dataset[Step]):
     Args:
         data: What is trained on.
         sampler: What makes a batch.
-        nearest: (N, k) neighbour ids for the sampler.
+        given: What the sampler works from, as its ``given`` asks for it.
         seed: Of the run.
         image_size: (height, width) that the network sees.
         jitter: How much an image may move.
         flip: Whether whole lists ("list") or single images ("image") are mirrored.
         features: (N, F) features to train on instead of the images.
-        takes: What the loss takes beside the embeddings.
+        target: What makes the loss's target of a batch's labels: its ``target``.
         memory: M; label distances get a column more for each of the last M items of the steps before, newest batch
             first, as ``CrossBatchMemory`` stores them.
         ranks: The processes that share the batches; None for this one alone.
 
     Raises:
-        UserError: the label distance cannot give what the loss takes, the loss takes no label distances and there is a
-            memory, or there are more processes than items in a batch.
+        UserError: there are more processes than items in a batch; at a batch, the label distance cannot give what the
+            target is made of, or there is a memory and it is not made of label distances.
     """
 
     def __init__(
         self,
         data: TrainingData,
         sampler: Sampler,
-        nearest: Int32,
+        given: NDArray[Any],
         *,
         seed: int,
         image_size: Size,
         jitter: Jitter,
         flip: str = "none",
         features: Float32 | None = None,
-        takes: Takes = "label distances",
+        target: Callable[[LabelSource], Tensor] = label_distances,
         memory: int = 0,
         ranks: Ranks | None = None,
     ) -> None:
-        if memory and takes != "label distances":
-            raise UserError(f"A memory adds columns of label distances, but the loss takes {takes}: set memory to 0.")
         ranks = Ranks() if ranks is None else ranks
         if sampler.batch_size < ranks.size:
             raise UserError(
                 f"A batch of {sampler.batch_size} items cannot be split over {ranks.size} processes: set the sampler's "
                 "batch_size, or start fewer of them."
             )
-        self._targets = Targets(takes, data.distance, data.labels)
-        self._ranks, self._takes = ranks, takes
-        self._data, self._sampler, self._nearest, self._seed = data, sampler, nearest, seed
+        self._training, self._target, self._ranks = TrainingLabels(data.distance, data.labels), target, ranks
+        self._data, self._sampler, self._given, self._seed = data, sampler, given, seed
         self._image_size, self._jitter, self._flip, self._features = image_size, jitter, flip, features
         self._memory = memory
         self._plans: dict[int, _Plan] = {}  # of the steps that the memory reaches back to
@@ -139,30 +135,35 @@ class BatchSource(Dataset[Step]):
         return self._remembered(step)[0]
 
     def __getitem__(self, step: int) -> Step:
-        """Inputs (b, 3, h, w) uint8, or features (b, F), and what the loss takes, of a step."""
+        """Inputs (b, 3, h, w) uint8, or features (b, F), and the target, of a step."""
         items, flips, anchors, rng = self._plan(step)
-        targets = self._step_targets(step, items, flips, anchors)
+        target = self._step_target(step, items, flips, anchors)
         own = self._ranks.share(len(items))
         if self._features is not None:
-            return torch.from_numpy(self._features[items[own]]), targets
+            return torch.from_numpy(self._features[items[own]]), target
         pixels = self._data.images.read(items[own])
         boxes = jittered_box(pixels, self._image_size, self._jitter, rng, part=own, total=len(items))
-        return mirrored(boxes, flips[own]), targets
+        return mirrored(boxes, flips[own]), target
 
-    def shared(self, targets: Tensor, step: int) -> Tensor:
-        """What the loss takes of a step, from the process whose turn it was to make it."""
-        return targets if self._takes != "label distances" else self._ranks.send(targets, self._ranks.turn(step))
+    def shared(self, target: Tensor, step: int) -> Tensor:
+        """The target of a step, from the process whose turn it was to make it."""
+        return self._ranks.send(target, self._ranks.turn(step))
 
-    def _step_targets(self, step: int, items: Int64, flips: NDArray[np.bool_], anchors: int) -> Tensor:
+    def _step_target(self, step: int, items: Int64, flips: NDArray[np.bool_], anchors: int) -> Tensor:
         stored, stored_flips = self._remembered(step)
-        if self._takes == "label distances" and self._ranks.turn(step) != self._ranks.rank:
-            return torch.empty(anchors, len(items) + len(stored))  # for those that another process sends
-        labels = self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips]))
-        targets = self._targets.of(items, labels, anchors)
-        return leave_out_copies(targets, torch.from_numpy(items[:anchors]), torch.from_numpy(stored))
+        labels = BatchLabels(
+            self._training,
+            items,
+            self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips])),
+            anchors,
+            stored=stored,
+            memory=self._memory,
+            own_turn=self._ranks.turn(step) == self._ranks.rank,
+        )
+        return self._target(labels)
 
     def _plan(self, step: int) -> _Plan:
-        batch = self._sampler.batch(self._nearest, seed=self._seed, step=step)
+        batch = self._sampler.batch(self._given, seed=self._seed, step=step)
         rng = np.random.default_rng((self._seed, step, 7))  # 7: a stream of its own beside the sampler's
         flips = np.zeros(len(batch.items), bool)
         if self._flip == "list":

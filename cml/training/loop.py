@@ -19,29 +19,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
 from cml import losses, sampling
 from cml.data.augmentation import Jitter
-from cml.distances.jobs.stored_lists import stored_neighbors
-from cml.distances.label_distance import Float32, Int32
-from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.distances.label_distance import Float32
+from cml.losses.loss import Loss
 from cml.losses.memory import CrossBatchMemory
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
-from cml.sampling.sampler import Sampler
 from cml.training import gradient_cache, metrics_log, run_folder, stopping, workers
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
 from cml.training.optimizer import check_held, learning_rate_factor, make_optimizer
-from cml.training.targets import class_numbers, prepare_loss
+from cml.training.targets import TrainingLabels
 
-FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
 LOG_EVERY = 10  # steps whose losses are fetched from the device together
 
 Validate = Callable[[EmbeddingModel, TrainingData], float]
@@ -58,7 +54,7 @@ class Trained:
     """
 
     model: EmbeddingModel
-    loss: LabelDistanceLoss
+    loss: Loss
     metrics: list[dict[str, Any]]
 
 
@@ -101,7 +97,7 @@ def train(
     sampler = sampling.registry.make(config.sampler)
     loss = losses.registry.make(config.loss)
     model = EmbeddingModel(model_config(config, loss)).to(device)
-    if loss.takes == "vectors":  # the embedding is a predicted label: it starts at the mean label, not at random ones
+    if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
 
     held_out = None
@@ -113,9 +109,13 @@ def train(
         if features is None:
             features = ranks.rows(len(data), lambda rows: model.extract(data.images.subset(rows)))
         model.backbone.requires_grad_(False).eval()
-    if loss.takes == "label distances":
-        loss.fit(torch.from_numpy(ranks.once(lambda: sample_label_distances(data, config.seed))))
-    prepare_loss(loss, data.distance, data.labels, dimension=config.dimension, seed=config.seed)
+    training = TrainingLabels(data.distance, data.labels, seed=config.seed, ranks=ranks)
+    loss.prepare(
+        loss.target(training),
+        dimension=config.dimension,
+        names=training.class_names(),
+        generator=torch.Generator().manual_seed(config.seed),
+    )
     loss.to(device)
     share_batch_norm(model, ranks)
     ranks.start_alike(model, loss)
@@ -155,17 +155,16 @@ def train(
             }
             run_folder.save_checkpoint(folder, state)
 
-    nearest = neighbor_lists(data, sampler)
     source = BatchSource(
         data,
         sampler,
-        nearest,
+        sampler.given(training),
         seed=config.seed,
         image_size=config.image_size,
         jitter=Jitter(config.crop, config.scale_jitter, config.shift_jitter, config.brightness_jitter),
         flip=config.flip,
         features=features if config.freeze_backbone else None,
-        takes=loss.takes,
+        target=loss.target,
         memory=config.memory,
         ranks=ranks,
     )
@@ -258,7 +257,7 @@ def train(
     return Trained(model, loss, log.records)
 
 
-def model_config(config: TrainConfig, loss: LabelDistanceLoss) -> ModelConfig:
+def model_config(config: TrainConfig, loss: Loss) -> ModelConfig:
     """Shape of the model; whether embeddings are normalised is the loss's to say."""
     return ModelConfig(
         backbone=config.backbone,
@@ -268,22 +267,6 @@ def model_config(config: TrainConfig, loss: LabelDistanceLoss) -> ModelConfig:
         image_size=config.image_size,
         crop=config.crop,
     )
-
-
-def sample_label_distances(data: TrainingData, seed: int) -> Float32:
-    """Label distances (P,) of all pairs among ``FIT_ITEMS`` training items drawn at random."""
-    items = np.random.default_rng(seed).permutation(len(data))[:FIT_ITEMS]
-    labels = data.labels[items]
-    return data.distance.pairwise(labels, labels)[np.triu_indices(len(items), 1)]
-
-
-def neighbor_lists(data: TrainingData, sampler: Sampler) -> Int32:
-    """What a sampler works from: neighbour ids (N, k), (N, 0) if it asks for none, or class numbers (N, 1)."""
-    if sampler.takes == "classes":
-        return class_numbers(data.distance, data.labels).numbers[:, None].astype(np.int32)
-    if sampler.neighbors == 0:
-        return np.empty((len(data), 0), np.int32)
-    return stored_neighbors(data.distance, data.labels, min(sampler.neighbors, len(data) - 1)).ids
 
 
 def _check_finite(first: int, pairs: list[list[float]]) -> None:

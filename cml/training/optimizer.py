@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
 from cml.training.config import TrainConfig
 
 
-def make_optimizer(model: EmbeddingModel, loss: LabelDistanceLoss, config: TrainConfig) -> torch.optim.Optimizer:
+def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> torch.optim.Optimizer:
     """The optimiser over head, backbone and the loss's parameters; each group keeps its rate as ``base_lr``.
 
     Raises:

@@ -1,110 +1,181 @@
-"""What a loss is given for a batch beside the embeddings: label distances, class numbers or label vectors.
+"""What losses and samplers may ask of the training labels, and losses of a batch's: distances, classes, vectors.
 
-A loss says in ``takes`` which of them it wants; whether a label distance can give them shows in the arrays that its
-``encode`` packs: ``names`` (N,) of texts are classes, ``vectors`` (N, V) are vectors. Not for: the losses (cml.losses)
-and the images of a batch (batches.py).
+The answers to ``cml.losses.loss.LabelSource`` and ``cml.sampling.sampler.ItemLabels``, given by a label distance, which
+says whether labels are classes or vectors. Not for: the losses (cml.losses) and the images of a batch (batches.py).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.distances.jobs.stored_lists import stored_neighbors
+from cml.distances.label_distance import Float32, Int32, LabelDistance, Labels
 from cml.errors import UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss, Takes
+from cml.losses.loss import LabelSource
+from cml.losses.memory import leave_out_copies
+from cml.processes.ranks import Ranks
+from cml.sampling.sampler import Int64
 
 ROUNDING = 1e-4  # part of the batch's largest label distance that the two ways may differ by
+FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
 
 
-class ClassNumbers(NamedTuple):
-    """The classes of N items.
+class TrainingLabels:
+    """The labels of a training set, as losses and samplers ask for them.
 
-    Attributes:
-        numbers: (N,) int64, 0..C-1, in the order of the names.
-        names: The C names, sorted.
+    Args:
+        distance: The label distance of the labels.
+        labels: The N training labels.
+        seed: Of the sample of pairs.
+        ranks: The processes that train together; None for this one alone.
     """
 
-    numbers: NDArray[np.int64]
-    names: Sequence[str]
+    def __init__(self, distance: LabelDistance, labels: Labels, *, seed: int = 0, ranks: Ranks | None = None) -> None:
+        self.distance, self._labels, self._seed, self._ranks = distance, labels, seed, ranks or Ranks()
+
+    def label_distances(self) -> Float32:
+        """Label distances (P,) of a sample of training pairs; rank 0 computes them for all."""
+        sample: Float32 = self._ranks.once(lambda: sample_label_distances(self.distance, self._labels, self._seed))
+        return sample
+
+    def neighbors(self, k: int) -> Int32:
+        """The ids (N, k) of the nearest labels of each label, -1 for none; of as many as there are."""
+        if k == 0:
+            return np.empty((len(self._labels), 0), np.int32)
+        return stored_neighbors(self.distance, self._labels, min(k, len(self._labels) - 1)).ids
+
+    @functools.cached_property
+    def _classes(self) -> tuple[Int64, Sequence[str]] | None:
+        """Class numbers (N,), in the order of the names, and the C names, sorted; None if the labels are no classes."""
+        names = self.distance.class_names(self._labels)
+        if names is None:
+            return None
+        known, numbers = np.unique(names, return_inverse=True)
+        return numbers.astype(np.int64), tuple(known.tolist())
+
+    def classes(self) -> Int64:
+        """The class numbers (N,), 0..C-1.
+
+        Raises:
+            UserError: the labels are no classes, or all of one.
+        """
+        if self._classes is None:
+            raise UserError(
+                f"The label distance {self.distance.name!r} has no classes. Take label_distance=classes for labels "
+                "that are classes; continuous labels go into such a loss through a rule, as in binary(loss=.., "
+                "rule=nearest, k=5)."
+            )
+        numbers, names = self._classes
+        if len(names) < 2:
+            raise UserError(
+                f"Losses and samplers over classes need at least 2 of them to train on. Got {names[0]!r} alone instead."
+            )
+        return numbers
+
+    def class_names(self) -> Sequence[str]:
+        """The names of the C classes, in the order of their numbers; none if the labels are no classes."""
+        return () if self._classes is None else self._classes[1]
+
+    def vectors(self) -> Float32:
+        """The labels as vectors (N, V).
+
+        Raises:
+            UserError: the labels are no vectors.
+        """
+        return label_vectors(self.distance, self._labels)
 
 
-def class_numbers(distance: LabelDistance, labels: Labels) -> ClassNumbers:
-    """Number the classes of ``labels``.
+class BatchLabels:
+    """The labels of a batch, as its loss asks for them.
 
-    Raises:
-        UserError: the labels are no classes.
+    Args:
+        training: The training set that the batch is of.
+        items: (B,) item numbers.
+        stored: (S,) item numbers of a memory's embeddings.
+        labels: The labels of items and stored, those of mirrored images mirrored.
+        anchors: A.
+        memory: Size of the memory, which may be empty still.
+        own_turn: Whether this process computes label distances; if not, they are of the right shape and no more.
     """
-    names = labels.arrays.get("names")
-    if names is None:
-        raise UserError(
-            f"The label distance {distance.name!r} has no classes. Take label_distance=classes for labels that are "
-            "classes; continuous labels go into such a loss through a rule, as in binary(loss=.., rule=nearest, k=5)."
-        )
-    known, numbers = np.unique(names, return_inverse=True)
-    return ClassNumbers(numbers.astype(np.int64), tuple(known.tolist()))
+
+    def __init__(
+        self,
+        training: TrainingLabels,
+        items: Int64,
+        labels: Labels,
+        anchors: int,
+        *,
+        stored: Int64 | None = None,
+        memory: int = 0,
+        own_turn: bool = True,
+    ) -> None:
+        self._training, self._items, self._labels, self._anchors = training, items, labels, anchors
+        self._stored = np.empty(0, np.int64) if stored is None else stored
+        self._memory, self._own_turn = memory, own_turn
+
+    def label_distances(self) -> Float32:
+        """Label distances (A, B + S), from each anchor to the items of the batch and of the memory.
+
+        Raises:
+            UserError: the label distance is not symmetric and does not say so.
+        """
+        if not self._own_turn:
+            return np.empty((self._anchors, len(self._labels)), np.float32)
+        distance = self._training.distance
+        block = distance.pairwise(self._labels[: self._anchors], self._labels)
+        if distance.is_symmetric:
+            check_symmetric(distance.name, block, self._items)
+        items, stored = torch.from_numpy(self._items), torch.from_numpy(self._stored)
+        leave_out_copies(torch.from_numpy(block), items, stored)
+        return block
+
+    def classes(self) -> Int64:
+        """Class numbers (B,)."""
+        self._check_no_memory("classes")
+        return self._training.classes()[self._items]
+
+    def vectors(self) -> Float32:
+        """Label vectors (B, V)."""
+        self._check_no_memory("vectors")
+        return label_vectors(self._training.distance, self._labels)
+
+    def _check_no_memory(self, taken: str) -> None:
+        if self._memory:
+            raise UserError(f"A memory adds columns of label distances, but the loss takes {taken}: set memory to 0.")
 
 
-def label_vectors(distance: LabelDistance, labels: Labels) -> Tensor:
-    """The labels as vectors (N, V) float32.
+def label_distances(batch: LabelSource) -> Tensor:
+    """The target of the losses over label distances, (A, B + S)."""
+    return torch.from_numpy(batch.label_distances())
+
+
+def sample_label_distances(distance: LabelDistance, labels: Labels, seed: int) -> Float32:
+    """Label distances (P,) of all pairs among ``FIT_ITEMS`` labels drawn at random."""
+    some = labels[np.random.default_rng(seed).permutation(len(labels))[:FIT_ITEMS]]
+    return distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
+
+
+def label_vectors(distance: LabelDistance, labels: Labels) -> Float32:
+    """The labels as vectors (N, V).
 
     Raises:
         UserError: the labels are no vectors.
     """
-    vectors = labels.arrays.get("vectors")
+    vectors = distance.label_vectors(labels)
     if vectors is None:
         raise UserError(
             f"The label distance {distance.name!r} gives no label vectors. Take label_distance=euclidean for labels "
             "that are numbers or vectors, or a loss that takes label distances."
         )
-    return torch.from_numpy(vectors.astype(np.float32))
+    return vectors.astype(np.float32)
 
 
-class Targets:
-    """What the loss is given for each batch.
-
-    Args:
-        takes: What the loss takes.
-        distance: The label distance of the training labels.
-        labels: The training labels.
-
-    Raises:
-        UserError: the label distance cannot give it.
-    """
-
-    def __init__(self, takes: Takes, distance: LabelDistance, labels: Labels) -> None:
-        self._takes, self._distance = takes, distance
-        self._numbers = class_numbers(distance, labels).numbers if takes == "classes" else None
-        if takes == "vectors":
-            label_vectors(distance, labels[:1])
-
-    def of(self, items: NDArray[np.int64], labels: Labels, anchors: int) -> Tensor:
-        """Label distances (A, B), class numbers (B,) or vectors (B, V).
-
-        Args:
-            items: (B,) item numbers of the batch.
-            labels: Their B labels, those of mirrored images mirrored.
-            anchors: A.
-
-        Raises:
-            UserError: the label distance is not symmetric and does not say so.
-        """
-        if self._numbers is not None:
-            return torch.from_numpy(self._numbers[items])
-        if self._takes == "vectors":
-            return label_vectors(self._distance, labels)
-        block = self._distance.pairwise(labels[:anchors], labels)  # (A, B)
-        if self._distance.is_symmetric:
-            check_symmetric(self._distance.name, block, items)
-        return torch.from_numpy(block)
-
-
-def check_symmetric(name: str, block: Float32, items: NDArray[np.int64]) -> None:
+def check_symmetric(name: str, block: Float32, items: Int64) -> None:
     """Check that the label distances among a batch's anchors are the same both ways, but for rounding.
 
     Args:
@@ -128,24 +199,3 @@ def check_symmetric(name: str, block: Float32, items: NDArray[np.int64]) -> None
             f"{items[column]}, but {square[column, row]:g} back. Mend it, or register it as asymmetric: "
             "symmetric=False, or a class whose is_symmetric is False."
         )
-
-
-def prepare_loss(
-    loss: LabelDistanceLoss, distance: LabelDistance, labels: Labels, *, dimension: int, seed: int
-) -> None:
-    """Let a loss that takes classes or vectors make its parameters for the training labels.
-
-    Raises:
-        UserError: the label distance cannot give what the loss takes.
-    """
-    if loss.takes == "label distances":
-        return
-    generator = torch.Generator().manual_seed(seed)
-    if loss.takes == "vectors":
-        vectors = label_vectors(distance, labels)
-        loss.prepare(vectors, dimension=dimension, names=(), generator=generator)
-        return
-    numbers, names = class_numbers(distance, labels)
-    if len(names) < 2:
-        raise UserError(f"A loss over classes needs at least 2 of them to train on. Got {names[0]!r} alone instead.")
-    loss.prepare(torch.from_numpy(numbers), dimension=dimension, names=names, generator=generator)

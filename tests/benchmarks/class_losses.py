@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cml import losses
-from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.loss import Loss
 
 ITEMS, DIMENSION, PER_CLASS, ROUNDS = 1024, 128, 4, 7
 SETTINGS = {
@@ -23,7 +23,7 @@ SETTINGS = {
 }  # lifted structure: memory of all pairs squared
 
 
-def seconds(loss: LabelDistanceLoss, embeddings: Tensor, labels: Tensor) -> float:
+def seconds(loss: Loss, embeddings: Tensor, labels: Tensor) -> float:
     """One forward and backward pass."""
     leaf = embeddings.clone().requires_grad_()
     began = time.perf_counter()
@@ -40,11 +40,11 @@ def main() -> None:
     classes = torch.arange(ITEMS // PER_CLASS).repeat_interleave(PER_CLASS)
     ages = torch.rand(ITEMS, 1, generator=generator)
     label_distances = torch.cdist(ages, ages)
-    made: dict[str, tuple[LabelDistanceLoss, Tensor]] = {"log-ratio": (losses.get("log-ratio"), label_distances)}
+    made: dict[str, tuple[Loss, Tensor]] = {"log-ratio": (losses.get("log-ratio"), label_distances)}
     made["log-ratio"][0].fit(label_distances[~torch.eye(ITEMS, dtype=torch.bool)])
     for name in losses.names():
         text = SETTINGS.get(name, name)
-        if text and losses.registry.entry(name).takes == "classes" and name != "language-guidance":  # type: ignore[attr-defined]
+        if text and losses.registry.entry(name).labels == "classes" and name != "language-guidance":  # type: ignore[attr-defined]
             loss = losses.registry.make(text)
             loss.prepare(classes, dimension=DIMENSION, names=(), generator=torch.Generator())
             made[name] = loss, classes

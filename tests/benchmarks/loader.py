@@ -26,7 +26,7 @@ from cml.data.images import Images
 from cml.distances import registry as distances
 from cml.tasks.pose import RECIPE
 from cml.training.batches import BatchSource, TrainingData
-from cml.training.loop import neighbor_lists
+from cml.training.targets import TrainingLabels
 
 BAR = 200  # images a second
 ROUNDS, BATCHES, BATCH = 4, 8, 150
@@ -73,7 +73,13 @@ def main() -> None:
         images = Images(write_crops(Path(folder), options.images), STORED, cache_bytes=0)
         data = TrainingData(images, distance.encode(poses.tolist()), distance)
         source = BatchSource(
-            data, sampler, neighbor_lists(data, sampler), seed=0, image_size=(224, 224), jitter=jitter, flip=RECIPE.flip
+            data,
+            sampler,
+            sampler.given(TrainingLabels(data.distance, data.labels)),
+            seed=0,
+            image_size=(224, 224),
+            jitter=jitter,
+            flip=RECIPE.flip,
         )
         items = np.arange(BATCH)
         pixels = images.read(items)

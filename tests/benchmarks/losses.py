@@ -80,10 +80,10 @@ def sides(embeddings: Tensor, label_distances: Tensor) -> dict[str, tuple[Callab
         except UserError as error:
             print(f"left out: {error}")
             continue
-        if loss.takes == "label distances":
+        if loss.labels == "label distances":
             target = label_distances
             loss.fit(label_distances[~torch.eye(items, dtype=torch.bool)])
-        elif loss.takes == "vectors":
+        elif loss.labels == "vectors":
             target = vectors
             loss.prepare(vectors, dimension=dimension, names=(), generator=generator)
         else:

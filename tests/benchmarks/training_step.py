@@ -31,7 +31,8 @@ from cml.data_prep.drawn.people.people import draw_people
 from cml.distances import registry as distances
 from cml.models.embedding import EmbeddingModel
 from cml.training.batches import BatchSource, TrainingData
-from cml.training.loop import model_config, neighbor_lists, sample_label_distances, train
+from cml.training.loop import model_config, train
+from cml.training.targets import TrainingLabels
 
 ROUNDS = 5
 
@@ -53,9 +54,10 @@ def main() -> None:
     labels = distance.encode(people.keypoints.tolist())
     data = TrainingData(Images(people.images, (64, 64)), labels, distance)
     loss = cml.losses.registry.make(config.loss)
-    loss.fit(torch.from_numpy(sample_label_distances(data, 0)))
+    training = TrainingLabels(data.distance, data.labels)
+    loss.prepare(loss.target(training), dimension=config.dimension)
     sampler = cml.sampling.registry.make(config.sampler)
-    nearest = neighbor_lists(data, sampler)
+    nearest = sampler.given(training)
     jitter = Jitter(config.crop, config.scale_jitter, config.shift_jitter, config.brightness_jitter)
     source = BatchSource(data, sampler, nearest, seed=0, image_size=(64, 64), jitter=jitter, flip=config.flip)
     batches = [source[step] for step in range(steps)]

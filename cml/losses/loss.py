@@ -1,0 +1,135 @@
+"""The contract of a loss: what it is given, what it may ask of the labels, and what it finds in a training set.
+
+A loss is ``loss(embeddings (B, D), target) -> scalar``. It makes its target from a batch by itself (``target``), and
+once, of the whole training set, what depends on it: constants, proxies, a scale (``prepare``). Three kinds are at hand:
+``LabelDistanceLoss`` (label distances, label_distance_loss.py), ``ClassLoss`` (class numbers, class_loss.py) and
+``VectorLoss`` (label vectors, vector_loss.py). Each file beside this one holds one loss: a pure function and a thin
+module over it. Gradients flow to the embeddings and the loss's own parameters, never to the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+
+class LabelSource(Protocol):
+    """What a loss may ask of the labels of a batch, or of a training set; cml.training.targets answers."""
+
+    def label_distances(self) -> NDArray[np.float32]:
+        """Of a batch (A, B), from its anchors to all its items; of a training set (P,), those of a sample of pairs."""
+
+    def classes(self) -> NDArray[np.int64]:
+        """(B,) class numbers 0..C-1; of a training set, of all its items.
+
+        Raises:
+            UserError: the labels are no classes.
+        """
+
+    def vectors(self) -> NDArray[np.float32]:
+        """(B, V) labels that are vectors, in their own unit; of a training set, of all its items.
+
+        Raises:
+            UserError: the labels are no vectors.
+        """
+
+
+@dataclass(frozen=True)
+class About:
+    """What ``cml losses`` and the README say about a loss; each text is one line.
+
+    Attributes:
+        cost: Time of a batch of B items, A anchors, C classes, beside the products of its vectors: "O(A B log B)".
+        source: Authors, venue and year: "Kim et al., CVPR 2019".
+        when: When to use it.
+    """
+
+    cost: str
+    source: str
+    when: str
+
+
+class Loss(nn.Module):
+    """Base of all losses.
+
+    Attributes:
+        labels: What its target is called in the list of losses: "label distances", "classes", "vectors".
+        about: Cost, source and use, for the list of losses.
+        normalize: True if the loss L2-normalises embeddings. Whoever retrieves with the trained embedding must
+            do the same; the trainer copies this flag into the model, it is said nowhere else.
+        starts_at_zero: True if every embedding should be 0 before training, as a predicted label starts at the mean.
+        constants: Names of what ``prepare`` finds, in the order in which a ``state_dict`` holds them.
+        left_out: Anchors seen so far that had no pair or triplet to learn from.
+    """
+
+    labels: ClassVar[str]
+    about: ClassVar[About]
+    normalize: bool = False
+    starts_at_zero: ClassVar[bool] = False
+    constants: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fitted: dict[str, float] = {}
+        self.left_out = 0
+
+    def target(self, batch: LabelSource) -> Tensor:
+        """What ``forward`` is given of a batch's labels beside the embeddings, or ``prepare`` of a training set's.
+
+        It is called in data workers, and of several processes the target of one counts for all: its shape should
+        follow from the numbers of items and anchors alone.
+        """
+        raise NotImplementedError
+
+    def prepare(
+        self,
+        target: Tensor,
+        *,
+        dimension: int,
+        names: Sequence[str] = (),
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Make what depends on the training labels: constants, proxies, the scale of a label vector.
+
+        The trainer calls it once, on the CPU, before the loss moves to its device and before the optimiser and a
+        checkpoint look at its parameters.
+
+        Args:
+            target: The ``target`` of the training set.
+            dimension: D of the embeddings.
+            names: The names of the C classes, if the labels are classes.
+            generator: For the start of the parameters. It is the loss's own, so that the network starts the same under
+                every loss.
+        """
+
+    def proxies(self) -> list[nn.Parameter]:
+        """The parameters that learn at ``proxy_rate`` times the learning rate; all others learn at the head's."""
+        return []
+
+    def fitted(self) -> dict[str, float]:
+        """The constants that ``prepare`` found, by name, for the saved config; empty before."""
+        return dict(self._fitted)
+
+    def get_extra_state(self) -> Tensor:
+        """The fitted constants as they go into a ``state_dict``: float64, empty before ``prepare``."""
+        return torch.tensor(
+            [self._fitted[name] for name in self.constants if name in self._fitted], dtype=torch.float64
+        )
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Take the fitted constants back from a ``state_dict``."""
+        self._fitted = dict(zip(self.constants, state.tolist(), strict=True)) if len(state) else {}
+
+    def count_left_out(self, counts: Tensor) -> None:
+        """Add the anchors without a term in ``counts`` (A,) to ``left_out``."""
+        self.left_out += int((counts == 0).sum())
+
+    def extra_repr(self) -> str:
+        """The settings, as they are written."""
+        return ""
