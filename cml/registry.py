@@ -136,12 +136,19 @@ class Registry(Generic[T]):
         ]
         return f"{name}({', '.join(words)})\n\n{inspect.getdoc(entry) or ''}".rstrip()
 
-    def get(self, name: str, /, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
-        """Make the entry ``name`` with ``settings``.
+    def get(self, text: str, /, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
+        """Make the entry that ``text`` names, as in ``get("log-ratio", weights="rank")``.
+
+        The text may hold settings, too, as the command line writes them: ``get("log-ratio(weights=rank)")``.
 
         Raises:
-            UserError: unknown name or setting, or a setting's value that the entry refuses.
+            UserError: unknown name or setting, a setting given twice, or a setting's value that the entry refuses.
         """
+        choice = Choice.parse(text)
+        twice = [key for key in settings if key in choice.settings]
+        if twice:
+            raise UserError(f"The setting {twice[0]!r} is given twice: in {text!r} and as {settings[twice[0]]!r}.")
+        name, settings = choice.name, {**choice.settings, **settings}
         entry = self.entry(name)
         known = inspect.signature(entry).parameters
         unknown = [key for key in settings if key not in known]
@@ -169,9 +176,8 @@ class Registry(Generic[T]):
             raise UserError(f"The {self.kind} {reprlib.repr(given)} cannot be made: {error}.") from error
 
     def make(self, choice: Choice | str) -> T:
-        """Make what ``choice`` names; a text is parsed first."""
-        choice = Choice.parse(choice) if isinstance(choice, str) else choice
-        return self.get(choice.name, **choice.settings)
+        """Make what ``choice`` names."""
+        return self.get(choice) if isinstance(choice, str) else self.get(choice.name, **choice.settings)
 
 
 def _value(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal

@@ -75,3 +75,15 @@ def test_names_that_no_option_could_say_are_refused(name: str) -> None:
         registry.register(name)
     registry.register("a-b_c.2")(lambda: 3)
     assert registry.make("a-b_c.2()") == 3
+
+
+def test_get_takes_the_text_of_the_command_line_and_further_settings() -> None:
+    registry: Registry[dict[str, object]] = Registry("box", {"box": lambda size=1, color="red": {size: color}})
+    assert registry.get("box(size=3)") == registry.get("box", size=3) == {3: "red"}
+    assert registry.get("box(size=3)", color="blue") == {3: "blue"}
+    with pytest.raises(UserError, match=r"'size' is given twice: in 'box\(size=3\)' and as 4"):
+        registry.get("box(size=3)", size=4)
+    with pytest.raises(UserError, match="no setting 'weight'"):
+        registry.get("box(weight=3)")
+    with pytest.raises(UserError, match="should read 'name' or"):
+        registry.get("box(")
