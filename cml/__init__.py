@@ -1,28 +1,71 @@
 """cml: image embeddings whose distances mirror label distances.
 
-``cml.fit`` trains on arrays, ``cml.load`` brings a trained run back, ``cml.TrainConfig`` holds all options. The
-pieces are made by name: ``cml.distances.get``, ``cml.losses.get``, ``cml.sampling.get``. Importing cml imports no
-torch; what needs it imports it when asked for.
+``cml.fit`` trains on your images and labels, ``cml.load`` brings a trained model back, ``cml.open_run`` opens a run to
+evaluate and draw it. ``cml.prepare``, ``cml.open_dataset``, ``cml.train`` and ``cml.compare`` work on prepared datasets
+as the command line does. The parts are made by name, ``cml.losses.get("log-ratio")``, or by class,
+``cml.losses.LogRatioLoss()``. Importing cml imports no torch; what needs it imports it when asked for.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from cml.training.arrays import fit as fit
-    from cml.training.config import TrainConfig as TrainConfig
-    from cml.training.run_folder import load as load
+from cml.version import __version__
 
-from cml.version import __version__ as __version__
+if TYPE_CHECKING:
+    from cml import distances, losses, models, retrieval, sampling
+    from cml.data.prepared import open_dataset
+    from cml.errors import UserError
+    from cml.runs.compare import compare
+    from cml.runs.fit import fit
+    from cml.runs.model import Model, load
+    from cml.runs.prepare import prepare
+    from cml.runs.run import Run, open_run
+    from cml.runs.train import train
+    from cml.training.config import TrainConfig
 
 _LAZY = {
-    "fit": "cml.training.arrays",
-    "load": "cml.training.run_folder",
+    "Model": "cml.runs.model",
+    "Run": "cml.runs.run",
     "TrainConfig": "cml.training.config",
+    "UserError": "cml.errors",
+    "compare": "cml.runs.compare",
+    "fit": "cml.runs.fit",
+    "load": "cml.runs.model",
+    "open_dataset": "cml.data.prepared",
+    "open_run": "cml.runs.run",
+    "prepare": "cml.runs.prepare",
+    "train": "cml.runs.train",
 }
+_MODULES = ("distances", "losses", "models", "retrieval", "sampling")
+
+__all__ = [
+    "Model",
+    "Run",
+    "TrainConfig",
+    "UserError",
+    "__version__",
+    "compare",
+    "distances",
+    "fit",
+    "load",
+    "losses",
+    "models",
+    "open_dataset",
+    "open_run",
+    "prepare",
+    "retrieval",
+    "sampling",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute
+    if name in _MODULES:
+        return importlib.import_module(f"cml.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'cml' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -193,17 +193,19 @@ def test_train_and_evaluate_classes_from_the_command_line(
 def test_published_ks_must_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from types import SimpleNamespace
 
-    from cml.runs.evaluate import class_recall_ks
+    from cml.runs.evaluate import published_recall_ks
+    from cml.runs.measures import class_recall_ks
 
-    def run(distance: str, **details: object) -> SimpleNamespace:
-        return SimpleNamespace(distance=distances.get(distance), dataset=SimpleNamespace(info=info(**details)))
+    def ks(distance: str, gallery: int, **details: object) -> tuple[int, ...]:
+        run = SimpleNamespace(dataset=SimpleNamespace(info=info(**details)))
+        return class_recall_ks(distances.get(distance), published_recall_ks(run), gallery)  # type: ignore[arg-type]
 
-    assert class_recall_ks(run("classes"), 6) == (1, 2, 4)  # type: ignore[arg-type]
-    assert class_recall_ks(run("classes", recall_ks=[10, 1]), 100) == (10, 1)  # type: ignore[arg-type]
-    assert class_recall_ks(run("euclidean", recall_ks=[1]), 100) == ()  # type: ignore[arg-type]
+    assert ks("classes", 6) == (1, 2, 4)
+    assert ks("classes", 100, recall_ks=[10, 1]) == (10, 1)
+    assert ks("euclidean", 100, recall_ks=[1]) == ()
     for wrong in ("1", [], [0], [1.5]):
         with pytest.raises(DataError, match=r"details\.recall_ks should list whole numbers"):
-            class_recall_ks(run("classes", recall_ks=wrong), 100)  # type: ignore[arg-type]
+            ks("classes", 100, recall_ks=wrong)
 
 
 def test_examples() -> None:

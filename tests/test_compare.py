@@ -23,7 +23,7 @@ from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
 from cml.retrieval.comparison import Comparison, apart, over_seeds
 from cml.retrieval.evaluation import Evaluation, Metric
-from cml.runs.compare import compare
+from cml.runs.compare import run_comparison
 from cml.runs.pictures import sheet_variants
 from cml.runs.planned import kept_evaluation, planned, slug
 from cml.tasks.baselines import OURS, variants
@@ -138,7 +138,7 @@ def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_pat
         backbone="small-cnn", weights="none", image_size=(32, 32), sampler="random(batch_size=20)", steps=2, workers=0
     )
     task = replace(tasks.get("pose"), variants={"a": {}, "binary b": {"loss": "binary-triplet(rule=nearest, k=3)"}})
-    compared = compare(task, people, replace(config, label_distance="keypoints"), tmp_path, seeds=1)
+    compared = run_comparison(task, people, replace(config, label_distance="keypoints"), tmp_path, seeds=1)
     assert list(compared.shown) == ["a", "binary b"]
     assert not (tmp_path / "dimension.png").exists()
     table = compared.comparison.markdown()
@@ -147,7 +147,7 @@ def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_pat
     assert not any("±" in line for line in trained)
     assert "*" not in table
     with pytest.raises(UserError, match="names no variants"):
-        compare(replace(task, variants={}), people, config, tmp_path / "none")
+        run_comparison(replace(task, variants={}), people, config, tmp_path / "none")
 
 
 @pytest.mark.parametrize(

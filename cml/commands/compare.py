@@ -13,7 +13,7 @@ from cml import tasks
 from cml.command_line.options import parse, pick, print_json
 from cml.commands.train import recipe_for
 from cml.errors import UserError
-from cml.runs.compare import compare, quoted, with_losses
+from cml.runs.compare import quoted, run_comparison, with_losses
 from cml.training.config import TrainConfig
 
 
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> None:
     dataset = PreparedDataset.open(options.data)
     task = with_losses(task, options.losses)
     variants = (*options.variants, *(loss for loss in options.losses if loss not in options.variants))
-    comparison = compare(
+    comparison = run_comparison(
         task,
         dataset,
         options.config,

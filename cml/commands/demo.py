@@ -45,7 +45,7 @@ class Demo:
 def run(arguments: Sequence[str]) -> None:
     """Draw, train both, evaluate, print the table, write the gallery."""
     from cml import data_prep
-    from cml.runs.compare import compare
+    from cml.runs.compare import run_comparison
     from cml.runs.gallery import write_run_gallery
 
     every = (tasks.get(name) for name in tasks.registry().names())
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> None:
     of_seeds = f", {options.seeds} seeds each" if options.seeds > 1 else ""
     say(f"2/3 training {', '.join(variants)} with the same network and budget{of_seeds}")
     config = replace(small_config(options.steps, task=name, info=dataset.info), precision=options.precision)
-    compared = compare(
+    compared = run_comparison(
         task, dataset, config, options.out / f"{task.sample}-runs", variants=variants, seeds=options.seeds
     )
     comparison = compared.comparison

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cml.command_line.options import parse, print_json
-from cml.runs.evaluate import evaluate_run
-from cml.storage.atomic import write_json
 
 
 @dataclass(frozen=True)
@@ -33,14 +31,13 @@ def run(arguments: Sequence[str]) -> None:
     """Evaluate, write evaluation.json, print the table."""
     options = parse(Evaluate, positional(arguments), prog="cml evaluate", description=Evaluate.__doc__ or "")
     from cml.processes.join import joined
-    from cml.runs.trained_run import TrainedRun
+    from cml.runs.run import Run
 
     with joined(options.device) as ranks:
-        trained = TrainedRun.open(options.run, data=options.data, device=options.device, ranks=ranks)
-        evaluation = evaluate_run(trained, gain=options.gain, seed=options.seed)
+        run = Run.open(options.run, data=options.data, device=options.device, ranks=ranks)
+        evaluation = run.evaluate(gain=options.gain, seed=options.seed)
     if not ranks.first:
         return
-    write_json(options.run / "evaluation.json", evaluation.to_json())
     if options.json:
         print_json(evaluation.to_json())
         return

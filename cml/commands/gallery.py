@@ -8,8 +8,7 @@ from pathlib import Path
 
 from cml.command_line.options import parse, print_json
 from cml.commands.evaluate import positional
-from cml.runs.gallery import write_run_gallery
-from cml.runs.trained_run import TrainedRun
+from cml.runs.run import open_run
 
 
 @dataclass(frozen=True)
@@ -37,16 +36,10 @@ class Gallery:
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/gallery.html."""
     options = parse(Gallery, positional(arguments), prog="cml gallery", description=Gallery.__doc__ or "")
-    trained = TrainedRun.open(options.run, data=options.data, device=options.device)
-    baseline = None
-    if options.against is not None:
-        other = TrainedRun.open(options.against, data=options.data, device=options.device)
-        if other.dataset.fingerprint != trained.dataset.fingerprint:
-            from cml.errors import UserError
-
-            raise UserError(f"{options.against} was trained on another dataset than {options.run}.")
-        baseline = (other.config.train.loss.partition("(")[0], other.embeddings)
-    elif trained.frozen is not None:
-        baseline = trained.frozen
-    path = write_run_gallery(trained, baseline, queries=options.queries, k=options.k, thumbnail=options.thumbnail)
+    run, baseline = (
+        None if folder is None else open_run(folder, data=options.data, device=options.device)
+        for folder in (options.run, options.against)
+    )
+    assert run is not None
+    path = run.gallery(baseline, queries=options.queries, k=options.k, thumbnail=options.thumbnail)
     print_json({"gallery": str(path)}) if options.json else print(f"gallery: {path}")

@@ -31,7 +31,7 @@ from cml.errors import DataError, UserError
 
 _AT_ONCE = 4096  # images that wait to be decoded by check_dataset
 
-__all__ = ["ROLES", "DatasetInfo", "PreparedDataset", "Split", "check_dataset"]
+__all__ = ["ROLES", "DatasetInfo", "PreparedDataset", "Split", "check_dataset", "open_dataset"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,23 @@ class PreparedDataset:
         if role not in self._splits:
             raise UserError(f"A role is one of {', '.join(ROLES)}. Got {role!r} instead.")
         return self._splits["query" if role == "gallery" and self.info.queries_are_gallery else role]
+
+
+def open_dataset(folder: Path | str) -> PreparedDataset:
+    """Open a prepared dataset: its metadata is read and checked, its images are looked for.
+
+    Args:
+        folder: The folder that ``cml.prepare`` made.
+
+    Raises:
+        DataError: the first thing found wrong, with file and line.
+
+    Example:
+        >>> dataset = cml.open_dataset("data/mine")  # doctest: +SKIP
+        >>> dataset.split("train").labels[:3]  # doctest: +SKIP
+        [31.0, 7.5, 12.0]
+    """
+    return PreparedDataset.open(folder)
 
 
 def check_dataset(folder: Path, *, threads: int = 2, progress: Callable[[int], object] | None = None) -> list[str]:

@@ -8,23 +8,73 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from cml import tasks
 from cml.command_line.options import say
+from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
 from cml.retrieval.results import Evaluation
-from cml.runs.evaluate import EMBEDDING, evaluate_run
+from cml.runs.evaluate import evaluate_run
+from cml.runs.measures import EMBEDDING
 from cml.runs.pictures import sheet_variants, write_pictures
 from cml.runs.planned import finished, kept_evaluation, planned
-from cml.runs.train import train_task
+from cml.runs.train import options_for, train_task
 from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import atomic_file, write_json
 from cml.task import Task
 from cml.training.config import TrainConfig
 
-if TYPE_CHECKING:
-    from cml.data.prepared import PreparedDataset
+
+def compare(
+    task: str | Task,
+    data: Path | str | PreparedDataset,
+    out: Path | str,
+    *,
+    variants: Sequence[str] | None = None,
+    losses: Sequence[str] = (),
+    seeds: int = 3,
+    dimensions: Sequence[int] = (),
+    config: TrainConfig | None = None,
+    **options: Any,  # noqa: ANN401 - the fields of TrainConfig
+) -> Comparison:
+    """Train several losses with one network and budget, several seeds each, and compare what they retrieve.
+
+    The runs, comparison.json, table.md and the figures lie in ``out``. A finished run found there is not trained again.
+
+    Args:
+        task: The task, or its name: "value", "pose", ..
+        data: The prepared dataset or its folder.
+        out: Folder of the comparison.
+        variants: Names among the task's variants; all of them when neither they nor ``losses`` are given.
+        losses: Losses to compare, each as the command line takes it: a row each, after the variants.
+        seeds: Runs a row, with seeds 0, 1, ..; intervals over seeds need at least 2.
+        dimensions: Further dimensions of the embedding to train every row at.
+        config: All options of training; the task's recipe when not given.
+        **options: Any option of ``TrainConfig`` by its name; it goes before that of ``config``.
+
+    Returns:
+        The figures, with ``rows()``, ``markdown()`` and ``to_pandas()``.
+
+    Raises:
+        UserError: unknown variant, loss or option, or a run in ``out`` with other options or on another dataset.
+
+    Example:
+        >>> found = cml.compare("value", "data/mine", "runs/losses", losses=["log-ratio", "cosent(scale=2.0)"],
+        ...                     freeze_backbone=True, steps=300)  # doctest: +SKIP
+        >>> print(found.markdown())  # doctest: +SKIP
+    """
+    task = tasks.get(task) if isinstance(task, str) else task
+    dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)
+    if "loss" in options:
+        raise UserError("In a comparison the rows set the loss: leave 'loss' out and choose variants and losses.")
+    task = with_losses(task, losses)
+    rows = [*(variants or ()), *(loss for loss in losses if loss not in (variants or ()))]
+    chosen = options_for(task, config, options)
+    return run_comparison(
+        task, dataset, chosen, Path(out), variants=rows or None, seeds=seeds, dimensions=dimensions
+    ).comparison
 
 
 @dataclass(frozen=True)
@@ -55,7 +105,7 @@ def with_losses(task: Task, losses: Sequence[str]) -> Task:
     return replace(task, variants={**task.variants, **{loss: {"loss": loss} for loss in losses}})
 
 
-def compare(
+def run_comparison(
     task: Task,
     dataset: PreparedDataset,
     config: TrainConfig,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cml.errors import DataError
+from cml.retrieval.evaluation import Evaluation, Ranker, embedding_ranker, random_ranker
+from cml.runs.measures import EMBEDDING, RECALL_KS, measured
 
 if TYPE_CHECKING:
-    from cml.retrieval.evaluation import Evaluation
     from cml.runs.trained_run import TrainedRun
-
-EMBEDDING = "embedding"  # the trained model's row
-RECALL_KS = (1, 2, 4, 8)  # where the dataset says none: those of CUB-200-2011 and Cars-196
 
 
 def evaluate_run(
@@ -26,53 +25,37 @@ def evaluate_run(
         seed: Of the random ranking and the bootstrap.
         references: Add the rows that do not depend on the training: oracle, random, frozen features.
     """
-    from tqdm import tqdm
-
-    from cml.retrieval.evaluation import HIT_KS, NDCG_KS, Ranker, embedding_ranker, evaluate, random_ranker
-
-    itself = trained.dataset.info.queries_are_gallery
-    recall_ks = class_recall_ks(trained, len(trained.gallery) - itself)
     rankers: dict[str, Ranker] = {EMBEDDING: embedding_ranker(*trained.embeddings)}
     if references:
         if trained.frozen is not None:
             name, features = trained.frozen
             rankers[name] = embedding_ranker(*features)
-        rankers["random"] = random_ranker(len(trained.query), len(trained.gallery), seed)
-    silent = trained.ranks is not None and not trained.ranks.first
-    with tqdm(total=len(trained.query), desc="evaluate", unit="query", disable=silent) as bar:
-        evaluation = evaluate(
-            rankers,
-            trained.distance,
-            trained.query,
-            trained.gallery,
-            ndcg_ks=() if recall_ks else NDCG_KS,  # of classes no order beyond "same" is known
-            hit_ks=() if recall_ks else HIT_KS,
-            correlation=not recall_ks,
-            recall_ks=recall_ks,
-            same_items=itself,
-            gain=gain,
-            seed=seed,
-            oracle=references,
-            progress=bar.update,
-            ranks=trained.ranks,
-        )
+        rankers["random"] = random_ranker(len(trained.query_labels), len(trained.gallery_labels), seed)
+    evaluation = measured(
+        rankers,
+        trained.distance,
+        trained.query_labels,
+        trained.gallery_labels,
+        same_items=trained.dataset.info.queries_are_gallery,
+        recall_ks=published_recall_ks(trained),
+        gain=gain,
+        seed=seed,
+        oracle=references,
+        ranks=trained.ranks,
+    )
     return replace(evaluation, unit=trained.unit).reported(*trained.report)
 
 
-def class_recall_ks(trained: TrainedRun, gallery: int) -> tuple[int, ...]:
-    """The K of Recall@K where labels are classes: the dataset's published ones, up to the gallery's size; else none.
+def published_recall_ks(trained: TrainedRun) -> Sequence[int]:
+    """The K of Recall@K that the dataset was published with, or else the usual ones.
 
     Raises:
         DataError: dataset.json lists something else.
     """
-    from cml.distances.classes import Classes
-
-    if not isinstance(trained.distance, Classes):
-        return ()
     ks = trained.dataset.info.details.get("recall_ks", RECALL_KS)
     if not isinstance(ks, list | tuple) or not ks or not all(isinstance(k, int) and k >= 1 for k in ks):
         raise DataError(
             f"dataset.json of {trained.dataset.info.name!r}: details.recall_ks should list whole numbers of at least "
             f"1. Got {ks!r} instead."
         )
-    return tuple(k for k in ks if k <= gallery) or (1,)
+    return ks

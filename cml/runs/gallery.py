@@ -33,7 +33,7 @@ def write_run_gallery(
     """
     from cml.reporting.gallery import write_gallery
 
-    k = min(k, len(trained.gallery))
+    k = min(k, len(trained.gallery_labels))
     name = trained.config.train.loss.partition("(")[0]
     methods = {name: trained.embeddings}
     if baseline is not None:
@@ -55,8 +55,8 @@ def write_run_gallery(
         title=f"{info.name}: what the embedding retrieves",
         unit=trained.report[1],
         summary=(
-            f"{len(page)} of {len(trained.query)} queries against a gallery of {len(trained.gallery)}. The score says "
-            f"how much farther the top {k} of {name} lie than the best possible. Run {trained.folder}, "
+            f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
+            f"The score says how much farther the top {k} of {name} lie than the best possible. Run {trained.folder}, "
             f"{trained.config.train.steps} steps, label distance {trained.config.train.label_distance}."
         ),
         table=table,

@@ -65,7 +65,7 @@ def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     methods = {name: run.embeddings for name, run in opened.items()}
     if trained.frozen is not None:
         methods[trained.frozen[0]] = trained.frozen[1]
-    retrieved = retrieve(trained, methods, min(_K, len(trained.gallery)))
+    retrieved = retrieve(trained, methods, min(_K, len(trained.gallery_labels)))
     behind = np.mean([retrieved.mean(name) - retrieved.mean(ORACLE) for name in methods], axis=0)
     order = np.argsort(-behind, kind="stable")  # queries without a comparable item come last
     order = order[: max(1, int(np.isfinite(behind).sum()))]

@@ -55,11 +55,11 @@ def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> 
 
     factor, _ = trained.report
     rankers = {name: embedding_ranker(*embeddings) for name, embeddings in methods.items()}
-    items = {name: np.empty((len(trained.query), k), np.int64) for name in [*methods, ORACLE]}
-    distances = {name: np.empty((len(trained.query), k), np.float32) for name in items}
-    for start in range(0, len(trained.query), _BLOCK):
-        rows = slice(start, min(start + _BLOCK, len(trained.query)))
-        block = trained.distance.pairwise(trained.query[rows], trained.gallery)  # (R, G)
+    items = {name: np.empty((len(trained.query_labels), k), np.int64) for name in [*methods, ORACLE]}
+    distances = {name: np.empty((len(trained.query_labels), k), np.float32) for name in items}
+    for start in range(0, len(trained.query_labels), _BLOCK):
+        rows = slice(start, min(start + _BLOCK, len(trained.query_labels)))
+        block = trained.distance.pairwise(trained.query_labels[rows], trained.gallery_labels)  # (R, G)
         if trained.dataset.info.queries_are_gallery:
             leave_out_itself(block, rows)
         for name in items:

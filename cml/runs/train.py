@@ -3,16 +3,72 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cml import tasks
+from cml.data.prepared import PreparedDataset
+from cml.processes.join import joined
 from cml.task import Task
+from cml.training.config import TrainConfig, with_options
 
 if TYPE_CHECKING:
-    from cml.data.prepared import PreparedDataset
     from cml.processes.ranks import Ranks
-    from cml.training.config import TrainConfig
+    from cml.runs.run import Run
     from cml.training.loop import Trained
+
+
+def train(
+    task: str | Task,
+    data: Path | str | PreparedDataset,
+    out: Path | str,
+    *,
+    config: TrainConfig | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+    **options: Any,  # noqa: ANN401 - the fields of TrainConfig
+) -> Run:
+    """Train an embedding on a prepared dataset into a run folder, as ``cml train`` does.
+
+    Args:
+        task: The task, or its name: "value", "pose", ..
+        data: The prepared dataset or its folder.
+        out: Run folder.
+        config: All options of training; the task's recipe when not given.
+        resume: Continue the run in ``out``.
+        quiet: No progress bar.
+        **options: Any option of ``TrainConfig`` by its name; it goes before that of ``config``.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UserError: options, dataset or run folder that do not fit.
+
+    Example:
+        >>> run = cml.train("value", "data/mine", "runs/mine", steps=300, freeze_backbone=True)  # doctest: +SKIP
+        >>> print(run.evaluate())  # doctest: +SKIP
+    """
+    from cml.runs.run import open_run
+
+    task = tasks.get(task) if isinstance(task, str) else task
+    dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)
+    chosen = options_for(task, config, options)
+    with joined(chosen.device) as ranks:
+        train_task(task, dataset, chosen, Path(out), resume=resume, quiet=quiet, ranks=ranks)
+    return open_run(out, data=dataset.folder, device=chosen.device)
+
+
+def options_for(task: Task, config: TrainConfig | None, options: Mapping[str, Any]) -> TrainConfig:
+    """The options of a run on a task: those named, then ``config`` or else the task's recipe.
+
+    A frozen backbone sees every image once, as it is: with ``freeze_backbone`` the recipe's mirroring does not apply.
+    """
+    if config is None and options.get("freeze_backbone") and "flip" not in options:
+        return with_options(replace(task.recipe, flip="none"), options)
+    return with_options(task.recipe if config is None else config, options)
 
 
 def train_task(

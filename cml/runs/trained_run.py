@@ -4,58 +4,63 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from cml import tasks
 from cml.command_line.options import say
 from cml.data.prepared import PreparedDataset, Split
+from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import DataError, UserError
+from cml.models.backbones import has_published_weights
+from cml.models.embedding import EmbeddingModel
+from cml.models.frozen import frozen_features
+from cml.runs.model import Model, load
 from cml.task import Task
 
 if TYPE_CHECKING:
-    from cml.models.embedding import EmbeddingModel
     from cml.processes.ranks import Ranks
     from cml.training.run_config import RunConfig
 
 Embeddings = tuple[NDArray[np.float32], NDArray[np.float32]]  # of queries (Q, D) and of the gallery (G, D)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainedRun:
-    """A finished run with its dataset.
+    """A finished run, read from its folder: what is asked for first is read first. Made by ``open``.
 
     Attributes:
         folder: The run folder.
-        config: Its config.
-        dataset: The prepared dataset.
-        task: Its task.
-        distance: The label distance of the run.
+        config: What it was trained on, and how.
         model: The trained model.
-        query: Labels of the queries.
-        gallery: Labels of the gallery.
+        data: Where the dataset lies now, if not where it was at training.
         ranks: The processes that share the embedding of images, all of which ask for it; None for this one alone.
+        given_distance: The label distance, where the caller brought it.
     """
 
     folder: Path
     config: RunConfig
-    dataset: PreparedDataset
-    task: Task
-    distance: LabelDistance
-    model: EmbeddingModel
-    query: Labels
-    gallery: Labels
+    model: Model
+    data: Path | None = None
     ranks: Ranks | None = None
+    given_distance: LabelDistance | None = None
 
     @classmethod
     def open(
-        cls, folder: Path, *, data: Path | None = None, device: str = "auto", ranks: Ranks | None = None
-    ) -> TrainedRun:
+        cls,
+        folder: Path | str,
+        *,
+        data: Path | str | None = None,
+        device: str = "auto",
+        ranks: Ranks | None = None,
+        label_distance: LabelDistance | None = None,
+    ) -> Self:
         """Open a run.
 
         Args:
@@ -63,45 +68,67 @@ class TrainedRun:
             data: Where the dataset lies now, if not where it was.
             device: Where to put the model.
             ranks: The processes that share the work; each has its own device.
+            label_distance: The label distance, where it was the user's own and has no registered name.
 
         Raises:
-            UserError: not a finished run, or the dataset is not the one it was trained on.
+            UserError: not a finished run.
         """
-        from cml import distances
-        from cml.distances.dataset_labels import encode
-        from cml.processes.device import pick_device
-        from cml.training.run_config import RunConfig
-        from cml.training.run_folder import load_model
+        folder = Path(folder)
+        model = load(folder, device=device if ranks is None else str(ranks.device), label_distance=label_distance)
+        return cls(folder, model.run_config, model, None if data is None else Path(data), ranks, label_distance)
 
-        config = RunConfig.load(folder)
-        if not config.dataset and data is None:
-            if config.task:  # as of a model that was shared
-                raise UserError(f"{folder} does not say where its dataset lies; give it with --data.")
-            raise UserError(f"{folder} was trained on arrays, not on a prepared dataset; evaluate it in Python.")
-        dataset = PreparedDataset.open(data if data is not None else Path(config.dataset))
-        if dataset.fingerprint != config.dataset_fingerprint:
+    @functools.cached_property
+    def dataset(self) -> PreparedDataset:
+        """The prepared dataset that it was trained on.
+
+        Raises:
+            UserError: there is none, or it is not the one that the run was trained on.
+        """
+        if not self.config.dataset and self.data is None:
+            if self.config.task:  # as of a model that was shared
+                raise UserError(f"{self.folder} does not say where its dataset lies; give it with --data.")
+            raise UserError(
+                f"{self.folder} was trained on arrays, not on a prepared dataset; evaluate it in Python: "
+                f"cml.load({str(self.folder)!r}).evaluate(images, labels)."
+            )
+        dataset = PreparedDataset.open(self.data if self.data is not None else Path(self.config.dataset))
+        if dataset.fingerprint != self.config.dataset_fingerprint:
             raise DataError(
-                f"{folder} was trained on another dataset than {dataset.folder} is now (its fingerprint differs). "
+                f"{self.folder} was trained on another dataset than {dataset.folder} is now (its fingerprint differs). "
                 "Give the right one with --data, or train anew."
             )
+        return dataset
+
+    @functools.cached_property
+    def task(self) -> Task:
+        """Its task."""
+        return tasks.get(self.config.task)
+
+    @functools.cached_property
+    def distance(self) -> LabelDistance:
+        """Its label distance.
+
+        Raises:
+            UserError: it is not registered here.
+        """
+        _ = self.task if self.config.task else None  # which may bring a label distance of its own
         try:
-            distance = distances.registry.make(config.label_distance)
+            return self.model.label_distance
         except UserError as error:
             raise UserError(
-                f"{folder} cannot be opened: {error} One that is registered in Python is known there alone: "
+                f"{self.folder} cannot be opened: {error} One that is registered in Python is known there alone: "
                 'register it, then call cml.cli.main(["evaluate", "RUN"]).'
             ) from None
-        return cls(
-            folder=folder,
-            config=config,
-            dataset=dataset,
-            task=tasks.get(config.task),
-            distance=distance,
-            model=load_model(folder, config.model, pick_device(device) if ranks is None else ranks.device),
-            query=encode(distance, dataset, "query"),
-            gallery=encode(distance, dataset, "gallery"),
-            ranks=ranks,
-        )
+
+    @functools.cached_property
+    def query_labels(self) -> Labels:
+        """Labels of the queries."""
+        return encode(self.distance, self.dataset, "query")
+
+    @functools.cached_property
+    def gallery_labels(self) -> Labels:
+        """Labels of the gallery."""
+        return encode(self.distance, self.dataset, "gallery")
 
     @property
     def unit(self) -> str:
@@ -132,8 +159,6 @@ class TrainedRun:
 
         Otherwise the packaged EfficientNet-Lite0; None, said on stderr, where that is not installed either.
         """
-        from cml.models.frozen import frozen_features
-
         try:
             model = self._published
         except UserError as error:
@@ -146,11 +171,6 @@ class TrainedRun:
     @functools.cached_property
     def _published(self) -> EmbeddingModel:
         """A network with its published weights: the run's own backbone if it has some."""
-        from dataclasses import replace
-
-        from cml.models.backbones import has_published_weights
-        from cml.models.embedding import EmbeddingModel
-
         own = self.config.model
         name = own.backbone if has_published_weights(own.backbone) else "efficientnet-lite0"
         shape = replace(own, backbone=name, weights="imagenet", normalize=False)
@@ -158,8 +178,6 @@ class TrainedRun:
 
     def _embed(self, paths: Sequence[Path]) -> NDArray[np.float32]:
         """By the trained model; the features below a head on a frozen backbone are read from their cache."""
-        from cml.models.frozen import frozen_features
-
         if not self._is_frozen:
             return self.model.embed(paths)
         return self.model.embed_extracted(frozen_features(self._published, paths))
@@ -167,8 +185,6 @@ class TrainedRun:
     @functools.cached_property
     def _is_frozen(self) -> bool:
         """Whether the backbone is as it was published, which is seen from its weights, not from what the run says."""
-        import torch
-
         if not self.config.train.freeze_backbone or self.config.train.weights == "none":
             return False
         try:

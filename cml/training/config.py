@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from cml.errors import UserError
+from cml.errors import UserError, did_you_mean
 
 Precision = Literal["float32", "bfloat16"]
 TINY = 1e-12  # the least number above 0 that means anything here
@@ -122,3 +123,18 @@ class TrainConfig:
         """Options of the result in which the two differ: name to (own value, other value)."""
         mine, theirs = asdict(self), asdict(other)
         return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name] and name not in _HOW}
+
+
+def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig:
+    """The config with other options by their names.
+
+    Raises:
+        UserError: an option does not exist, with the nearest one, or its value is out of range.
+    """
+    known = [option.name for option in fields(config)]
+    for name in options:
+        if name not in known:
+            raise UserError(
+                f"There is no option {name!r}.{did_you_mean(name, known)} The options are those of cml.TrainConfig."
+            )
+    return replace(config, **options)

@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.processes.device import pick_device
 from cml.storage.atomic import atomic_file, check_vacant, locked, read_json, write_json
 from cml.training.config import TrainConfig
 from cml.training.run_config import RunConfig
@@ -232,13 +231,3 @@ def load_model(run: Path, config: ModelConfig, device: torch.device) -> Embeddin
         lines = str(error).splitlines()
         raise DataError(f"{path} does not fit the run's config: {' '.join(lines[:2])[:300]}") from None
     return model.to(device).eval()
-
-
-def load(run: Path | str, *, device: str = "auto") -> EmbeddingModel:
-    """The trained model of a run folder: ``cml.load("runs/pose").embed(paths)`` gives (N, D) float32.
-
-    Raises:
-        UserError: not a finished run folder, or no such device.
-    """
-    folder = Path(run)
-    return load_model(folder, RunConfig.load(folder).model, pick_device(device))

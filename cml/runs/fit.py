@@ -1,0 +1,112 @@
+"""Training on one's own images and labels from Python, without a prepared dataset or a command line."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cml import distances, losses
+from cml.data.augmentation import stored_size
+from cml.data.images import Images
+from cml.data.inputs import images_and_labels
+from cml.errors import UserError
+from cml.processes.join import joined
+from cml.registry import Choice
+from cml.runs.model import Model
+from cml.training import run_folder
+from cml.training.batches import TrainingData
+from cml.training.config import TrainConfig, with_options
+from cml.training.loop import model_config, train
+from cml.training.run_config import RunConfig
+from cml.training.validation import held_out_score
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cml.distances import LabelDistance
+
+
+def fit(
+    images: Any,  # noqa: ANN401 - the kinds listed below
+    labels: Any = None,  # noqa: ANN401
+    config: TrainConfig | None = None,
+    *,
+    label_distance: str | LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+    image: str | None = None,
+    label: str | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+    **options: Any,  # noqa: ANN401 - the fields of TrainConfig
+) -> Model:
+    """Train an embedding of ``images`` whose distances mirror the distances of ``labels``.
+
+    A script that calls this may be started by torchrun: its processes then share every batch.
+
+    Args:
+        images: N images: paths, uint8 arrays or tensors in either channel order, Pillow images; or a data set that
+            holds the labels too: a torch ``Dataset`` of (image, label), a Hugging Face ``Dataset`` or a data frame.
+        labels: N labels of the kind that the label distance takes; numbers or vectors by default.
+        config: All options of training; None for the defaults.
+        label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
+            two labels, or an (N, N) matrix.
+        image: Name of the column of images, where images come as a data frame or Hugging Face data set.
+        label: Name of its column of labels.
+        out: Run folder for checkpoints and the model; None keeps nothing.
+        resume: Continue the run in ``out``.
+        quiet: No progress bar.
+        **options: Any option of ``TrainConfig`` by its name, such as ``steps=300``; it goes before that of ``config``.
+
+    Returns:
+        The trained model: ``model.embed(images)`` gives (N, D) float32.
+
+    Raises:
+        UserError: images, labels or options that do not fit each other.
+
+    Example:
+        >>> import numpy as np
+        >>> import cml
+        >>> levels = np.linspace(0, 255, 40)
+        >>> images = np.tile(levels[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
+        >>> model = cml.fit(images, levels, backbone="small-cnn", weights="none", image_size=(16, 16), steps=2,
+        ...                 sampler="random(batch_size=20)", workers=0, quiet=True)
+        >>> model.embed(images).shape
+        (40, 128)
+    """
+    config = with_options(TrainConfig() if config is None else config, options)
+    source, raw = images_and_labels(images, labels, image=image, label=label)
+    if isinstance(label_distance, str):
+        config = dataclasses.replace(config, label_distance=label_distance)
+    distance = distances.made(config.label_distance if label_distance is None else label_distance).fit(raw)
+    encoded = distance.encode(raw)
+    if config.flip == "image":
+        raise UserError("Mirroring image by image needs a task that mirrors the labels; set 'flip' to list or none.")
+    stored = Images(source, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
+    folder = None if out is None else Path(out)
+    run = RunConfig(
+        task="",
+        dataset="",
+        dataset_fingerprint=hashlib.sha256(encoded.fingerprint().encode()).hexdigest(),
+        train=config,
+        model=model_config(config, losses.registry.make(config.loss)),
+        label_distance=str(Choice(distance.name, distance.settings())),
+    )
+    with joined(config.device) as ranks, contextlib.ExitStack() as held:
+        if folder is not None and ranks.first:
+            held.enter_context(run_folder.begun(folder, run, resume=resume))
+        ranks.wait()
+        trained = train(
+            TrainingData(stored, encoded, distance),
+            config,
+            out=folder,
+            resume=resume,
+            validate=functools.partial(held_out_score, ranks=ranks),
+            quiet=quiet,
+            ranks=ranks,
+        )
+    return Model(trained.model, run, distance)

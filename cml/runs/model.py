@@ -1,0 +1,188 @@
+"""A trained model for use from Python: embed, evaluate, search, save. Not for: runs on a prepared dataset (run.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml import distances
+from cml.data.inputs import image_source, images_and_labels
+from cml.distances import LabelDistance
+from cml.models.embedding import EmbeddingModel
+from cml.processes.device import pick_device
+from cml.retrieval.evaluation import Evaluation, embedding_ranker, random_ranker
+from cml.retrieval.search import nearest_embeddings
+from cml.runs.measures import EMBEDDING, RECALL_KS, measured
+from cml.storage.atomic import atomic_folder
+from cml.training.run_config import RunConfig
+from cml.training.run_folder import MODEL, load_model, save_model
+
+
+class Model(EmbeddingModel):
+    """A trained embedding model, and what it was trained with.
+
+    It is the ``torch.nn.Module`` from images (B, 3, h, w), uint8 or float in 0..255, to embeddings (B, D); ``embed``
+    takes images of any kind. ``cml.fit`` and ``cml.load`` make it.
+
+    Args:
+        network: The trained network; the model shares its weights.
+        run: The options that it was trained with.
+        label_distance: The label distance that it was trained with, for one that has no registered name.
+
+    Example:
+        >>> import numpy as np
+        >>> import cml
+        >>> hues = np.linspace(0, 255, 40).round()
+        >>> images = np.tile(hues[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
+        >>> model = cml.fit(images, hues, backbone="small-cnn", weights="none", image_size=(16, 16), steps=2,
+        ...                 sampler="random(batch_size=20)", workers=0, quiet=True)
+        >>> model
+        Model(small-cnn, 16 x 16 pixels -> 128 numbers, L2-normalised)
+        >>> model.embed(images).shape
+        (40, 128)
+        >>> positions, distances = model.search(images[:3], images, k=1)
+        >>> positions.ravel().tolist()
+        [0, 1, 2]
+        >>> list(model.evaluate(images, hues).rows)
+        ['embedding', 'random', 'oracle']
+    """
+
+    def __init__(self, network: EmbeddingModel, run: RunConfig, label_distance: LabelDistance | None = None) -> None:
+        vars(self).update(vars(network))  # parameters, buffers and settings: one network, seen with more methods
+        self.run_config = run
+        self._label_distance = label_distance
+
+    @property
+    def label_distance(self) -> LabelDistance:
+        """The label distance that the model was trained with.
+
+        Raises:
+            UserError: it is not registered here; it has to be given to ``cml.load``.
+        """
+        if self._label_distance is None:
+            self._label_distance = distances.made(self.run_config.label_distance)
+        return self._label_distance
+
+    def evaluate(
+        self,
+        images: Any,  # noqa: ANN401 - as cml.fit takes them
+        labels: Any = None,  # noqa: ANN401
+        gallery: Any = None,  # noqa: ANN401
+        gallery_labels: Any = None,  # noqa: ANN401
+        *,
+        image: str | None = None,
+        label: str | None = None,
+        gain: str = "reciprocal",
+        seed: int = 0,
+    ) -> Evaluation:
+        """How well images find images with near labels, beside chance and the best possible ranking.
+
+        Args:
+            images: The queries, of any kind that ``cml.fit`` takes.
+            labels: A label for each of them; None where ``images`` holds them.
+            gallery: The images that are ranked; None lets every query rank all other queries.
+            gallery_labels: A label for each of them.
+            image: Name of the column of images, where images come as a data frame.
+            label: Name of its column of labels.
+            gain: Gain of nDCG, a name in ``cml.retrieval.metrics.GAINS``.
+            seed: Of the random ranking and the bootstrap.
+
+        Returns:
+            The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries.
+
+        Raises:
+            UserError: images and labels that do not fit each other or the label distance.
+        """
+        itself = gallery is None and gallery_labels is None
+        source, raw = images_and_labels(images, labels, image=image, label=label)
+        query = found = self.embed(source)
+        query_labels = found_labels = self.label_distance.encode(raw)
+        if not itself:
+            source, raw = images_and_labels(gallery, gallery_labels, image=image, label=label)
+            found, found_labels = self.embed(source), self.label_distance.encode(raw)
+        return measured(
+            {EMBEDDING: embedding_ranker(query, found), "random": random_ranker(len(query), len(found), seed)},
+            self.label_distance,
+            query_labels,
+            found_labels,
+            same_items=itself,
+            recall_ks=RECALL_KS,
+            gain=gain,
+            seed=seed,
+        )
+
+    def search(
+        self,
+        queries: Any,  # noqa: ANN401 - as cml.fit takes them
+        gallery: Any,  # noqa: ANN401
+        k: int = 10,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The k gallery images nearest to each query by embedding distance (L2), exactly.
+
+        Args:
+            queries: Q images, or their embeddings (Q, D) float32.
+            gallery: G images, or their embeddings (G, D) float32.
+            k: Images found for each query, at most G.
+
+        Returns:
+            Positions (Q, k) in the gallery, nearest first, and their embedding distances (Q, k).
+
+        Raises:
+            UserError: something is no image, or k is out of range.
+        """
+        found, positions = nearest_embeddings(self._embeddings(queries), self._embeddings(gallery), k)
+        return positions, found
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the weights (safetensors) and the options into a new folder that ``cml.load`` reads.
+
+        Args:
+            folder: The new folder.
+
+        Raises:
+            UserError: the folder is taken.
+        """
+        with atomic_folder(Path(folder)) as made:
+            save_model(made / MODEL, self)
+            replace(self.run_config, model=self.config).save(made)
+        return Path(folder)
+
+    def _embeddings(self, images: Any) -> NDArray[np.float32]:  # noqa: ANN401 - images or embeddings
+        if isinstance(images, np.ndarray) and images.ndim == 2:
+            return np.ascontiguousarray(images, np.float32)
+        return self.embed(image_source(images))
+
+    def __repr__(self) -> str:
+        height, width = self.config.image_size
+        ends = ", L2-normalised" if self.config.normalize else ""
+        return f"Model({self.config.backbone}, {height} x {width} pixels -> {self.config.dimension} numbers{ends})"
+
+
+def load(
+    folder: Path | str,
+    *,
+    device: str = "auto",
+    label_distance: LabelDistance | None = None,
+) -> Model:
+    """The trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
+
+    Args:
+        folder: The folder.
+        device: auto | cpu | cuda ..
+        label_distance: The label distance of the run, where it was the user's own and has no registered name; only
+            ``evaluate`` needs it.
+
+    Raises:
+        UserError: not a finished run folder, or no such device.
+
+    Example:
+        >>> model = cml.load("runs/pose")  # doctest: +SKIP
+        >>> model.embed(["anna.jpg", "ben.jpg"]).shape  # doctest: +SKIP
+        (2, 128)
+    """
+    run = RunConfig.load(Path(folder))
+    return Model(load_model(Path(folder), run.model, pick_device(device)), run, label_distance)

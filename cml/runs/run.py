@@ -1,0 +1,147 @@
+"""A run opened for Python: evaluate it, draw its gallery, carry it on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cml.distances import LabelDistance
+from cml.errors import UserError
+from cml.runs.evaluate import evaluate_run
+from cml.runs.gallery import write_run_gallery
+from cml.runs.trained_run import TrainedRun
+from cml.storage.atomic import write_json
+from cml.training.run_folder import EVALUATION
+
+if TYPE_CHECKING:
+    from cml.export.captioning import CaptioningFeatures
+    from cml.export.onnx_graph import OnnxExport
+    from cml.retrieval.results import Evaluation
+
+
+class Run(TrainedRun):
+    """A finished run: its ``config``, ``model``, ``dataset`` and label ``distance``, and what can be done with it.
+
+    ``cml.open_run`` makes it.
+
+    Example:
+        >>> run = cml.open_run("runs/mine")  # doctest: +SKIP
+        >>> print(run.evaluate().markdown())  # doctest: +SKIP
+        >>> run.gallery()  # doctest: +SKIP
+        PosixPath('runs/mine/gallery.html')
+    """
+
+    def evaluate(self, *, gain: str = "reciprocal", seed: int = 0, references: bool = True) -> Evaluation:
+        """Measure how well the embedding retrieves, and keep the figures in evaluation.json of the run folder.
+
+        Args:
+            gain: Gain of nDCG, a name in ``cml.retrieval.metrics.GAINS``.
+            seed: Of the random ranking and the bootstrap.
+            references: Add the rows that do not depend on the training: oracle, random, frozen features.
+
+        Returns:
+            A row a ranking, each metric with its 95 % interval over queries.
+
+        Raises:
+            UserError: the run was trained on arrays, or its dataset or label distance cannot be had here.
+        """
+        evaluation = evaluate_run(self, gain=gain, seed=seed, references=references)
+        if self.ranks is None or self.ranks.first:
+            write_json(self.folder / EVALUATION, evaluation.to_json())
+        return evaluation
+
+    def gallery(
+        self,
+        against: Run | None = None,
+        *,
+        queries: int = 48,
+        k: int = 5,
+        thumbnail: int = 96,
+        table: Sequence[Sequence[str]] = (),
+    ) -> Path:
+        """Write gallery.html into the run folder: what queries retrieve, beside the oracle and a baseline.
+
+        Args:
+            against: A run on the same dataset as the baseline; frozen ImageNet features when not given.
+            queries: Queries shown, evenly spaced from the worst to the best.
+            k: Pictures a method.
+            thumbnail: Size of a picture on the page, in pixels.
+            table: A table to print at the page's top, its first row the header.
+
+        Raises:
+            UserError: the baseline was trained on another dataset.
+        """
+        baseline = self.frozen if against is None else (against.config.train.loss.partition("(")[0], against.embeddings)
+        if against is not None and against.dataset.fingerprint != self.dataset.fingerprint:
+            raise UserError(f"{against.folder} was trained on another dataset than {self.folder}.")
+        return write_run_gallery(self, baseline, queries=queries, k=k, thumbnail=thumbnail, table=table)
+
+    def export_onnx(self, out: Path | str) -> OnnxExport:
+        """Write the model as an ONNX graph, checked against torch; see ``cml.export.onnx_graph.export_onnx``."""
+        from cml.export.onnx_graph import export_onnx
+
+        return export_onnx(self.model.cpu(), Path(out))
+
+    def export_hub(self, out: Path | str, *, name: str = "", licence: str = "other") -> list[str]:
+        """Write a folder to share: weights, config, model card; see ``cml.export.hub.export_hub``.
+
+        Returns:
+            What the card could not say, a sentence each.
+        """
+        from cml.export.hub import export_hub
+
+        return export_hub(self.folder, Path(out), name=name, licence=licence, data=self.data)
+
+    def export_captioning(
+        self, images: Path | str, out: Path | str, features: CaptioningFeatures | None = None, *, skip_bad: bool = False
+    ) -> dict[str, Any]:
+        """Write the backbone's features of a folder of images for captioning models.
+
+        Args:
+            images: Folder of images named by their COCO ids, or a prepared dataset.
+            out: Folder to write to; the same call continues it after a kill.
+            features: Which features, in which layout.
+            skip_bad: Leave out images that cannot be read; the manifest lists them.
+
+        Returns:
+            The manifest that was written beside the features.
+        """
+        from cml.export.captioning import CaptioningFeatures, export_captioning
+        from cml.export.image_list import ImageList
+        from cml.export.trunk import open_trunk
+
+        trunk = open_trunk(str(self.folder), device=str(self.model.mean.device))
+        found = ImageList.open(Path(images)).with_coco_ids(None)
+        return export_captioning(
+            trunk.model, found, Path(out), features or CaptioningFeatures(), trunk=trunk.title, skip_bad=skip_bad
+        )
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.config.train.loss}, {self.model!r})"
+
+
+def open_run(
+    folder: Path | str,
+    *,
+    data: Path | str | None = None,
+    device: str = "auto",
+    label_distance: LabelDistance | None = None,
+) -> Run:
+    """Open a finished run.
+
+    Args:
+        folder: The run folder.
+        data: Where its dataset lies now, if not where it was at training.
+        device: auto | cpu | cuda ..
+        label_distance: The label distance, where it was the user's own and has no registered name.
+
+    Raises:
+        UserError: not a finished run.
+
+    Example:
+        >>> run = cml.open_run("runs/mine")  # doctest: +SKIP
+        >>> run.model.embed(["anna.jpg"]).shape  # doctest: +SKIP
+        (1, 128)
+    """
+    return Run.open(folder, data=data, device=device, label_distance=label_distance)
