@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import TextIO
 
+from cml.command_line.options import PLUGIN, PLUGIN_HELP, load_plugins
 from cml.errors import MachineError, UserError, did_you_mean
 from cml.processes.heap import keep_freed_memory
 from cml.processes.launch import launch
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keep_freed_memory()
         with _stopped_by_sigterm():
             command = importlib.import_module(f"cml.commands.{name}")
-            command.run(rest)
+            command.run(load_plugins(rest))
     except UserError as error:
         _complain(error)
         return 2
@@ -158,6 +159,8 @@ def _help() -> str:
         "Train image embeddings whose distances mirror label distances.",
         "",
         *(f"  {name:<11}{summary}" for name, summary in COMMANDS.items()),
+        "",
+        f"  {PLUGIN}\n  {'':<11}{PLUGIN_HELP}",
         "",
         "cml COMMAND --help tells a command's options.",
     ]

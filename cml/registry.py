@@ -13,14 +13,21 @@ import inspect
 import math
 import re
 import reprlib
+import sys
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from cml.errors import UserError, did_you_mean
 
 T = TypeVar("T")
-_CHOICE = re.compile(r"\s*(?P<name>[\w.-]+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
+E = TypeVar("E")
+registries: list[Registry[Any]] = []  # all that there are
+loading: ContextVar[str] = ContextVar("loading", default="")  # name of the plugin that is being loaded
+_CHOICE = re.compile(r"\s*(?P<name>[\w./-]+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
 _NAME = re.compile(r"[\w.-]+")
 _QUOTED = r"'(?:\\.|[^'\\])*'" + r'|"(?:\\.|[^"\\])*"'
 _HYPHENED = re.compile(rf"(?P<quoted>{_QUOTED})|(?<![\w.])(?P<word>[A-Za-z_][\w.]*(?:-[\w.]+)+)")
@@ -71,17 +78,26 @@ class Choice:
 class Registry(Generic[T]):
     """Names of one kind of thing and how to make them.
 
+    Entries come from four places: the ones it is made with, decorators, plugins (``cml.plugins``), and the entry points
+    of installed packages, which are read once, when all names or an unknown one are asked for.
+
     Args:
         kind: What the entries are, as error messages should call it ("loss").
         entries: Name to a class or function, or to ``"module:attribute"`` for one that is imported when asked for.
+        group: Entry-point group through which other packages add entries ("cml.losses"); "" for none.
     """
 
-    def __init__(self, kind: str, entries: Mapping[str, str | Callable[..., T]]) -> None:
+    def __init__(self, kind: str, entries: Mapping[str, str | Callable[..., T]], group: str = "") -> None:
         self.kind = kind
-        self._entries: dict[str, str | Callable[..., T]] = dict(entries)
+        self._entries: dict[str, Any] = dict(entries)
+        self._origins: dict[str, str] = {}
+        self._unread_group = group
+        registries.append(self)
 
-    def register(self, name: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    def register(self, name: str) -> Callable[[E], E]:
         """Decorator that adds a class or function under ``name``.
+
+        A definition that runs again, as a notebook's cell does, takes the place of its former self.
 
         Raises:
             UserError: the name is taken by something else, or could not be written as a choice.
@@ -92,35 +108,85 @@ class Registry(Generic[T]):
                 "should be of letters, digits, '_', '-' and '.' alone."
             )
 
-        def add(entry: Callable[..., T]) -> Callable[..., T]:
-            taken = self._entries.get(name)
-            if taken is not None and taken is not entry:
-                raise UserError(f"The {self.kind} name {name!r} is taken already; choose another.")
+        def add(entry: E) -> E:
+            if name in self._entries and not _is_same(self._entries[name], entry):
+                by = f" by {self.origin(name)}" if self.origin(name) else ""
+                raise UserError(f"The {self.kind} name {name!r} is taken already{by}; choose another.")
             self._entries[name] = entry
+            self._origins[name] = loading.get() or _module_of(entry)
             return entry
 
         return add
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """All names, sorted, those of installed packages among them.
+
+        Raises:
+            UserError: an installed package takes a name that something else has.
+        """
+        self._read_group()
         return sorted(self._entries)
+
+    def origin(self, name: str) -> str:
+        """The plugin, package or module that registered ``name``; "" for cml's own, a script's and an unknown one."""
+        return self._origins.get(name, "")
+
+    def origins(self) -> set[str]:
+        """The plugins, packages and modules that registered something, those of installed packages among them."""
+        self._read_group()
+        return set(self._origins.values()) - {""}
 
     def entry(self, name: str) -> Callable[..., T]:
         """The class or function registered under ``name``.
 
         Raises:
-            UserError: nothing has that name; the message lists those that exist.
+            UserError: nothing has that name; the message lists those that exist. Or its package cannot be imported.
         """
-        try:
-            entry = self._entries[name]
-        except KeyError:
+        if name not in self._entries:
+            self._read_group()
+        if name not in self._entries:
             hint = did_you_mean(name, self._entries)
-            raise UserError(f"Unknown {self.kind} {name!r}.{hint} Known: {', '.join(self.names())}.") from None
+            raise UserError(f"Unknown {self.kind} {name!r}.{hint} Known: {', '.join(self.names())}.")
+        entry = self._entries[name]
         if isinstance(entry, str):
-            module, _, attribute = entry.partition(":")
-            made: Callable[..., T] = getattr(importlib.import_module(module), attribute)
-            self._entries[name] = entry = made
-        return entry
+            found = self._imported(name, entry)
+            if self._entries[name] == entry:  # or the module has registered it by a decorator meanwhile
+                self._entries[name] = found
+        made: Callable[..., T] = self._entries[name]
+        return made
+
+    def _imported(self, name: str, entry: str) -> Callable[..., T]:
+        """What a ``"module:attribute"`` stands for."""
+        module, _, attribute = entry.partition(":")
+        before = loading.set(self.origin(name))
+        try:
+            found: Callable[..., T] = attrgetter(attribute)(importlib.import_module(module))
+        except (ImportError, AttributeError) as error:
+            if not self.origin(name):
+                raise
+            raise UserError(
+                f"The {self.kind} {name!r} cannot be had from {entry!r}, where an installed package says that it is: "
+                f"{error}. Mend or uninstall that package."
+            ) from error
+        finally:
+            loading.reset(before)
+        return found
+
+    def _read_group(self) -> None:
+        """Add the entry points of the group, once."""
+        if not self._unread_group:
+            return
+        for point in entry_points(group=self._unread_group):
+            taken = self._entries.setdefault(point.name, point.value)
+            if taken is point.value:
+                self._origins[point.name] = "" if _is_own(point.module) else point.module
+            elif not _is_same(point.value, taken):
+                package = point.dist.name if point.dist else point.module
+                raise UserError(
+                    f"The installed package {package!r} brings a {self.kind} called {point.name!r}, but "
+                    f"{self.origin(point.name) or 'cml'} has one of that name: uninstall one, or rename it there."
+                )
+        self._unread_group = ""
 
     def described(self, name: str) -> str:
         """The settings of an entry with their defaults, as a choice writes them, and its documentation.
@@ -136,18 +202,16 @@ class Registry(Generic[T]):
         ]
         return f"{name}({', '.join(words)})\n\n{inspect.getdoc(entry) or ''}".rstrip()
 
-    def get(self, text: str, /, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
-        """Make the entry that ``text`` names, as in ``get("log-ratio", weights="rank")``.
-
-        The text may hold settings, too, as the command line writes them: ``get("log-ratio(weights=rank)")``.
+    def get(self, choice: str | Choice, /, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
+        """Make what ``choice`` names: ``get("log-ratio(weights=rank)")``, or ``get("log-ratio", weights="rank")``.
 
         Raises:
             UserError: unknown name or setting, a setting given twice, or a setting's value that the entry refuses.
         """
-        choice = Choice.parse(text)
-        twice = [key for key in settings if key in choice.settings]
-        if twice:
-            raise UserError(f"The setting {twice[0]!r} is given twice: in {text!r} and as {settings[twice[0]]!r}.")
+        choice = choice if isinstance(choice, Choice) else Choice.parse(choice)
+        if twice := [key for key in settings if key in choice.settings]:
+            again = settings[twice[0]]
+            raise UserError(f"The setting {twice[0]!r} is given twice: in {str(choice)!r} and as {again!r}.")
         name, settings = choice.name, {**choice.settings, **settings}
         entry = self.entry(name)
         known = inspect.signature(entry).parameters
@@ -175,9 +239,28 @@ class Registry(Generic[T]):
             given = str(Choice(name, settings))
             raise UserError(f"The {self.kind} {reprlib.repr(given)} cannot be made: {error}.") from error
 
-    def make(self, choice: Choice | str) -> T:
-        """Make what ``choice`` names."""
-        return self.get(choice) if isinstance(choice, str) else self.get(choice.name, **choice.settings)
+    make = get
+
+
+def _module_of(entry: object) -> str:
+    """The importable module that defines ``entry``; "" for cml's own, a script's, and one that does not say."""
+    module = entry.__module__ if hasattr(entry, "__qualname__") else ""
+    return "" if module == "__main__" or _is_own(module) else module
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] == "cml"
+
+
+def _is_same(taken: object, entry: object) -> bool:
+    """Whether an entry is the one that has its name already: the same object, or the same definition once more."""
+    if not isinstance(taken, str):
+        words = [(getattr(it, "__module__", ""), getattr(it, "__qualname__", "<")) for it in (taken, entry)]
+        return taken is entry or (words[0] == words[1] and "<" not in words[0][1])
+    module, _, attribute = taken.partition(":")  # whose package may also register it by a decorator
+    if entry in (taken, getattr(sys.modules.get(module), attribute, taken)) or loading.get() == module:
+        return True
+    return module.partition(".")[0] == getattr(entry, "__module__", "").partition(".")[0]
 
 
 def _value(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal

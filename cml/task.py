@@ -1,17 +1,16 @@
 """Tasks: what a kind of label fixes: recipe, drawing, mirroring, and the variants that ``cml compare`` trains.
 
 A task is one module and one line in the entry-point group ``cml.tasks``; a task of another package
-needs no more than that line in its own pyproject.
+needs no more than that line in its own pyproject, and one in a plugin no more than ``cml.tasks.register(TASK)``.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from cml.errors import UserError
 from cml.registry import Registry
 
 if TYPE_CHECKING:
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
 
     from cml.data.prepared import DatasetInfo
     from cml.training.config import TrainConfig
+
+
+Made = TypeVar("Made", bound="Task | Callable[[], Task]")
 
 
 def recipe_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
@@ -61,11 +63,10 @@ class Task:
     sample: str = ""
 
 
-@functools.cache
-def registry() -> Registry[Task]:
-    """All tasks of this and other installed packages; each is imported when asked for."""
-    found = {point.name: point.value for point in entry_points(group="cml.tasks")}
-    return Registry("task", found)
+registry: Registry[Task] = Registry("task", {}, group="cml.tasks")  # cml's own are entry points too
+comparisons: Registry[None] = Registry("comparison", {}, group="cml.comparisons")
+"""What ``cml compare`` compares beside the losses of a task: name to ``run(arguments)``."""
+names = registry.names
 
 
 def get(name: str) -> Task:
@@ -74,13 +75,36 @@ def get(name: str) -> Task:
     Raises:
         UserError: unknown; the message lists the known ones.
     """
-    task: Any = registry().entry(name)  # an entry is the task itself, nothing is made
-    made: Task = task
-    return made
+    task: Any = registry.entry(name)  # an entry is the task itself, nothing is made
+    if not isinstance(task, Task):
+        raise UserError(f"The task {name!r} of {registry.origin(name)} is {task!r}; it should be a cml.tasks.Task.")
+    return task
 
 
-@functools.cache
-def comparisons() -> Registry[None]:
-    """What ``cml compare`` compares beside the losses of a task: name to ``run(arguments)``, by entry points too."""
-    found = {point.name: point.value for point in entry_points(group="cml.comparisons")}
-    return Registry("comparison", found)
+def register(task: Made) -> Made:
+    """Add a task to those that the command line and prepared datasets name; also the decorator of a function.
+
+    Args:
+        task: The task, or a function without arguments that makes it.
+
+    Raises:
+        UserError: another task has its name.
+
+    Example:
+        >>> from cml import tasks
+        >>> from cml.training.config import TrainConfig
+        >>> @tasks.register
+        ... def hours() -> tasks.Task:
+        ...     return tasks.Task(
+        ...         name="hours",
+        ...         summary="times of the day",
+        ...         recipe=TrainConfig(label_distance="euclidean"),
+        ...         draw=lambda image, label, info: image,
+        ...         describe=lambda label, info: f"{label:g} h",
+        ...     )
+        >>> tasks.get("hours").summary
+        'times of the day'
+    """
+    made: Any = task if isinstance(task, Task) else task()
+    registry.register(made.name)(made)
+    return task

@@ -28,6 +28,7 @@ registry: Registry[DataSource] = Registry(
         "zind_layouts": "cml.data_prep.zind_layouts:ZindLayouts",
         "sop": "cml.data_prep.sop:Sop",
     },
+    group="cml.sources",
 )
 get = registry.get
 register = registry.register

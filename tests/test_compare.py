@@ -227,7 +227,7 @@ PUBLISHED_ROWS = (
 )
 
 
-@pytest.mark.parametrize("name", sorted(set(tasks.registry().names()) & {"pose", "value", "layout", "caption"}))
+@pytest.mark.parametrize("name", sorted(set(tasks.names()) & {"pose", "value", "layout", "caption"}))
 def test_every_task_compares_with_every_baseline(name: str) -> None:
     task = tasks.get(name)
     assert set(PUBLISHED_ROWS) <= set(task.variants)
@@ -287,7 +287,7 @@ def test_variants_that_would_share_a_folder_are_refused(tmp_path: Path) -> None:
         planned(pair, config, tmp_path, ["triplet (p=0,5)"], 1, [8])
     with pytest.raises(UserError, match="would go into the folder '': only"):
         planned(replace(pair, variants={"∞": {}}), config, tmp_path, ["∞"], 1, [8])
-    for name in tasks.registry().names():
+    for name in tasks.names():
         planned(tasks.get(name), config, tmp_path, [], 1, [8])
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from cml.processes.launch import launch
 
 T = TypeVar("T")
+PLUGIN = "--plugin FILE_OR_MODULE"
+PLUGIN_HELP = "load parts of your own, which the file or module registers; repeatable, on every command"
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """What ``--plugin`` names."""
+
+    plugin: tuple[str, ...] = ()
 
 
 def parse(kind: type[T], arguments: Sequence[str], *, prog: str, description: str, default: T | None = None) -> T:
@@ -22,22 +30,51 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str, description: st
     """
     import tyro
 
-    from cml.command_line.wrong_options import check_flags, one_line
-    from cml.errors import UserError
+    from cml.command_line.wrong_options import refused_by
 
+    description = f"{description.rstrip()}\n\n{PLUGIN}: {PLUGIN_HELP}."
     config = (tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
-    check_flags(kind, arguments, prog)
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            made = tyro.cli(
-                kind, args=list(arguments), prog=prog, description=description, default=default, config=config
-            )
-    except SystemExit as stopped:
-        if stopped.code:
-            raise UserError(one_line(said.getvalue(), prog)) from None
-        raise
+    with refused_by(kind, prog):
+        made = tyro.cli(kind, args=list(arguments), prog=prog, description=description, default=default, config=config)
     return cast("T", made)
+
+
+def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str) -> tuple[T, list[str]]:
+    """Read the options of ``kind`` out of ``arguments``, wherever they stand, and return the other arguments too.
+
+    Raises:
+        UserError: the value of one is wrong or missing.
+    """
+    import tyro
+
+    from cml.command_line.wrong_options import refused_by
+
+    with refused_by(kind, prog):
+        made, others = tyro.cli(
+            kind,
+            args=list(arguments),
+            prog=prog,
+            return_unknown_args=True,
+            add_help=False,
+            config=(tyro.conf.UseAppendAction,),
+        )
+    return made, others
+
+
+def load_plugins(arguments: Sequence[str]) -> list[str]:
+    """Load what ``--plugin`` names, wherever it stands among ``arguments``, and return the others.
+
+    Raises:
+        UserError: a plugin that cannot be loaded.
+    """
+    if not any(word.startswith("--plugin") for word in arguments):  # the parser takes a while to import
+        return list(arguments)
+    from cml.plugins import load
+
+    options, others = parse_known(Plugins, arguments, prog="cml")
+    for plugin in options.plugin:
+        load(plugin)
+    return others
 
 
 def pick(arguments: Sequence[str], kind: str, known: dict[str, str], prog: str) -> tuple[str, Sequence[str]]:
@@ -52,6 +89,7 @@ def pick(arguments: Sequence[str], kind: str, known: dict[str, str], prog: str) 
         print(f"usage: {prog} {kind.upper()} [options]\n")
         for name, summary in known.items():
             print(f"  {name:<14}{summary}")
+        print(f"\n  {PLUGIN}\n  {'':<14}{PLUGIN_HELP}")
         print(f"\n{prog} {kind.upper()} --help tells the options.")
         raise SystemExit(0)
     if arguments[0] not in known:

@@ -5,66 +5,60 @@ The argument parser says it in a box of several lines. Not for: what an option's
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
-import re
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from cml.errors import UserError
 
-_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-_RULE = re.compile(r"[─-]{3,}")
+
+@contextlib.contextmanager
+def refused_by(kind: type, prog: str) -> Iterator[None]:
+    """While ``prog`` parses options of the dataclass ``kind``: what the parser refuses is a ``UserError``."""
+    from tyro import _errors  # the parser's own account of a refusal; pyproject.toml holds it to versions that have it
+
+    def refuse(event: _errors.ParseErrorEvent) -> None:
+        raise UserError(f"{_refusal(event, kind, prog)} '{prog} --help' lists all options.")
+
+    with _errors.on_parse_error(refuse):
+        yield
 
 
-def check_flags(kind: type, arguments: Sequence[str], prog: str) -> None:
-    """Check that every ``--flag`` among ``arguments`` is an option of the dataclass ``kind``.
+def _refusal(event: typing.Any, kind: type, prog: str) -> str:  # noqa: ANN401 - one of several events
+    """One sentence for what the parser refuses."""
+    argument: typing.Any = getattr(event, "argument", None)
+    called = (
+        "" if argument is None else argument.lowered.metavar if argument.is_positional() else argument.display_name()
+    )
+    unknown = getattr(event, "tokens", None) or getattr(event, "unrecognized_tokens", None)
+    match type(event).__name__:
+        case "UnrecognizedArgs" | "MissingArgs" if unknown:
+            flag = next((token.partition("=")[0] for token in unknown if token.startswith("--")), None)
+            return f"Unrecognized options: {' '.join(unknown)}." if flag is None else _unknown(flag, kind, prog)
+        case "MissingArgs":
+            missing = [one.arg for one in event.missing_arguments]
+            names = [one.lowered.metavar if one.is_positional() else one.display_name() for one in missing]
+            return f"{prog} needs {' and '.join(names)}."
+        case "InvalidChoice":
+            return f"Invalid choice {event.value!r} for {called}. Expected one of {event.choices}."
+        case "BadValue":
+            return f"Missing value for argument '{called}'. Expected {argument.lowered.nargs} values."
+        case _:
+            said = str(getattr(event, "message", "These options cannot be read"))
+            said = " ".join(said.split()).partition(" Got errors:")[0]
+            said = f"{called}: {said}" if called else said
+            return said if said.endswith(".") else f"{said}."
 
-    Raises:
-        UserError: one is not; the message names the nearest one.
-    """
-    known = set(_flags(kind))
-    for word in arguments:
-        if not word.startswith("--") or word == "--" or word.startswith("--tyro-"):
-            continue
-        flag = word.partition("=")[0]
-        if flag.replace("_", "-") in known | {"--help"}:
-            continue
-        close = difflib.get_close_matches(flag.replace("_", "-"), sorted(known), n=1)
-        hint = f"Did you mean {close[0]}? " if close else ""
-        if flag == "--batch-size" and "--sampler" in known:
-            hint = "The size of batches is the sampler's, as in --sampler 'random(batch_size=60)'. "
-        raise UserError(f"{prog} has no option {flag}. {hint}'{prog} --help' lists all.")
 
-
-def one_line(box: str, prog: str) -> str:
-    """What the argument parser printed in its box above the first rule, as one sentence.
-
-    Args:
-        box: The printed text, in a frame or not.
-        prog: The command, as in ``cml train pose``.
-    """
-    rows: list[str] = []
-    for line in _ESCAPE.sub("", box).splitlines():
-        inside = line.strip().strip("│").rstrip()
-        if inside[:1] in ("╭", "╰") or not inside:
-            continue
-        if not _RULE.fullmatch(inside.strip()):
-            rows.append(inside)
-        elif "│" in box:
-            break
-        elif rows[1:]:  # where the terminal knows no frames, the first rule is below the title
-            rows = rows[1:]
-            break
-    missing = [match[1] for row in rows if (match := re.match(r"\s*(--[\w-]+|[A-Z]{2,}$)", row))]
-    if rows and rows[0].strip().startswith("Missing from") and missing:
-        said = f"{prog} needs {' and '.join(missing)}."
-    else:
-        said = " ".join(" ".join(rows).split()) or "These options cannot be read."
-        said = said.removeprefix("Error parsing ").partition(" Got errors:")[0]
-        said = said[0].upper() + said[1:]
-        said += "" if said.endswith(".") else "."
-    return f"{said} '{prog} --help' lists all options."
+def _unknown(flag: str, kind: type, prog: str) -> str:
+    known = sorted(_flags(kind))
+    close = difflib.get_close_matches(flag.replace("_", "-"), known, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    if flag == "--batch-size" and "--sampler" in known:
+        hint = " The size of batches is the sampler's, as in --sampler 'random(batch_size=60)'."
+    return f"{prog} has no option {flag}.{hint}"
 
 
 def _flags(kind: type) -> Iterator[str]:

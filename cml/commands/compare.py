@@ -44,8 +44,8 @@ def run(arguments: Sequence[str]) -> None:
 
     from cml.data.prepared import PreparedDataset
 
-    others = tasks.comparisons()
-    known = {name: tasks.get(name).summary for name in tasks.registry().names()}
+    others = tasks.comparisons
+    known = {name: tasks.get(name).summary for name in tasks.names()}
     known |= {name: (others.entry(name).__doc__ or "").partition("\n")[0] for name in others.names()}
     name, rest = pick(arguments, "task", known, "cml compare")
     if name in others.names():

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.runs.compare import run_comparison
     from cml.runs.gallery import write_run_gallery
 
-    every = (tasks.get(name) for name in tasks.registry().names())
+    every = (tasks.get(name) for name in tasks.names())
     known = {task.name: task.summary for task in every if task.sample}
     bare = not arguments or arguments[0].startswith("-")
     name, rest = (FIRST, arguments) if bare else pick(arguments, "task", known, "cml demo")

@@ -63,7 +63,7 @@ def _smaller_batches(dataset: PreparedDataset) -> str:
     from cml.sampling.sampler import suited_batch
 
     items, name = dataset.info.counts["train"], dataset.info.task
-    if name not in tasks.registry().names():  # a task of somebody who has not installed it here
+    if name not in tasks.names():  # a task of somebody who has not installed it here
         return ""
     sampler = registry.make(tasks.get(name).recipe.sampler)
     if items >= sampler.batch_size or items < 2:

@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> None:
 
     from cml.data.prepared import PreparedDataset
 
-    known = {name: tasks.get(name).summary for name in tasks.registry().names()}
+    known = {name: tasks.get(name).summary for name in tasks.names()}
     name, rest = pick(arguments, "task", known, "cml train")
     task = tasks.get(name)
     begun = _begun(rest)

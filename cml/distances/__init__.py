@@ -27,6 +27,7 @@ registry: Registry[LabelDistance] = Registry(
         "sets": "cml.distances.sets:Sets",
         "combined": "cml.distances.combined:Combined",
     },
+    group="cml.distances",
 )
 get = registry.get
 names = registry.names
@@ -129,7 +130,8 @@ def register(
             def distance() -> LabelDistance:
                 return PairFunction(entry, name, unit, metric, symmetric, registered=True)
 
-            distance.__doc__ = entry.__doc__
+            for word in ("__doc__", "__module__", "__qualname__"):  # whose definition it is
+                setattr(distance, word, getattr(entry, word, None))
             registry.register(name)(distance)
         elif not issubclass(entry, LabelDistance) or getattr(entry, "name", name) != name:
             raise UserError(

@@ -33,6 +33,7 @@ registry: Registry[Loss] = Registry(
         "cosent": "cml.losses.cosent:CoSENTLoss",
         "regression": "cml.losses.regression:RegressionLoss",
     },
+    group="cml.losses",
 )
 get = registry.get
 register = registry.register

@@ -12,6 +12,7 @@ registry: Registry[Sampler] = Registry(
         "per-class": "cml.sampling.per_class:PerClassBatches",
         "random": "cml.sampling.lists:RandomBatches",
     },
+    group="cml.samplers",
 )
 get = registry.get
 register = registry.register

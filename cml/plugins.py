@@ -1,0 +1,181 @@
+"""Plugins: somebody's own file or module that registers distances, losses, samplers, backbones, sources or tasks.
+
+A plugin is loaded because a user says so, by ``--plugin`` or ``cml.load_plugin``. A run remembers the names and hashes
+of the plugins that it needs; opening it imports none of them, so that a stranger's run runs nobody's code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from cml.errors import UserError
+from cml.registry import loading, registries
+
+_loaded: dict[str, Plugin] = {}  # by name
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin that is loaded.
+
+    Attributes:
+        name: Of the file, or of the module.
+        sha256: Of the file; of a package, of the names and contents of all its Python files.
+    """
+
+    name: str
+    sha256: str
+
+
+def load(source: str | Path) -> Plugin:
+    """Import a plugin, which registers what it brings.
+
+    A file gets a module name of its own. Workers that are forked know what it registers; a worker that is spawned has
+    to load it again. Loading an unchanged file a second time does nothing.
+
+    Args:
+        source: A Python file, or the name of a module that can be imported.
+
+    Raises:
+        UserError: there is no such file or module, its code fails, or it registers nothing.
+
+    Example:
+        >>> import cml.plugins
+        >>> cml.plugins.load("nowhere.py")
+        Traceback (most recent call last):
+        cml.errors.UserError: There is no plugin nowhere.py: give a Python file or the name of a module.
+    """
+    path = Path(source)
+    is_file = path.suffix == ".py" or path.exists()
+    name = path.name if is_file else str(source)
+    if is_file and not path.is_file():
+        raise UserError(f"There is no plugin {source}: give a Python file or the name of a module.")
+    if is_file and _loaded.get(name) == Plugin(name, _sha256(path.read_bytes())):
+        return _loaded[name]
+    before = loading.set(name)
+    try:
+        module = _run(path.resolve()) if is_file else importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not is_file and error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise UserError(
+                f"There is no plugin {name}: neither a Python file nor a module that can be imported is called so."
+            ) from None
+        raise UserError(_failure(name, error)) from error
+    except (Exception, SystemExit) as error:
+        raise UserError(_failure(name, error)) from error
+    finally:
+        loading.reset(before)
+    origins = {origin for registry in registries for origin in registry.origins()}
+    if not any(f"{origin}.".startswith(f"{name}.") for origin in origins):
+        raise UserError(
+            f"The plugin {name} registers nothing: register a part by its decorator, as in cml.losses.register(NAME)."
+        )
+    _loaded[name] = Plugin(name, _hash_of(module))
+    return _loaded[name]
+
+
+def needed(*choices: str) -> tuple[tuple[str, str], ...]:
+    """Name and SHA-256 of the plugins and packages that registered what the texts of ``choices`` name.
+
+    Example:
+        >>> import cml.losses
+        >>> needed("log-ratio(weights=rank)")
+        ()
+    """
+    words = {word for choice in choices for word in re.findall(r"[\w./-]+", choice)}
+    names = {registry.origin(word) for registry in registries for word in words} - {""}
+    return tuple((name, _hash_at_hand(name)) for name in sorted(names))
+
+
+def missing(saved: Iterable[tuple[str, str]]) -> str:
+    """A sentence that says how to load the plugins of a run that are not there; "" if all are."""
+    gone = [name for name, _ in saved if not _is_there(name)]
+    if not gone:
+        return ""
+    flags = " ".join(f"--plugin {name}" for name in gone)
+    calls = ", ".join(f"cml.load_plugin({name!r})" for name in gone)
+    return f"It needs code of its maker's own; if you trust it, give {flags}, or in Python call {calls} or import it."
+
+
+def changed(saved: Iterable[tuple[str, str]]) -> str:
+    """A sentence that names the plugins of a run that are not what they were then; "" if all are."""
+    others = [name for name, sha256 in saved if _is_there(name) and _hash_at_hand(name) not in ("", sha256)]
+    return f"The code of {', '.join(others)} is not what it was when the run was trained." if others else ""
+
+
+def _run(file: Path) -> ModuleType:
+    """Run a file as a module, whose name depends on its place, so that two files never share one."""
+    place = _sha256(str(file).encode())[:8]
+    spec = importlib.util.spec_from_file_location(f"cml_plugin_{place}_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module
+
+
+def _failure(name: str, error: BaseException) -> str:
+    """What went wrong in a plugin, and at which of its lines."""
+    said = " ".join(str(error).split())
+    if isinstance(error, SyntaxError):
+        return f"The plugin {name} cannot be read: {error.filename}, line {error.lineno}: {error.msg}."
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename != __file__ and "importlib" not in frame.filename
+    ]
+    last = [frame for frame in frames if frame.filename == frames[0].filename][-1]
+    what = said.rstrip(".") if isinstance(error, UserError) else f"{type(error).__name__}: {said}"
+    return f"The plugin {name} fails at {last.filename}, line {last.lineno}: {what}."
+
+
+def _module_at_hand(name: str) -> ModuleType | None:
+    """The imported module of that name, or whose file has that name."""
+    module = sys.modules.get(name.removesuffix(".py"))
+    if name.endswith(".py") and Path(getattr(module, "__file__", None) or "").name != name:
+        return None
+    return module
+
+
+def _is_there(name: str) -> bool:
+    if name in _loaded or f"{name}.py" in _loaded or _module_at_hand(name) is not None:
+        return True
+    return any(name in registry.origins() for registry in registries)
+
+
+def _hash_at_hand(name: str) -> str:
+    """The hash of a plugin that is loaded, or of a module that is imported; "" where neither is."""
+    if plugin := _loaded.get(name) or _loaded.get(f"{name}.py"):
+        return plugin.sha256
+    module = _module_at_hand(name)
+    return "" if module is None else _hash_of(module)
+
+
+def _hash_of(module: ModuleType) -> str:
+    """SHA-256 of a module's file, or of the names and contents of a package's Python files; "" for a built-in one."""
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+    if folders:
+        files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+        return _sha256(*(part for file in files for part in (file.name.encode(), file.read_bytes())))
+    file = getattr(module, "__file__", None)
+    return _sha256(Path(file).read_bytes()) if file else ""
+
+
+def _sha256(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
