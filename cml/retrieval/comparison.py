@@ -1,6 +1,6 @@
 """What several trained methods and references reach on one dataset: means, intervals over seeds, a table.
 
-Not for: training and evaluating them (cml.commands), pictures (cml.reporting).
+Not for: training and evaluating them (cml.runs), pictures (cml.reporting).
 """
 
 from __future__ import annotations
@@ -8,11 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cml.retrieval import text_table
 from cml.retrieval.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    import pandas
 
 Interval = tuple[float, float, float]  # mean and the two ends of its 95 % interval
 Rows = Mapping[str, Mapping[str, Interval]]  # method to metric to interval
@@ -102,10 +106,23 @@ class Comparison:
 
     def markdown(self) -> str:
         """The table as Markdown."""
-        head, *body = self.table()
-        return "\n".join(
-            ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in body)]
+        return text_table.markdown(self.table())
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A line a dimension, method and metric: its mean and the ends of its 95 % interval; see ``rows``.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        return text_table.frame(
+            {"dimension": size, "method": method, "metric": name, "mean": mean, "low": low, "high": high}
+            for size in sorted({self.dimension, *self.at})
+            for method, row in self.rows(size).items()
+            for name, (mean, low, high) in row.items()
         )
+
+    def __str__(self) -> str:
+        return f"{text_table.aligned(self.table())}\n{self.notes()}"
 
     def to_json(self) -> dict[str, Any]:
         """All figures: intervals, and every seed's value."""

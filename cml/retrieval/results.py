@@ -8,13 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
+from cml.retrieval import text_table
 from cml.retrieval.metrics import GAINS
+
+if TYPE_CHECKING:
+    import pandas
 
 Float64 = NDArray[np.float64]
 
@@ -166,19 +170,31 @@ class Evaluation:
             raise UserError(f"No metric {unknown[0]!r} was measured. There are: {', '.join(measured)}.")
         columns = [_cells([row[name] for row in self.rows.values()]) for name in names]
         grid = [["", *names], *([ranker, *cells] for ranker, *cells in zip(self.rows, *columns, strict=True))]
-        notes = self._notes(names)
-        if markdown:
-            lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in grid]
-            lines.insert(1, "|---" + "|---:" * len(names) + "|")
-            return "\n".join([*lines, "", *notes])
-        widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
-        lines = [
-            "  ".join(
-                [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
-            )
-            for line in grid
-        ]
-        return "\n".join([*(line.rstrip() for line in lines), *notes])
+        made = text_table.markdown(grid) + "\n" if markdown else text_table.aligned(grid)
+        return "\n".join([made, *self._notes(names)])
+
+    def markdown(self) -> str:
+        """The table as Markdown."""
+        return self.table(markdown=True)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A line a ranker and metric: ranker, metric, mean, the ends of its 95 % interval, queries left out.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        return text_table.frame(
+            {
+                "ranker": ranker,
+                "metric": name,
+                **{key: getattr(metric, key) for key in ("mean", "low", "high", "undefined")},
+            }
+            for ranker, metrics in self.rows.items()
+            for name, metric in metrics.items()
+        )
+
+    def __str__(self) -> str:
+        return self.table()
 
     def _notes(self, names: Sequence[str]) -> list[str]:
         parts = [f"{self.queries} queries, {self.gallery} gallery items; mean [95 % interval over queries]"]

@@ -1,0 +1,41 @@
+"""Tables as text: aligned for a terminal, as Markdown, or as a pandas frame where pandas is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cml.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def aligned(grid: Sequence[Sequence[str]]) -> str:
+    """A grid of cells in columns: the first one ends flush left, the others flush right."""
+    widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
+    lines = (
+        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
+        for line in grid
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def markdown(grid: Sequence[Sequence[str]]) -> str:
+    """A grid of cells as a Markdown table, its first line the header."""
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in grid]
+    lines.insert(1, "|---" + "|---:" * (len(grid[0]) - 1) + "|")
+    return "\n".join(lines)
+
+
+def frame(records: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Records as a pandas frame, a line each.
+
+    Raises:
+        UserError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise UserError("to_pandas() needs pandas: pip install pandas. rows and markdown() do without it.") from None
+    return pandas.DataFrame(list(records))
