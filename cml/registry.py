@@ -27,7 +27,8 @@ T = TypeVar("T")
 E = TypeVar("E")
 registries: list[Registry[Any]] = []  # all that there are
 loading: ContextVar[str] = ContextVar("loading", default="")  # name of the plugin that is being loaded
-_CHOICE = re.compile(r"\s*(?P<name>[\w./-]+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
+_WORD = r"\w[\w.-]*"
+_CHOICE = re.compile(rf"\s*(?P<name>[\w.-]+|{_WORD}(?:/{_WORD})+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
 _NAME = re.compile(r"[\w.-]+")
 _QUOTED = r"'(?:\\.|[^'\\])*'" + r'|"(?:\\.|[^"\\])*"'
 _HYPHENED = re.compile(rf"(?P<quoted>{_QUOTED})|(?<![\w.])(?P<word>[A-Za-z_][\w.]*(?:-[\w.]+)+)")

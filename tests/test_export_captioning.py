@@ -27,13 +27,14 @@ import cml
 from cml.cli import main
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
-from cml.export.captioning import CaptioningFeatures, Estimate, export_captioning, trunk_fingerprint
+from cml.export.captioning import CaptioningFeatures, Estimate, export_captioning
 from cml.export.captioning_view import View
 from cml.export.feature_stores import STORES, FeatureStore, Layout
 from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.feature_maps import feature_map
+from cml.models.feature_maps import last_map
+from cml.models.frozen import backbone_fingerprint
 
 NATIVE = CaptioningFeatures()
 
@@ -148,7 +149,7 @@ def test_public_loaders_read_what_was_computed(
     manifest = json.loads((tmp_path / "cocotalk_manifest.json").read_text())
     assert manifest["items"] == 7
     assert manifest["channels"] == 192
-    assert manifest["made_with"]["trunk"] == trunk_fingerprint(model)
+    assert manifest["made_with"]["trunk"] == backbone_fingerprint(model)
     assert {path.name for path in tmp_path.iterdir()} == {"cocotalk_manifest.json", *STORES[layout].parts("cocotalk")}
 
 
@@ -198,13 +199,13 @@ def test_odd_images_get_the_features_of_what_they_show(model: EmbeddingModel, tm
 
 def test_order_of_sizes_and_batches_change_nothing(model: EmbeddingModel, photos: Path, tmp_path: Path) -> None:
     images = ImageList.open(photos).with_coco_ids()
-    before = trunk_fingerprint(model)
+    before = backbone_fingerprint(model)
     for name, batch_size in (("one", 1), ("many", 64)):
         model.train(name == "many")  # as a model comes out of its constructor; the export does not mind
         export_captioning(model, images, tmp_path, replace(NATIVE, name=name), batch_size=batch_size, quiet=True)
         assert model.training == (name == "many")
     model.eval()
-    assert trunk_fingerprint(model) == before
+    assert backbone_fingerprint(model) == before
     for key in images.item_ids:
         for part, extension in (("fc", ".npy"), ("att", ".npz")):
             one, many = (reader(tmp_path / f"{name}_{part}", extension)(key) for name in ("one", "many"))
@@ -434,7 +435,7 @@ def test_the_imagenet_trunk_differs_in_nothing_but_the_weights(
     np.testing.assert_array_equal(features[0], features[2])
     trained = open_trunk(str(run), device="cpu").model
     next(trained.backbone.parameters()).data += 1
-    assert trunk_fingerprint(trained) != made[0]["made_with"]["trunk"]
+    assert backbone_fingerprint(trained) != made[0]["made_with"]["trunk"]
 
 
 def test_wrong_trunks_are_said(run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -521,7 +522,7 @@ def test_networks_without_a_map_and_images_too_small_are_refused() -> None:
     images = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
     network = nn.Sequential(nn.Flatten(), nn.Linear(3072, 2))
     with pytest.raises(UserError, match="'net' has no last convolution map"):
-        feature_map(network, images.float(), "net")
+        last_map(network, images.float(), "net")
     model = EmbeddingModel(ModelConfig("alexnet", "none", 2, True, (64, 64))).eval()
     with pytest.raises(DataError, match="cannot take images of 32 x 32 pixels"):
         model.feature_maps(images)

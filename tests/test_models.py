@@ -11,7 +11,7 @@ import torchvision
 
 from cml.data.images import Images
 from cml.errors import UserError
-from cml.models.backbones import backbone
+from cml.models import get
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.frozen import frozen_features
 
@@ -27,15 +27,15 @@ from cml.models.frozen import frozen_features
     ],
 )
 def test_backbones_give_the_features_they_state(name: str, features: int, side: int) -> None:
-    made = backbone(name, "none")
+    made = get(name, "none")
     assert made.features == features
     assert made.module.train()(torch.zeros(2, 3, side, side)).shape == (2, features)
 
 
 def test_packaged_weights_know_imagenet() -> None:
-    made = backbone("efficientnet-lite0")
+    made = get("efficientnet-lite0")
     assert made.features == 1280
-    fresh = backbone("efficientnet-lite0", "none").module.state_dict()
+    fresh = get("efficientnet-lite0", "none").module.state_dict()
     loaded = made.module.state_dict()
     assert fresh.keys() == loaded.keys()
     assert not torch.equal(fresh["network._conv_stem.weight"], loaded["network._conv_stem.weight"])
@@ -48,7 +48,7 @@ def test_published_weights_come_from_torchs_cache(tmp_path: Path, monkeypatch: p
     file = tmp_path / "hub" / "checkpoints" / "resnet18-f37072fd.pth"
     file.parent.mkdir(parents=True)
     torch.save(state, file)
-    loaded = backbone("resnet18").module.state_dict()
+    loaded = get("resnet18").module.state_dict()
     assert torch.equal(loaded["layer4.1.conv2.weight"], state["layer4.1.conv2.weight"])
 
     class Evil:
@@ -57,7 +57,7 @@ def test_published_weights_come_from_torchs_cache(tmp_path: Path, monkeypatch: p
 
     torch.save({"conv1.weight": Evil()}, file)
     with pytest.raises(UserError, match="damaged or not weights alone"):
-        backbone("resnet18")
+        get("resnet18")
     assert not (tmp_path / "owned").exists()
 
 
@@ -68,12 +68,12 @@ def test_without_network_the_error_says_where_to_put_the_file(tmp_path: Path, mo
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.setattr("torch.hub.urlopen", offline)
     with pytest.raises(UserError, match=r"could not be downloaded.*resnet18-f37072fd\.pth at .*efficientnet-lite0"):
-        backbone("resnet18")
+        get("resnet18")
 
 
 def test_backbone_without_a_classifier_is_refused() -> None:
     with pytest.raises(UserError, match="does not end in a linear classifier"):
-        backbone("squeezenet1_0", "none")
+        get("squeezenet1_0", "none")
 
 
 def shape(**changes: object) -> ModelConfig:

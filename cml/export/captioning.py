@@ -27,10 +27,11 @@ from cml.data.images import UInt8
 from cml.errors import DataError, UserError
 from cml.export.captioning_view import View
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
-from cml.export.embeddings import usual_batch, weights_fingerprint
+from cml.export.embeddings import usual_batch
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
 from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
+from cml.models.frozen import backbone_fingerprint
 from cml.storage.resumable import Building, building
 from cml.version import __version__
 
@@ -122,7 +123,7 @@ def export_captioning(
     store = STORES[options.layout]
     view = View(options.view, model.config.image_size, options.longest)
     made_with = {
-        "trunk": trunk_fingerprint(model),
+        "trunk": backbone_fingerprint(model),
         "images": images.fingerprint(),
         **{key: value for key, value in asdict(options).items() if key != "name"},
         **({"image_size": list(model.config.image_size)} if options.view == "crop" else {}),
@@ -165,12 +166,6 @@ def export_captioning(
                 "skipped": state["skipped"],
             }
         )
-
-
-def trunk_fingerprint(model: EmbeddingModel) -> str:
-    """Digest of the backbone: equal for a run with a frozen backbone and the ImageNet network that it froze."""
-    constants = [model.mean.flatten().tolist(), model.std.flatten().tolist()]
-    return weights_fingerprint(model.backbone, f"{model.config.backbone} {constants}")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import io
 import json
 import sys
@@ -33,8 +32,6 @@ from cml.storage.strict_json import parse_json
 from cml.version import __version__
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from cml.models.embedding import EmbeddingModel
 
 EMBEDDINGS, ITEMS, SKIPPED = "embeddings.npy", "items.jsonl", "skipped.jsonl"
@@ -99,16 +96,9 @@ class EmbeddingFolder:
 
 def model_fingerprint(model: EmbeddingModel) -> str:
     """Digest of a model's shape and weights: equal for a run and for what was shared of it."""
+    from cml.models.frozen import weights_fingerprint
+
     return weights_fingerprint(model, json.dumps(model.config.to_json() | {"weights": ""}, sort_keys=True))
-
-
-def weights_fingerprint(module: nn.Module, shape: str) -> str:
-    """Digest of the weights of a network and of a text that says what else its results depend on."""
-    digest = hashlib.sha256(shape.encode())
-    for name, value in sorted(module.state_dict().items()):
-        digest.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def usual_batch(model: EmbeddingModel, on_accelerator: int, on_processor: int) -> int:

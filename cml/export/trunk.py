@@ -1,14 +1,15 @@
-"""Whose features are exported: a trained run's trunk, or an untouched ImageNet network of the same kind.
+"""Whose features are exported: a trained run's trunk, or an untouched published network of the same kind.
 
 Not for: loading a run to embed with it (``cml.load``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from cml.errors import UserError
+from cml.models import registry
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.device import pick_device
 from cml.training.run_config import RunConfig
@@ -43,7 +44,7 @@ def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Tru
     """
     place = pick_device(device)
     folder = Path(run)
-    if not folder.exists() and run == folder.name:
+    if not folder.exists() and (run == folder.name or run.partition("/")[0] in registry.names()):
         config = ModelConfig(run, "imagenet", dimension=1, normalize=False, image_size=(224, 224))
         try:
             return Trunk(EmbeddingModel(config).to(place).eval(), f"{run}, ImageNet")
@@ -51,10 +52,10 @@ def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Tru
             raise UserError(f"There is no run folder {run!r}; taken for a backbone: {error}") from None
     saved = RunConfig.load(folder)
     if imagenet:
-        model = EmbeddingModel(replace(saved.model, weights="imagenet"))
+        model = EmbeddingModel(saved.model.published)
         return Trunk(model.to(place).eval(), f"{saved.model.backbone}, ImageNet")
     warning = ""
-    if saved.train.freeze_backbone and saved.model.weights == "imagenet":
+    if saved.train.freeze_backbone and saved.model.weights != "none":
         warning = (
             f"{run} was trained with --freeze-backbone: its trunk is the untouched network it started from, so these "
             "features equal those of --imagenet. Train the whole network for features of its own."

@@ -1,1 +1,8 @@
-"""Backbones and the embedding model."""
+"""Backbones by name, ``cml.models.get("timm/resnet18")``, and the embedding model on top of one."""
+
+from cml.models.backbone import CUSTOM, Backbone, as_backbone, get, has_published_weights, registry
+
+register = registry.register
+names = registry.names
+
+__all__ = ["CUSTOM", "Backbone", "as_backbone", "get", "has_published_weights", "names", "register", "registry"]

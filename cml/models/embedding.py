@@ -8,7 +8,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ from torch.nn import functional
 from cml.data.augmentation import center_box, stored_size
 from cml.data.images import Images, UInt8
 from cml.data.inputs import image_source
-from cml.errors import UserError
-from cml.models.backbones import Weights, backbone, least_side
-from cml.models.feature_maps import feature_map
+from cml.errors import DataError, UserError
+from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, get, least_side
+from cml.models.feature_maps import last_map, no_map
 
 _LARGEST = 65_536  # numbers of an embedding, pixels of a side: a stranger's file may claim any
 
@@ -32,8 +32,8 @@ class ModelConfig:
     """Everything needed to build a model of the same shape again.
 
     Attributes:
-        backbone: Name of the backbone.
-        weights: What the backbone starts from.
+        backbone: Name of the backbone, ``custom`` for a module of the user's own.
+        weights: What the backbone starts from, as ``cml.models.get`` takes it.
         dimension: D of the embedding.
         normalize: Whether embeddings are L2-normalised; decided by the loss.
         image_size: (height, width) in pixels that the backbone sees.
@@ -41,7 +41,7 @@ class ModelConfig:
     """
 
     backbone: str
-    weights: Weights
+    weights: str
     dimension: int
     normalize: bool
     image_size: tuple[int, int]
@@ -58,6 +58,11 @@ class ModelConfig:
             if not holds:
                 raise UserError(f"In the shape of a model {rule}. Got {reprlib.repr(asdict(self))} instead.")
 
+    @property
+    def published(self) -> ModelConfig:
+        """The shape with the backbone's published weights: those it starts from, or the default ones for ``none``."""
+        return self if self.weights != "none" else replace(self, weights="imagenet")
+
     def to_json(self) -> dict[str, Any]:
         """The config as JSON holds it."""
         return asdict(self) | {"image_size": list(self.image_size)}
@@ -70,16 +75,31 @@ class EmbeddingModel(nn.Module):
 
     Args:
         config: Shape of the model.
-        pretrained: Load the backbone's published weights; False when a checkpoint follows anyway.
+        pretrained: Load the weights that the backbone starts from; False when a checkpoint follows anyway.
+        backbone: The user's own, as ``as_backbone`` takes it; the config calls it ``custom``.
+
+    Raises:
+        UserError: the backbone cannot be made, or it is ``custom`` and not given.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, config: ModelConfig, *, pretrained: bool = True) -> None:
+    def __init__(
+        self, config: ModelConfig, *, pretrained: bool = True, backbone: nn.Module | Backbone | None = None
+    ) -> None:
         super().__init__()
-        made = backbone(config.backbone, config.weights if pretrained else "none")
+        if backbone is not None:
+            made = as_backbone(backbone, name=config.backbone, image_size=config.image_size)
+        elif config.backbone == CUSTOM:
+            raise UserError(
+                "The backbone of this model is a module of its maker's own, of which the weights alone were saved. "
+                "Give it: cml.load(path, backbone=module)."
+            )
+        else:
+            made = get(config.backbone, config.weights, image_size=config.image_size, pretrained=pretrained)
         self.config = config
+        self._map = made.feature_map
         # the layout that convolutions are fastest in, on processors and on GPUs; values do not depend on it
         self.backbone = made.module.to(memory_format=torch.channels_last)
         self.head = nn.Linear(made.features, config.dimension)
@@ -93,10 +113,11 @@ class EmbeddingModel(nn.Module):
         """Backbone features (B, F) of images (B, 3, h, w), uint8 or float in 0..255.
 
         Raises:
-            UserError: the backbone does not take images of that size; says the least that it takes.
+            UserError: the backbone does not take images of that size, with the least that it takes; or what it gives
+                are no features.
         """
         try:
-            features: Tensor = self.backbone(self._normalized(images))
+            features = self.backbone(self._normalized(images))
         except (RuntimeError, AssertionError) as error:  # vision transformers assert
             out_of_memory = isinstance(error, torch.OutOfMemoryError)
             least = None if out_of_memory else least_side(self.backbone, (images.shape[2], images.shape[3]))
@@ -107,16 +128,31 @@ class EmbeddingModel(nn.Module):
                 f"The backbone {self.config.backbone!r} cannot take images of {height} x {width} pixels; the smallest "
                 f"square ones that it takes have {least} x {least}: set image_size, or take the backbone 'small-cnn'."
             ) from None
-        return features
+        return checked_features(features, self.config.backbone, self.head.in_features)
 
     def feature_maps(self, images: Tensor) -> Tensor:
-        """The backbone's last convolution map (B, C, h', w') of images (B, 3, h, w), uint8 or float in 0..255.
+        """The backbone's last map (B, C, h', w') float32 of images (B, 3, h, w), uint8 or float in 0..255.
+
+        Of convolutions, before they are pooled; of a vision transformer's tokens, in their grid.
 
         Raises:
             UserError: the backbone has no such map.
-            DataError: the images are too small for it.
+            DataError: it does not take images of that size.
         """
-        return feature_map(self.backbone, self._normalized(images), self.config.backbone)
+        pixels, name = self._normalized(images), self.config.backbone
+        try:
+            maps = last_map(self.backbone, pixels, name) if self._map is None else self._map(self.backbone, pixels)
+        except (RuntimeError, AssertionError) as error:  # vision transformers assert
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            height, width = images.shape[2:]
+            raise DataError(
+                f"The backbone {name!r} cannot take images of {width} x {height} pixels: "
+                f"{(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}."
+            ) from None
+        if not isinstance(maps, Tensor) or maps.ndim != 4:
+            raise no_map(name)
+        return maps.float()
 
     def _normalized(self, images: Tensor) -> Tensor:
         pixels = (images.float() - self.mean) / self.std

@@ -1,8 +1,8 @@
 """Features of a frozen backbone: computed once for a set of images, then read from a cache.
 
 They are the ImageNet row of every evaluation and what ``freeze_backbone`` trains its head on. The cache lies in
-``$CML_CACHE`` (default ``~/.cache/cml``) and is keyed by the image files, the backbone and the size; deleting it
-costs only time.
+``$CML_CACHE`` (default ``~/.cache/cml``) and is keyed by the image files, the backbone, every number of its weights
+and the size; deleting it costs only time.
 """
 
 from __future__ import annotations
@@ -12,18 +12,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, cache_folder
 from cml.storage.npy import map_array
 
 
+def backbone_fingerprint(model: EmbeddingModel) -> str:
+    """Digest of the backbone: equal for a run with a frozen backbone and the published network that it froze."""
+    constants = [model.mean.flatten().tolist(), model.std.flatten().tolist()]
+    return weights_fingerprint(model.backbone, f"{model.config.backbone} {constants}")
+
+
+def weights_fingerprint(network: nn.Module, shape: str) -> str:
+    """Digest of the weights of a network and of a text that says what else its results depend on."""
+    digest = hashlib.sha256(shape.encode())
+    for name, value in sorted(network.state_dict().items()):
+        digest.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
 def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.float32]:
     """Backbone features (N, F) of image files, from the cache if they are there.
 
     Args:
-        model: Its backbone must still hold its published weights; a network without any is never cached.
+        model: The model; a network that starts from no weights is never cached.
         paths: Image files.
 
     Raises:
@@ -32,7 +49,7 @@ def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.
     config = model.config
     if config.weights == "none":
         return model.extract(paths)
-    digest = hashlib.sha256(f"{config.backbone} {config.weights} {config.image_size} {config.crop}".encode())
+    digest = hashlib.sha256(f"{backbone_fingerprint(model)} {config.image_size} {config.crop}".encode())
     for path in paths:
         stat = path.stat()
         digest.update(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cml import tasks
@@ -18,7 +17,7 @@ from cml.data.prepared import PreparedDataset, Split
 from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import DataError, UserError
-from cml.models.backbones import has_published_weights
+from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import frozen_features
 from cml.runs.model import Model, load
@@ -171,27 +170,16 @@ class TrainedRun:
     @functools.cached_property
     def _published(self) -> EmbeddingModel:
         """A network with its published weights: the run's own backbone if it has some."""
-        own = self.config.model
-        name = own.backbone if has_published_weights(own.backbone) else "efficientnet-lite0"
-        shape = replace(own, backbone=name, weights="imagenet", normalize=False)
-        return EmbeddingModel(shape).to(self.model.mean.device)
+        own = self.config.model.published
+        if not has_published_weights(own.backbone):
+            own = replace(own, backbone="efficientnet-lite0", weights="imagenet")
+        return EmbeddingModel(replace(own, normalize=False)).to(self.model.mean.device)
 
     def _embed(self, paths: Sequence[Path]) -> NDArray[np.float32]:
         """By the trained model; the features below a head on a frozen backbone are read from their cache."""
-        if not self._is_frozen:
+        if not self.config.train.freeze_backbone:
             return self.model.embed(paths)
-        return self.model.embed_extracted(frozen_features(self._published, paths))
-
-    @functools.cached_property
-    def _is_frozen(self) -> bool:
-        """Whether the backbone is as it was published, which is seen from its weights, not from what the run says."""
-        if not self.config.train.freeze_backbone or self.config.train.weights == "none":
-            return False
-        try:
-            own, published = (model.backbone.state_dict() for model in (self.model, self._published))
-        except UserError:  # the published weights cannot be had here; the run has its own
-            return False
-        return own.keys() == published.keys() and all(torch.equal(own[name], published[name]) for name in own)
+        return self.model.embed_extracted(frozen_features(self.model, paths))
 
     def _rows(self, embed: Callable[[Sequence[Path]], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
         """A row an image, (N, D); of several processes each embeds its share."""

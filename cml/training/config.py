@@ -26,9 +26,9 @@ class TrainConfig:
     """What makes a batch: random | grouped | dense (the paper's lists) | binary | per-class."""
 
     backbone: str = "efficientnet-lite0"
-    """small-cnn | efficientnet-lite0 | any torchvision classifier, such as resnet34."""
-    weights: Literal["imagenet", "none"] = "imagenet"
-    """What the backbone starts from."""
+    """small-cnn | efficientnet-lite0, 1, 2 | timm/MODEL, any of timm's | a torchvision classifier, such as resnet34."""
+    weights: str = "imagenet"
+    """imagenet: the published default | none | their name: IMAGENET1K_V2, a tag of timm's | a .safetensors file."""
     dimension: int = 128
     """Size of the embedding."""
     image_size: tuple[int, int] = (224, 224)

@@ -197,10 +197,19 @@ def _disk_errors() -> Iterator[None]:
 _ANEW = "Delete it and write it anew from the last checkpoint: cml train TASK --out {run} --resume."
 
 
-def load_model(run: Path, config: ModelConfig, device: torch.device) -> EmbeddingModel:
+def load_model(
+    run: Path, config: ModelConfig, device: torch.device, backbone: nn.Module | None = None
+) -> EmbeddingModel:
     """The trained model of a run, in evaluation mode.
 
+    Args:
+        run: The run folder.
+        config: The run's shape of the model.
+        device: Where to put it.
+        backbone: The module that the run was trained with, if that is the user's own; it gets the trained weights.
+
     Raises:
+        UserError: the run's backbone is a module of the user's own and was not given.
         DataError: the run is not finished, its weights do not fit its config, or the file is damaged.
     """
     from safetensors import SafetensorError, safe_open
@@ -225,7 +234,7 @@ def load_model(run: Path, config: ModelConfig, device: torch.device) -> Embeddin
     if checksum is not None and checksum != _checksum(weights):
         raise DataError(f"{path} is damaged: its checksum is wrong. {_ANEW.format(run=run)}")
     try:
-        model = EmbeddingModel(config, pretrained=False)
+        model = EmbeddingModel(config, pretrained=False, backbone=backbone)
         model.load_state_dict(weights)
     except RuntimeError as error:
         lines = str(error).splitlines()

@@ -176,7 +176,7 @@ def _features(options: CompareCaptioning, dataset: PreparedDataset) -> dict[str,
     if len({(shape.backbone, shape.image_size) for shape in shapes}) > 1:
         raise UserError("The runs should have one backbone and image size, so that features differ in training alone.")
     say(f"features of {shapes[0].backbone} as ImageNet left it")
-    untouched = EmbeddingModel(replace(shapes[0], weights="imagenet")).to(device)
+    untouched = EmbeddingModel(shapes[0].published).to(device)
     export_captioning(untouched, images, options.out / "features", replace(options.features, name="img"))
     folders["Img"].append(options.out / "features" / "img_att")
     return folders

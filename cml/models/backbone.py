@@ -1,0 +1,252 @@
+"""Backbones: what they are, their registry, and how a module of one's own becomes one.
+
+A backbone is a file of ``cml/models/backbones`` and a line here; of one's own it is a decorator::
+
+    @cml.models.register("my-net")
+    class MyNet(nn.Module):  # (B, 3, h, w) normalised pixels to (B, 64) features
+        features = 64
+
+The class or function may have settings, ``my-net(width=2)``, and is given those of the following that it names:
+``weights``, what to start from (without it the backbone has no published weights); ``pretrained``, False where other
+weights follow; ``image_size``, (height, width) in pixels; ``model``, what stands behind the slash in ``my-net/small``.
+Not for: the embedding head (embedding.py).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cml.errors import UserError, did_you_mean
+from cml.models.weights import FILE, load_weights
+from cml.registry import Choice, Registry
+
+CUSTOM = "custom"  # the name of a backbone that is a module of one's own
+LARGEST_TRIED = 384  # pixels; the largest that a torchvision classifier wants by default
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+Three = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A feature extractor and the pixels it expects.
+
+    Attributes:
+        module: Maps (B, 3, h, w) to (B, ``features``).
+        features: F.
+        mean: Subtracted from each channel of pixels scaled to 0..1.
+        std: Divides what is left.
+        feature_map: Gives the last map (B, C, h', w') of the module for normalised pixels (B, 3, h, w); None where the
+            map is what the module pools last (feature_maps.py).
+    """
+
+    module: nn.Module
+    features: int
+    mean: Three = IMAGENET_MEAN
+    std: Three = IMAGENET_STD
+    feature_map: Callable[[Any, Tensor], Tensor] | None = None
+
+
+registry: Registry[nn.Module | Backbone] = Registry(
+    "backbone",
+    {
+        "small-cnn": "cml.models.backbones.small_cnn:SmallCNN",
+        "efficientnet-lite0": "cml.models.backbones.efficientnet_lite:lite0",
+        "efficientnet-lite1": "cml.models.backbones.efficientnet_lite:lite1",
+        "efficientnet-lite2": "cml.models.backbones.efficientnet_lite:lite2",
+        "timm": "cml.models.backbones.timm:timm_model",
+        "torchvision": "cml.models.backbones.torchvision:classifier",
+    },
+    group="cml.backbones",
+)
+
+
+def get(
+    name: str, weights: str = "imagenet", *, image_size: tuple[int, int] = (224, 224), pretrained: bool = True
+) -> Backbone:
+    """Make a backbone.
+
+    Args:
+        name: A registered name, ``timm/MODEL``, or a classifier of torchvision by its name there (``resnet34``).
+        weights: ``imagenet`` for the backbone's published weights (whatever they were trained on), ``none`` for a fresh
+            network, a name of published weights (torchvision's ``IMAGENET1K_V2``, a tag of timm's), or the path of a
+            .safetensors file.
+        image_size: (height, width) in pixels that it will see, for networks of a fixed size.
+        pretrained: Load the weights; False where others follow.
+
+    Raises:
+        UserError: unknown name; no such weights; they are neither here nor can they be downloaded.
+
+    Example:
+        >>> get("small-cnn", "none").module(torch.zeros(2, 3, 64, 64)).shape
+        torch.Size([2, 256])
+    """
+    choice, known = _entry(name)
+    is_file = weights.endswith(FILE)
+    published = weights not in ("imagenet", "none") and not is_file
+    if pretrained and "weights" not in known and (published or weights == "imagenet"):
+        raise UserError(f"The backbone {name!r} has no published weights: set weights to 'none' or a {FILE} file.")
+    offered = {
+        "weights": weights if not is_file and (pretrained or "pretrained" in known) else "none",
+        "pretrained": pretrained and not is_file,
+        "image_size": image_size,
+    }
+    taken = {key: value for key, value in offered.items() if key in known}
+    made = as_backbone(registry.get(str(choice), **taken), name=name, image_size=image_size)
+    if is_file and pretrained:
+        load_weights(made.module, weights, name)
+    return made
+
+
+def has_published_weights(name: str) -> bool:
+    """Whether ``weights="imagenet"`` means anything for this backbone."""
+    return name != CUSTOM and "weights" in _entry(name)[1]
+
+
+def _entry(name: str) -> tuple[Choice, Iterable[str]]:
+    """The registered name and settings that a text means, and the parameters that the entry has."""
+    choice = Choice.parse(name)
+    kind, slash, model = choice.name.partition("/")
+    if not slash and kind not in registry.names():
+        import torchvision
+
+        if kind not in (known := torchvision.models.list_models(module=torchvision.models)):
+            raise UserError(
+                f"Unknown backbone {kind!r}.{did_you_mean(kind, [*registry.names(), *known])} Known: "
+                f"{', '.join(registry.names())} (as timm/MODEL), and torchvision's classifiers by their names there."
+            )
+        kind, slash, model = "torchvision", "/", kind
+    settings = {**choice.settings, "model": model} if slash else choice.settings
+    return Choice(kind, settings), inspect.signature(registry.entry(kind)).parameters
+
+
+def unknown_weights(name: str, weights: str, known: list[str]) -> UserError:
+    """The error for weights that a backbone does not have; ``known`` are the names of those that it has."""
+    also = f", one of {', '.join(known)}," if known else ""
+    return UserError(
+        f"The backbone {name!r} has no weights {weights!r}.{did_you_mean(weights, known)} Set weights to 'imagenet', "
+        f"'none'{also} or the path of a {FILE} file."
+    )
+
+
+def as_backbone(
+    made: nn.Module | Backbone,
+    *,
+    name: str = CUSTOM,
+    features: int | None = None,
+    mean: Three | None = None,
+    std: Three | None = None,
+    image_size: tuple[int, int] = (64, 64),
+) -> Backbone:
+    """A module of one's own as a backbone.
+
+    Args:
+        made: Maps normalised pixels (B, 3, h, w) to features (B, F). What it states itself, as attributes ``features``
+            (F), ``mean`` and ``std`` (three numbers each, of pixels scaled to 0..1) and a method ``feature_map``
+            (pixels to (B, C, h', w')), need not be given.
+        name: What errors call it.
+        features: F; by default the module's own word, else found by a pass over a blank image.
+        mean: By default the module's own, else ImageNet's.
+        std: Likewise.
+        image_size: (height, width) of the blank image, in pixels.
+
+    Raises:
+        UserError: it is no module, or its output is no (B, F); the message says what came out and how to mend it.
+
+    Example:
+        >>> as_backbone(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())).features
+        3
+    """
+    if isinstance(made, Backbone):
+        return made
+    if not isinstance(made, nn.Module):
+        raise UserError(f"The backbone {name!r} must be a torch.nn.Module. Got {type(made).__name__} instead.")
+    own: dict[str, Any] = {}
+    for key, given, default in (("mean", mean, IMAGENET_MEAN), ("std", std, IMAGENET_STD)):
+        value = getattr(made, key, default) if given is None else given
+        try:
+            own[key] = tuple(float(one) for one in value)
+        except (TypeError, ValueError):
+            own[key] = ()
+        if len(own[key]) != 3 or (key == "std" and min(own[key]) <= 0):
+            raise UserError(f"The {key!r} of the backbone {name!r} must be three numbers. Got {value!r} instead.")
+    stated = getattr(made, "features", None) if features is None else features
+    if type(stated) is not int:  # some networks call their stages so
+        stated = _found_features(made, name, image_size)
+    method = getattr(type(made), "feature_map", None)
+    return Backbone(made, stated, **own, feature_map=method if callable(method) else None)
+
+
+def _found_features(module: nn.Module, name: str, size: tuple[int, int]) -> int:
+    """F, from what comes out for two blank images."""
+    what = f"The backbone {name!r}"
+    first, training = next(module.parameters(), torch.zeros(())), module.training
+    try:
+        with torch.inference_mode():
+            out: Any = module.eval()(torch.zeros(2, 3, *size, device=first.device, dtype=first.dtype))
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # whatever a stranger's module raises
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise UserError(
+            f"{what} fails on images (2, 3, {size[0]}, {size[1]}), with {reason}. Set image_size to a size that it "
+            "takes, or mend its forward."
+        ) from error
+    finally:
+        module.train(training)
+    return int(checked_features(out, name).shape[1])
+
+
+def checked_features(out: object, name: str, features: int | None = None) -> Tensor:
+    """What a backbone gave, which must be (B, F) of the stated F.
+
+    Raises:
+        UserError: it is something else; the message says what, and how to mend it.
+    """
+    what = f"The backbone {name!r} gives"
+    if not isinstance(out, Tensor):
+        raise UserError(f"{what} a {type(out).__name__}: let its forward return one tensor of features (B, F).")
+    if out.ndim == 2 and out.is_floating_point() and out.shape[1] == (features or max(1, out.shape[1])):
+        return out
+    mends = {
+        4: "pool its map, as in nn.Sequential(module, nn.AdaptiveAvgPool2d(1), nn.Flatten())",
+        3: "take one token of each image, or the mean of them",
+        2: "state the number that it gives, or none" if out.is_floating_point() and features else "give float numbers",
+    }
+    kind, mend = str(out.dtype).removeprefix("torch."), mends.get(out.ndim, "let it return a row an image")
+    raise UserError(f"{what} {kind} {tuple(out.shape)} instead of features (B, {features or 'F'}): {mend}.")
+
+
+def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
+    """Side of the smallest square images that a backbone takes, found by trying, if it takes none of ``size``.
+
+    Args:
+        module: The backbone.
+        size: (height, width) that it failed at.
+
+    Returns:
+        The side in pixels, at most ``LARGEST_TRIED``; None if that size is not the trouble, or none was found.
+    """
+    first, training = next(module.parameters(), torch.zeros(())), module.training
+
+    def takes(height: int, width: int) -> bool:
+        try:
+            module(torch.zeros(1, 3, height, width, device=first.device, dtype=first.dtype))
+        except (RuntimeError, AssertionError):  # vision transformers assert
+            return False
+        return True
+
+    try:
+        with torch.inference_mode():
+            module.eval()
+            if takes(*size):
+                return None
+            return next((side for side in range(1, LARGEST_TRIED + 1) if takes(side, side)), None)
+    finally:
+        module.train(training)

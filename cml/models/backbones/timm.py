@@ -1,0 +1,111 @@
+"""Any model of timm (the extra ``timm``): ``timm/resnet18``, ``timm/vit_small_patch14_dinov2.lvd142m``, .."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cml.errors import UserError, did_you_mean
+from cml.models.backbone import Backbone, unknown_weights
+
+_LARGEST_SIDE = 4096  # pixels: of models that hold a number for every place, which a stranger's config may ask for
+# What models of a fixed size are asked for, the best that they know: any size later, or the given one alone.
+_SIZES = (("img_size", "dynamic_img_size", "dynamic_img_pad"), ("img_size", "dynamic_img_size"), ("img_size",), ())
+
+
+def timm_model(
+    model: str, weights: str = "imagenet", pretrained: bool = True, image_size: tuple[int, int] = (224, 224)
+) -> Backbone:
+    """A model without its classifier; pixels are normalised as its weights ask for.
+
+    Args:
+        model: Its name in timm, with or without a tag behind a dot that names the weights.
+        weights: ``imagenet`` for the weights of the model's tag, or of timm's default one; ``none``; or a tag.
+        pretrained: Load the weights; False when others follow.
+        image_size: (height, width) in pixels. A model of a fixed size is made for this one; position embeddings of
+            published weights are interpolated to it where timm can.
+
+    Raises:
+        UserError: timm is not installed; unknown model or tag; no published weights, or they cannot be downloaded; a
+            size that the model does not take.
+    """
+    try:
+        import timm
+    except ImportError:
+        raise UserError(f"The backbone 'timm/{model}' comes with the extra 'timm': pip install 'cml[timm]'.") from None
+    name, _, tag = model.partition(".")
+    if not timm.is_model(name):
+        raise UserError(f"timm has no model {name!r}.{did_you_mean(name, timm.list_models())}")
+    tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{name}.*")]
+    wanted = tag if weights in ("imagenet", "none") else weights
+    if tag and wanted != tag:
+        raise UserError(f"The backbone 'timm/{model}' names its weights itself: set weights to 'imagenet' or 'none'.")
+    if wanted and wanted not in tags:
+        raise unknown_weights(f"timm/{model}", wanted, tags)
+    if weights == "imagenet" and not wanted and not tags:
+        raise UserError(f"The backbone 'timm/{model}' has no published weights: set weights to 'none'.")
+    full = f"{name}.{wanted}" if wanted else name
+    network = _made(full, image_size, load=pretrained and weights != "none", check=pretrained)
+    config = network.pretrained_cfg
+    return Backbone(network, network.head_hidden_size, tuple(config["mean"]), tuple(config["std"]), _feature_map)
+
+
+def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) -> Any:  # noqa: ANN401 - any class of timm's
+    """The network, of the given image size where its size is fixed; ``check`` tries that size on it."""
+    import timm
+
+    config: Any = timm.get_pretrained_cfg(name)
+    what = f"The backbone 'timm/{name}'"
+    sizes = _SIZES if config.fixed_input_size else _SIZES[-1:]
+    height, width = image_size
+    if config.fixed_input_size and max(image_size) > _LARGEST_SIDE:
+        raise UserError(
+            f"{what} takes images of at most {_LARGEST_SIDE} pixels a side. Got {height} x {width} instead."
+        )
+    for names in sizes:
+        given: dict[str, Any] = {key: image_size if key == "img_size" else True for key in names}
+        try:
+            network = timm.create_model(name, pretrained=load, num_classes=0, **given)
+            if check and names and "dynamic_img_pad" not in names:  # which pads to whole patches: any size will do
+                with torch.inference_mode():
+                    network.eval()(torch.zeros(1, 3, height, width))
+                network.train()
+            return network
+        except TypeError as error:
+            if "unexpected keyword" not in str(error):
+                raise
+        except OSError as error:
+            raise UserError(
+                f"The weights of {what[4:]} could not be downloaded ({' '.join(str(error).split())}). Download "
+                f"model.safetensors of {config.hf_hub_id} and give its path as 'weights', or use the backbone "
+                "'efficientnet-lite0', whose weights come with pip."
+            ) from None
+        except (RuntimeError, AssertionError) as error:
+            _, own_height, own_width = config.input_size
+            if image_size == (own_height, own_width) or not names:
+                raise
+            raise UserError(
+                f"{what} cannot take images of {height} x {width} pixels ({_first_line(error)}): set image_size to "
+                f"{own_height} {own_width}, the size that it was made for."
+            ) from None
+    raise AssertionError("the last of the sizes asks for nothing")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".:")
+
+
+def _feature_map(network: Any, pixels: Tensor) -> Tensor:  # noqa: ANN401 - any class of timm's
+    """The last map (B, C, h', w'): of convolutions before they are pooled, of a transformer its grid of tokens."""
+    if getattr(network, "num_prefix_tokens", None) is None:
+        maps = network.forward_features(pixels)
+        if isinstance(maps, Tensor) and maps.ndim == 4:
+            last: Tensor = maps.permute(0, 3, 1, 2) if getattr(network, "output_fmt", "NCHW") == "NHWC" else maps
+            return last
+    try:
+        tokens: Tensor = network.forward_intermediates(pixels, indices=1, norm=True, intermediates_only=True)[-1]
+    except AssertionError:  # a few cannot normalise them
+        tokens = network.forward_intermediates(pixels, indices=1, intermediates_only=True)[-1]
+    return tokens

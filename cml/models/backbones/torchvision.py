@@ -1,0 +1,75 @@
+"""Any classifier of torchvision that ends in a linear layer, by its name there; pixels are normalised as ImageNet's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from cml.errors import UserError, did_you_mean
+from cml.models.backbone import Backbone, unknown_weights
+
+
+def classifier(model: str, weights: str = "imagenet", pretrained: bool = True) -> Backbone:
+    """A classifier without its last layer.
+
+    Args:
+        model: Its name in torchvision, such as ``resnet34``.
+        weights: ``imagenet`` for torchvision's default weights, ``none``, or a name such as ``IMAGENET1K_V2``.
+        pretrained: Load the weights; False when others follow.
+
+    Raises:
+        UserError: unknown model or weights; the weights are neither here nor can they be downloaded.
+    """
+    import torchvision
+
+    if model not in (known := torchvision.models.list_models(module=torchvision.models)):
+        raise UserError(f"torchvision has no classifier {model!r}.{did_you_mean(model, known)}")
+    published: Any = None
+    if weights != "none":
+        versions = torchvision.models.get_model_weights(model)
+        if weights != "imagenet" and weights not in versions.__members__:
+            raise unknown_weights(model, weights, [*versions.__members__])
+        published = versions["DEFAULT" if weights == "imagenet" else weights]
+    # some of the vision transformers' weights are for larger images, which torchvision says with the weights alone
+    size = {"image_size": published.meta["min_size"][0]} if published and model.startswith("vit_") else {}
+    if published and pretrained:
+        _fetch(model, published.url)
+    network = torchvision.models.get_model(model, weights=published if pretrained else None, **size)
+    if hasattr(network, "aux_logits"):  # inception and googlenet: the side classifiers are no features
+        network.aux_logits = False
+        for side in ("AuxLogits", "aux1", "aux2"):
+            if hasattr(network, side):
+                setattr(network, side, None)
+    linear = [(path, module) for path, module in network.named_modules() if isinstance(module, nn.Linear)]
+    if not linear:
+        raise UserError(f"The backbone {model!r} does not end in a linear classifier, so its features have no name.")
+    path, last = linear[-1]
+    network.set_submodule(path, nn.Identity())
+    return Backbone(network, last.in_features)
+
+
+def _fetch(model: str, url: str) -> None:
+    """Have published weights in torch's cache, and check their hash and that they are tensors alone.
+
+    torchvision reads that file once more, without the latter check.
+
+    Raises:
+        UserError: the file is not in the cache and cannot be downloaded, or is damaged.
+    """
+    import pickle
+
+    place = f"{torch.hub.get_dir()}/checkpoints/{url.rpartition('/')[2]}"
+    try:
+        torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
+    except OSError as error:  # urllib's errors are OSErrors too
+        raise UserError(
+            f"The published weights of {model!r} could not be downloaded ({error}). Put {url} at {place}, or use the "
+            "backbone 'efficientnet-lite0', whose weights come with pip."
+        ) from None
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise UserError(
+            f"The published weights of {model!r} at {place} are damaged or not weights alone "
+            f"({str(error).splitlines()[0]}). Delete the file."
+        ) from None
