@@ -137,12 +137,12 @@ def test_killed_and_resumed_is_bit_for_bit_the_uninterrupted_run(tmp_path: Path)
 def test_resume_restores_torchs_random_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch import nn
 
-    from cml.models import backbones
+    from cml import models
 
-    def noisy(weights: str) -> backbones.Backbone:
-        return backbones.Backbone(nn.Sequential(backbones.SmallCNN(), nn.Dropout(0.5)), 256)
+    def noisy() -> nn.Module:
+        return nn.Sequential(models.get("small-cnn", "none").module, nn.Dropout(0.5))
 
-    monkeypatch.setitem(backbones._OWN, "noisy", noisy)
+    monkeypatch.setitem(models.registry._entries, "noisy", noisy)
     images, places = bars()
     config = replace(CONFIG, backbone="noisy")
     whole = cml.fit(images, places, config, quiet=True).state_dict()
