@@ -91,7 +91,7 @@ def needed(*choices: str) -> tuple[tuple[str, str], ...]:
         >>> needed("log-ratio(weights=rank)")
         ()
     """
-    words = {word for choice in choices for word in re.findall(r"[\w./-]+", choice)}
+    words = {word for choice in choices for word in re.findall(r"[\w.-]+", choice)}
     names = {registry.origin(word) for registry in registries for word in words} - {""}
     return tuple((name, _hash_at_hand(name)) for name in sorted(names))
 
