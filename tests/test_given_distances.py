@@ -5,17 +5,24 @@ from __future__ import annotations
 import datetime
 import functools
 import pickle
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
 
 import cml.distances
-from cml.distances import LabelDistance, made
+from cml.distances import LabelDistance, Labels, made
+from cml.distances.combined import Combined
 from cml.distances.content import content
+from cml.distances.jobs.run import Runner
+from cml.distances.jobs.stored_matrix import through_matrix
 from cml.distances.label_distance import Float32
+from cml.distances.sets import Sets
 from cml.errors import UserError
 from cml.registry import Choice
 
@@ -207,6 +214,9 @@ def test_a_digest_sees_code_constants_closures_and_globals(monkeypatch: pytest.M
     assert content(scaled) != before[0]
     monkeypatch.setattr(Scale, "factor", 3.0)
     assert content(Scale()) != before[1]
+    assert content(functools.cache(lambda a, b: a - b)) != content(functools.cache(lambda a, b: b - a))
+    assert content(numba.njit(lambda a, b: a - b)) != content(numba.njit(lambda a, b: b - a))
+    assert content(functools.cache(hours)).complete
     handle = open(__file__)  # noqa: SIM115 - nothing is known of what an open file gives
     with handle:
         assert not content(functools.partial(max_gap, scale=handle)).complete  # type: ignore[arg-type]
@@ -234,3 +244,107 @@ def test_a_registered_function_is_stored_only_if_all_of_it_is_known() -> None:
         cml.distances.register("from-a-file")(lambda a, b: abs(a - b) * bool(handle))
         assert not made("from-a-file").is_stored
     assert not made(hours).is_stored
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def slow(asked: list[tuple[float, float]], seconds: float = 0.0) -> Callable[[float, float], float]:
+    def gap(a: float, b: float) -> float:
+        asked.append((a, b))
+        time.sleep(seconds)
+        return abs(a - b)
+
+    return gap
+
+
+def test_a_function_goes_through_a_matrix_in_memory(cache: Path) -> None:
+    asked: list[tuple[float, float]] = []
+    labels = np.random.default_rng(0).normal(size=40).tolist()
+    distance = made(slow(asked), unit="K", symmetric=True)
+    encoded = distance.encode(labels)
+    stored, rows = through_matrix(distance, encoded, blocks=100, rows=10)
+    assert len(asked) == 1 + 40 * 41 / 2
+    assert (stored.unit, stored.is_symmetric) == ("K", True)
+    items = np.random.default_rng(1).permutation(40)[:12]
+    np.testing.assert_array_equal(stored.pairwise(rows[items], rows), distance.pairwise(encoded[items], encoded))
+    assert len(asked) == 1 + 40 * 41 / 2
+    assert not cache.exists()
+    assert through_matrix(distance, encoded, blocks=10, rows=12)[0] is distance  # 1,440 pairs, the matrix has 1,600
+    assert through_matrix(distance, encoded, blocks=10, rows=12, all_pairs=True)[0] is not distance
+
+
+@pytest.mark.usefixtures("own_names")
+def test_a_registered_function_is_kept_until_its_code_changes(cache: Path) -> None:
+    calls = np.zeros(1, int)
+    labels = np.random.default_rng(0).normal(size=30).tolist()
+
+    def block(power: float) -> Float32:
+        def bent(a: float, b: float) -> float:
+            calls[...] = calls + 1
+            return float(abs(a - b) ** power)
+
+        cml.distances.registry._entries.pop("bent", None)
+        cml.distances.register("bent", symmetric=True)(bent)
+        distance = made("bent")
+        stored, rows = through_matrix(distance, distance.encode(labels), blocks=100, rows=10)
+        return stored.pairwise(rows, rows)
+
+    counted: list[int] = []
+    for power in (1.0, 1.0, 2.0):
+        calls[...] = 0
+        found = block(power)
+        expected = np.abs(np.subtract.outer(labels, labels)) ** power
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        counted.append(int(calls[0]))
+    assert counted == [1 + 30 * 31 / 2, 1, 1 + 30 * 31 / 2]
+    assert len(list(cache.rglob("matrix.npy"))) == 2
+
+
+def test_slow_work_is_forecast_and_shows_a_bar(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cml.distances.jobs.stored_matrix.SAID_FROM", 0.1)
+    distance = made(slow([], 0.0005), symmetric=True)
+    labels = distance.encode(list(range(30)))
+    runner = Runner(bar_after=0.0)
+    through_matrix(distance, labels, blocks=100, rows=10, runner=runner)
+    told = capfd.readouterr().err
+    assert "The label distance 'function' of 30 items, computed once: 465 pairs at " in told
+    assert "label distances: 100%" in told
+    distance = made(slow([], 0.0005), symmetric=True)
+    through_matrix(distance, labels, blocks=100, rows=10, quiet=True)
+    assert capfd.readouterr().err == ""
+
+
+class Slow(LabelDistance):
+    name = "slow"
+    unit = "s"
+    seconds = 1e-4
+
+    def encode(self, labels: Any) -> Labels:  # noqa: ANN401
+        return Labels({"values": np.array(labels, float)})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        time.sleep(self.seconds * len(a) * len(b))
+        return np.abs(np.subtract.outer(a.arrays["values"], b.arrays["values"])).astype(np.float32)
+
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+
+def test_a_slow_class_of_ones_own_is_found_by_measuring(cache: Path) -> None:
+    for distance, is_slow in ((Slow(), True), (made("euclidean"), False)):
+        stored, _ = through_matrix(distance, distance.encode(list(range(20))), blocks=100, rows=10)
+        assert (stored is not distance) == is_slow
+    quick = Slow()
+    quick.seconds = 0
+    assert through_matrix(quick, quick.encode(list(range(20))), blocks=100, rows=10)[0] is quick
+    assert len(list(cache.rglob("matrix.npy"))) == 1
+    assert made("sets(base=euclidean)").is_costly is False
+    assert Sets(made(hours)).is_costly
+    assert not Sets(made(hours)).is_stored
+    assert Combined({"a": "euclidean", "b": Slow()}).is_costly is None

@@ -7,8 +7,6 @@ for: sets of like labels (sets).
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,16 +15,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cml.distances import made
+from cml.distances.composed import Composed
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.errors import UserError
-from cml.registry import Choice
 
 SAMPLE = 1000  # labels whose pairs the medians are taken over
 _SCALES = "scales"
 
 
 @dataclass(frozen=True)
-class Combined(LabelDistance):
+class Combined(Composed):
     """Sum over the parts of weight * distance / scale.
 
     A label is a dict with an entry for each part. The scale of a part is the median of its positive label distances;
@@ -74,22 +72,17 @@ class Combined(LabelDistance):
         """True if all parts are."""
         return all(distance.is_metric for distance in self._parts.values())
 
-    @property
-    def is_symmetric(self) -> bool:
-        """True if all parts are."""
-        return all(distance.is_symmetric for distance in self._parts.values())
-
     def settings(self) -> dict[str, Any]:
         """Parts, each written with all of its settings, weights and scales."""
-        parts = {part: str(Choice(distance.name, distance.settings())) for part, distance in self._parts.items()}
-        given = (None if values is None else dict(values) for values in (self.weights, self.scales))
-        return {"parts": parts, **dict(zip(("weights", "scales"), given, strict=True))}
+        return {"parts": self._texts(), **self._numbers()}
 
     def fingerprint(self) -> str:
         """Hex digest of name, parts, weights and scales."""
-        parts = {part: distance.fingerprint() for part, distance in self._parts.items()}
-        text = json.dumps([self.name, {**self.settings(), "parts": parts}], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return self._fingerprint(**self._numbers())
+
+    def _numbers(self) -> dict[str, dict[str, float] | None]:
+        given = {"weights": self.weights, "scales": self.scales}
+        return {name: None if values is None else dict(values) for name, values in given.items()}
 
     def fit(self, labels: Sequence[Any]) -> Combined:
         """This distance with the scales taken from ``labels``, unless they are given, and its parts fitted."""

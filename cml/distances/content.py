@@ -94,9 +94,13 @@ class _Reader:
             self._each((value.fget, value.fset))
         elif isinstance(value, types.BuiltinFunctionType | np.ufunc):
             self._say(f"{getattr(value, '__module__', '')}.{value.__name__}")
+        elif (inner := getattr(value, "__wrapped__", getattr(value, "py_func", None))) is not None:
+            self.add(inner)  # of a cached or compiled function
         else:
             self.add(type(value))
             try:
+                if isinstance(value.__reduce_ex__(5), str):  # it would be pickled as its name alone
+                    self.complete = False
                 self.hash.update(pickle.dumps(value, protocol=5))
             except Exception:  # pickling runs the value's own code, which may raise anything
                 self.complete = False

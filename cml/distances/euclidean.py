@@ -1,6 +1,7 @@
-"""Euclidean distance between numbers or vectors: angles, ages, scores, coordinates.
+"""Euclidean distance between numbers or vectors: ages, scores, coordinates, steering angles.
 
-Not for: poses with hidden joints (keypoints) or directions without a length (cosine).
+Not for: what goes round, such as hours or compass directions, for 23 and 1 are 22 apart here; poses with hidden joints
+(keypoints) or directions without a length (cosine).
 """
 
 from __future__ import annotations

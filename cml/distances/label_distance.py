@@ -111,9 +111,12 @@ class LabelDistance(ABC):
         return True
 
     @property
-    def is_costly(self) -> bool:
-        """True if a pair takes many microseconds, so that the distances of a small training set are worth keeping."""
-        return False
+    def is_costly(self) -> bool | None:
+        """True if a pair takes many microseconds, so that the distances of a small training set are worth keeping.
+
+        None, as of a class of one's own that does not say: it is measured.
+        """
+        return False if is_own(type(self)) else None
 
     @property
     def is_stored(self) -> bool:
@@ -164,7 +167,8 @@ class LabelDistance(ABC):
 
         The code of a class that is not cml's own is part of it, with what that refers to (``content.py``).
         """
-        text = json.dumps([self.name, self.settings(), *_own_code(type(self))], sort_keys=True)
+        code = [] if is_own(type(self)) else [content(type(self)).digest]
+        text = json.dumps([self.name, self.settings(), *code], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def neighbors(
@@ -270,9 +274,9 @@ def nearest_columns(block: Float32, k: int) -> tuple[Int32, Float32]:
     return columns, nearest
 
 
-def _own_code(kind: type) -> list[str]:
-    """The code of a user's own class; nothing for those of cml, whose numbers stay the same."""
-    return [] if kind.__module__.partition(".")[0] == "cml" else [content(kind).digest]
+def is_own(kind: type) -> bool:
+    """Whether a class is one of cml's, whose numbers stay the same."""
+    return kind.__module__.partition(".")[0] == "cml"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any setting

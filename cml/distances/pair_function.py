@@ -25,6 +25,7 @@ from cml.errors import UserError
 
 MOST_KEPT = 4096  # labels whose distances are kept: a matrix of 64 MB
 _SAMPLE, _SAMPLE_SECONDS = 24, 0.5  # labels whose pairs are asked for both ways, and how long at most
+_SILENT_SECONDS = 3.0  # until a block of pairs shows a bar
 _ROUNDING = 1e-5  # relative difference of the two ways that is rounding
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -201,6 +202,8 @@ class _Kept:
 
     def block(self, a: _Distinct, b: _Distinct) -> Float32:
         """The values of the labels of ``a`` and ``b``: (U, V)."""
+        from tqdm import tqdm
+
         with self._lock:
             rows, columns = self._known(a), self._known(b)
             if rows is None or columns is None:
@@ -208,7 +211,8 @@ class _Kept:
             else:
                 block = self._matrix[rows[:, None], columns]
             symmetric = self._distance.is_symmetric
-            for i, j in np.argwhere(np.isnan(block)).tolist():
+            missing = np.argwhere(np.isnan(block)).tolist()
+            for i, j in tqdm(missing, self._distance.title, unit="pair", delay=_SILENT_SECONDS, leave=False):
                 # one direction whatever the block, so that the result does not depend on it
                 swapped = symmetric and a.digests[i] > b.digests[j]
                 one, other = (b.labels[j], a.labels[i]) if swapped else (a.labels[i], b.labels[j])

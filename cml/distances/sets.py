@@ -7,7 +7,6 @@ Not for: sets of names, where members are equal or not (jaccard).
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -16,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances import made
+from cml.distances.composed import Composed
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.errors import UserError
-from cml.registry import Choice
 
 _BLOCK_BYTES = 16 << 20  # of distances between members at a time
 _COUNT = "count"
@@ -26,7 +25,7 @@ _MEMBER = "member."
 
 
 @dataclass(frozen=True)
-class Sets(LabelDistance):
+class Sets(Composed):
     """Sum over the members of both sets of the distance to the nearest member of the other set.
 
     A label is a list of one or more labels of ``base``. If a member can be compared with none of the other set, the
@@ -56,9 +55,8 @@ class Sets(LabelDistance):
         return made(self.base)
 
     @property
-    def is_symmetric(self) -> bool:
-        """As the base."""
-        return self._base.is_symmetric
+    def _parts(self) -> dict[str, LabelDistance]:
+        return {"base": self._base}
 
     @property
     def unit(self) -> str:
@@ -67,11 +65,11 @@ class Sets(LabelDistance):
 
     def settings(self) -> dict[str, Any]:
         """The base, written with all of its settings."""
-        return {"base": str(Choice(self._base.name, self._base.settings()))}
+        return self._texts()
 
     def fingerprint(self) -> str:
         """Hex digest of name and base."""
-        return hashlib.sha256(f"{self.name}:{self._base.fingerprint()}".encode()).hexdigest()
+        return self._fingerprint()
 
     def fit(self, labels: Sequence[Any]) -> Sets:
         """These sets with the base fitted on all members."""

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cml import distances, losses
+from cml import distances, losses, sampling
 from cml.data.augmentation import stored_size
 from cml.data.images import Images
 from cml.data.inputs import images_and_labels
+from cml.distances.jobs.stored_matrix import through_matrix
 from cml.errors import UserError
 from cml.processes.join import joined
 from cml.registry import Choice
@@ -100,8 +101,17 @@ def fit(
         if folder is not None and ranks.first:
             held.enter_context(run_folder.begun(folder, run, resume=resume))
         ranks.wait()
+        sampler = sampling.registry.make(config.sampler)
+        known, encoded = through_matrix(
+            distance,
+            encoded,
+            blocks=config.steps,
+            rows=sampler.batch_size,
+            all_pairs=sampler.neighbors > 0,
+            quiet=quiet or not ranks.first,
+        )
         trained = train(
-            TrainingData(stored, encoded, distance),
+            TrainingData(stored, encoded, known),
             config,
             out=folder,
             resume=resume,

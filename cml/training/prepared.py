@@ -60,14 +60,9 @@ def train_prepared(
     items = dataset.split("train")
     sampler = sampling.registry.make(config.sampler)
     distance = distances.registry.make(label_distance).fit(items.labels)
-    twins = None
-    if config.flip == "image":
-        if mirror is None:
-            raise UserError(f"The task {task!r} cannot mirror its labels; set 'flip' to list or none.")
-        both = encode(distance, dataset, "train", mirror)
-        labels, twins = both[: len(items)], both[len(items) :]
-    else:
-        labels = encode(distance, dataset, "train")
+    if config.flip == "image" and mirror is None:
+        raise UserError(f"The task {task!r} cannot mirror its labels; set 'flip' to list or none.")
+    labels = encode(distance, dataset, "train", mirror if config.flip == "image" else None)  # then twins follow
     images = Images(items.paths, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
     shape = model_config(config, losses.registry.make(config.loss))
     run = RunConfig(
@@ -83,14 +78,21 @@ def train_prepared(
         if ranks.first:
             held.enter_context(run_folder.begun(out, run, resume=resume))
         ranks.wait()
-        if twins is None:
-            distance, labels = through_matrix(distance, labels, blocks=config.steps, rows=sampler.batch_size)
+        distance, labels = through_matrix(
+            distance,
+            labels,
+            blocks=config.steps,
+            rows=sampler.batch_size,
+            all_pairs=sampler.neighbors > 0,
+            quiet=quiet or not ranks.first,
+        )
+        twins = labels[len(items) :] if config.flip == "image" else None
         features = None
         if config.freeze_backbone and config.weights != "none":  # a fresh backbone is the run's own, made by its seed
             frozen = EmbeddingModel(shape).to(ranks.device)
             features = ranks.rows(len(items), lambda rows: frozen_features(frozen, items.paths[rows]))
         return train(
-            TrainingData(images, labels, distance, twins),
+            TrainingData(images, labels[: len(items)], distance, twins),
             config,
             out=out,
             resume=resume,

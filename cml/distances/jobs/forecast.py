@@ -15,7 +15,7 @@ import numpy as np
 
 from cml.command_line.amounts import size_text, time_text
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.jobs.work import FolderError, Strip, Work
+from cml.distances.jobs.work import FolderError, MatrixWork, Strip, Work
 
 SAMPLE_SECONDS = 0.5  # a sample as long as this is believed
 MOST_PAIRS = 1 << 22  # in a strip: 16 MiB of float32, and what the label distance needs to compute it
@@ -24,22 +24,24 @@ LEAST_SECONDS = 0.5
 STRIPS_A_THREAD = 32  # at least, so that the progress bar moves and threads end together
 
 
-def pairs_a_second(work: Work) -> float:
-    """Pairs of labels a second on one thread, from a sample of rows that takes about ``SAMPLE_SECONDS``."""
-    n = len(work.labels)
-    rng = np.random.default_rng(0)
-    rows = 1
+def pairs_a_second(work: Work, seconds: float = SAMPLE_SECONDS) -> float:
+    """Pairs of labels a second on one thread, from a sample that takes about ``seconds``."""
+    order = np.random.default_rng(0).permutation(len(work.labels))
     with one_blas_thread():
-        work.compute(Strip(n - 1, n))  # compiles what is compiled, reads what is read once
+        work.compute(Strip(len(order) - 1, len(order)))  # compiles what is compiled, reads what is read once
+        start, size = 0, 1
         while True:
-            start = int(rng.integers(0, (n - rows) // 2 + 1))
-            strip = Strip(start, start + rows)
             began = time.perf_counter()
-            work.compute(strip)
-            seconds = max(time.perf_counter() - began, 1e-6)
-            if 2 * rows > n or seconds >= SAMPLE_SECONDS / 2 or 4 * work.pairs(strip) > MOST_PAIRS:
-                return work.pairs(strip) / seconds
-            rows = min(4 * rows, n)
+            if isinstance(work, MatrixWork):  # no pair twice: a row may take long, and a distance may keep its pairs
+                pairs = work.stored(order[start:][:size], order[::-1][start:][:size]).size
+            else:
+                work.compute(strip := Strip(start, start + size))
+                pairs = work.pairs(strip)
+            took = max(time.perf_counter() - began, 1e-6)
+            start += size
+            size *= 4
+            if took >= seconds / 2 or 2 * (start + size) > len(order) or 4 * pairs > MOST_PAIRS:
+                return pairs / took
 
 
 def pairs_a_strip(pairs: int, rate: float, threads: int) -> int:

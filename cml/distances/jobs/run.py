@@ -164,7 +164,8 @@ def run_job(
         pairs = 0
         if job is None or not job.is_finished:
             check_room(work, out)
-            rate = pairs_a_second(work) if job is None or runner.say is not None else 0.0
+            measure = runner.say is not None or (job is None and runner.strip_pairs is None)
+            rate = pairs_a_second(work) if measure else 0.0
             if job is None:
                 every = sum(work.pairs(strip) for strip in cut(work, len(work.labels)))
                 threads = CLUSTER_THREADS if runner.scheduler else runner.threads
@@ -196,7 +197,7 @@ def _finish(job: JobFolder, runner: Runner, rate: float) -> int:
         if runner.say is not None:
             runner.say(forecast(work, pending, job.folder, rate, threads, where))
         every = sum(map(work.pairs, job.strips))
-        with _bar(runner, work.kind, "pair", every, initial=every - pairs) as bar:
+        with progress_bar(runner, work.kind, "pair", every, initial=every - pairs) as bar:
 
             def done(strip: Strip) -> None:
                 bar.update(work.pairs(strip))
@@ -206,13 +207,14 @@ def _finish(job: JobFolder, runner: Runner, rate: float) -> int:
             else:
                 on_threads(compute, pending, runner.threads, done)
         bands = job.bands()
-        with _bar(runner, "lower half", "row", TILE * len(bands)) as bar:
+        with progress_bar(runner, "lower half", "row", TILE * len(bands)) as bar:
             on_threads(job.mirror, bands, runner.threads, lambda _: bar.update(TILE))
     job.finish()
     return pairs
 
 
-def _bar(runner: Runner, what: str, unit: str, total: int, *, initial: int = 0) -> Any:  # noqa: ANN401 - tqdm
+def progress_bar(runner: Runner, what: str, unit: str, total: int, *, initial: int = 0) -> Any:  # noqa: ANN401 - tqdm
+    """A bar on stderr, if ``runner`` wants one."""
     from tqdm import tqdm
 
     return tqdm(

@@ -1,26 +1,41 @@
-"""The matrix of a small set of labels whose distances are costly: computed once, then read by every run.
+"""The matrix of a small set of labels whose distances are costly: computed once, with a forecast, then read.
 
 A batch of 150 images with captions asks for 11,175 distances, a fifth of a second of a processor; a few hundred such
-batches cost more than all pairs of 2,000 images do. The matrix is a job like any other (jobs.py) in the cache
-(stored_lists.py). Not for: large sets, which get their blocks on demand.
+batches cost more than all pairs of 2,000 images do. The matrix is a job like any other (run.py) in the cache
+(stored_lists.py), or stays in memory where nothing tells the distance from another one in the next process. Not for:
+large sets, which get their blocks on demand.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
-from cml.distances.jobs.run import Runner, write_matrix
+import numpy as np
+
+from cml.command_line.amounts import time_text
+from cml.distances.jobs.forecast import pairs_a_second, pairs_a_strip
+from cml.distances.jobs.run import Runner, on_threads, progress_bar, write_matrix
 from cml.distances.jobs.stored_lists import folder_of
-from cml.distances.jobs.work import FolderError, MatrixWork
+from cml.distances.jobs.work import FolderError, MatrixWork, Strip, cut
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.distances.precomputed import Precomputed
 from cml.errors import DataError
 
 MOST_ITEMS = 4096  # a matrix of 64 MB
+COSTLY = 20_000  # pairs a second that are so few that a distance counts as costly
+SAID_FROM = 3.0  # seconds from which on the work is forecast
 
 
 def through_matrix(
-    distance: LabelDistance, labels: Labels, *, blocks: int, rows: int, runner: Runner | None = None
+    distance: LabelDistance,
+    labels: Labels,
+    *,
+    blocks: int,
+    rows: int,
+    all_pairs: bool = False,
+    runner: Runner | None = None,
+    quiet: bool = False,
 ) -> tuple[LabelDistance, Labels]:
     """The same distances of the same labels, read from a matrix where that is worth its cost.
 
@@ -33,18 +48,70 @@ def through_matrix(
         labels: N encoded labels.
         blocks: How many blocks will be asked for ..
         rows: .. of how many rows and columns each.
+        all_pairs: Neighbours will be searched for, which takes all pairs unless the distance has a way of its own.
         runner: How to compute the matrix; None: two threads, a progress bar after two seconds.
+        quiet: Neither forecast nor bar.
 
     Returns:
         The distance, and the labels as it takes them, in their order.
     """
-    worth = 2 <= len(labels) <= MOST_ITEMS and len(labels) ** 2 <= blocks * rows**2
-    if not (distance.is_costly and distance.is_stored and worth):
+    count = len(labels)
+    all_pairs &= type(distance).searcher is LabelDistance.searcher  # one of its own may do with fewer
+    if not 2 <= count <= MOST_ITEMS or not (all_pairs or count**2 <= blocks * rows**2):
         return distance, labels
-    folder = folder_of(MatrixWork(distance, labels))
+    if distance.class_names(labels[:1]) is not None or distance.label_vectors(labels[:1]) is not None:
+        return distance, labels  # they may be asked for
+    work = MatrixWork(distance, labels)
+    if not _is_costly(work):
+        return distance, labels
+    runner = replace(runner or Runner(bar_after=None if quiet else 2.0), wait=True)
+    folder = folder_of(work)
+    if not (distance.is_stored and (folder / "matrix.npy").exists()):
+        runner = _planned(work, runner, quiet=quiet)
     try:
-        written = write_matrix(distance, labels, folder, runner=replace(runner or Runner(bar_after=2.0), wait=True))
-        stored = Precomputed(str(written.path), unit=distance.unit, symmetric=distance.is_symmetric)
+        if distance.is_stored:
+            written = write_matrix(distance, labels, folder, runner=runner)
+            matrix: str | np.ndarray[tuple[int, int], np.dtype[np.float32]] = str(written.path)
+        else:
+            matrix = _in_memory(work, runner)
+        stored = Precomputed(matrix, unit=distance.unit, symmetric=distance.is_symmetric)
     except (FolderError, DataError, OSError):
         return distance, labels
-    return stored, stored.encode(range(len(labels)))
+    return stored, stored.encode(range(count))
+
+
+def _is_costly(work: MatrixWork) -> bool:
+    known = work.distance.is_costly
+    return pairs_a_second(work, seconds=0.05) < COSTLY if known is None else known
+
+
+def _planned(work: MatrixWork, runner: Runner, *, quiet: bool) -> Runner:
+    """How to cut the work, which is forecast on stderr if it takes long."""
+    pairs = sum(map(work.pairs, cut(work, len(work.labels))))
+    rate = pairs_a_second(work)
+    seconds = pairs / rate
+    if seconds > SAID_FROM and not quiet:
+        print(
+            f"The label distance {work.distance.name!r} of {len(work.labels):,} items, computed once: {pairs:,} pairs "
+            f"at {rate:,.0f} a second, {time_text(seconds)}.",
+            file=sys.stderr,
+        )
+    return replace(runner, strip_pairs=runner.strip_pairs or pairs_a_strip(pairs, rate, runner.threads))
+
+
+def _in_memory(work: MatrixWork, runner: Runner) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    """All distances (N, N)."""
+    matrix = np.empty((len(work.labels), len(work.labels)), np.float32)
+
+    def compute(strip: Strip) -> None:
+        rows = slice(*strip)
+        block = work.compute(strip)["matrix.npy"]  # the last columns of these rows
+        columns = slice(len(matrix) - block.shape[1], None)
+        matrix[rows, columns] = block
+        if work.mirrored:
+            matrix[columns, rows] = block.T
+
+    strips = cut(work, runner.strip_pairs or len(matrix))
+    with progress_bar(runner, "label distances", "pair", sum(map(work.pairs, strips))) as bar:
+        on_threads(compute, strips, runner.threads, lambda strip: bar.update(work.pairs(strip)))
+    return matrix
