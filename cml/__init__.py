@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cml import distances, losses, models, retrieval, sampling
     from cml.data.prepared import open_dataset
     from cml.errors import UserError
+    from cml.plugins import load as load_plugin
     from cml.runs.compare import compare
     from cml.runs.fit import fit
     from cml.runs.model import Model, load
@@ -31,6 +32,7 @@ _LAZY = {
     "compare": "cml.runs.compare",
     "fit": "cml.runs.fit",
     "load": "cml.runs.model",
+    "load_plugin": "cml.plugins:load",
     "open_dataset": "cml.data.prepared",
     "open_run": "cml.runs.run",
     "prepare": "cml.runs.prepare",
@@ -48,6 +50,7 @@ __all__ = [
     "distances",
     "fit",
     "load",
+    "load_plugin",
     "losses",
     "models",
     "open_dataset",
@@ -63,7 +66,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute
     if name in _MODULES:
         return importlib.import_module(f"cml.{name}")
     if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        module, _, attribute = _LAZY[name].partition(":")
+        return getattr(importlib.import_module(module), attribute or name)
     raise AttributeError(f"module 'cml' has no attribute {name!r}")
 
 

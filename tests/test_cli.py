@@ -215,7 +215,7 @@ def test_a_label_distance_of_another_process_is_said(
     (copy / "config.json").write_text(json.dumps(config | {"label_distance": "hours-of-mine"}))
     message = failure(capsys, "evaluate", copy)
     assert "Unknown label distance 'hours-of-mine'" in message
-    assert "register it, then call cml.cli.main" in message
+    assert "load the file that does it by --plugin FILE" in message
 
 
 @pytest.mark.parametrize("tampered", [False, True])

@@ -14,7 +14,9 @@ from cml import distances, losses, sampling
 from cml.data.augmentation import stored_size
 from cml.data.images import Images
 from cml.data.inputs import images_and_labels
+from cml.distances import LabelError
 from cml.distances.jobs.stored_matrix import through_matrix
+from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
 from cml.processes.join import joined
 from cml.registry import Choice
@@ -80,11 +82,20 @@ def fit(
         (40, 128)
     """
     config = with_options(TrainConfig() if config is None else config, options)
-    source, raw = images_and_labels(images, labels, image=image, label=label)
     if isinstance(label_distance, str):
         config = dataclasses.replace(config, label_distance=label_distance)
-    distance = distances.made(config.label_distance if label_distance is None else label_distance).fit(raw)
-    encoded = distance.encode(raw)
+    distance = distances.made(config.label_distance if label_distance is None else label_distance)
+    if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
+        labels = range(len(images))
+    source, raw = images_and_labels(images, labels, image=image, label=label)
+    try:
+        distance = distance.fit(raw)
+        encoded = distance.encode(raw)
+    except LabelError as error:
+        raise UserError(
+            f"The 'labels' do not fit the label distance {distance.name!r}: {error} Mend the label, or choose another "
+            "distance by label_distance=.."
+        ) from None
     if config.flip == "image":
         raise UserError("Mirroring image by image needs a task that mirrors the labels; set 'flip' to list or none.")
     stored = Images(source, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)

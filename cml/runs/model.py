@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml import distances
+from cml import distances, plugins
 from cml.data.inputs import image_source, images_and_labels
 from cml.distances import LabelDistance
+from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.retrieval.evaluation import Evaluation, embedding_ranker, random_ranker
@@ -20,6 +24,11 @@ from cml.runs.measures import EMBEDDING, RECALL_KS, measured
 from cml.storage.atomic import atomic_folder
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import MODEL, load_model, save_model
+
+_OWN_DISTANCE = (
+    "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "
+    "give it in Python as label_distance=.."
+)
 
 
 class Model(EmbeddingModel):
@@ -64,7 +73,8 @@ class Model(EmbeddingModel):
             UserError: it is not registered here; it has to be given to ``cml.load``.
         """
         if self._label_distance is None:
-            self._label_distance = distances.made(self.run_config.label_distance)
+            with needs_plugins(self.run_config, advice=_OWN_DISTANCE):
+                self._label_distance = distances.made(self.run_config.label_distance)
         return self._label_distance
 
     def evaluate(
@@ -185,4 +195,24 @@ def load(
         (2, 128)
     """
     run = RunConfig.load(Path(folder))
-    return Model(load_model(Path(folder), run.model, pick_device(device)), run, label_distance)
+    with needs_plugins(run, Path(folder)):
+        return Model(load_model(Path(folder), run.model, pick_device(device)), run, label_distance)
+
+
+@contextlib.contextmanager
+def needs_plugins(run: RunConfig, folder: Path | None = None, *, advice: str = "") -> Iterator[None]:
+    """Name the plugins of a run that are not loaded where something of it is unknown; warn of those that changed.
+
+    Args:
+        run: The run's config.
+        folder: Its folder.
+        advice: What else to say where the run names no plugin that is not loaded.
+    """
+    if changed := plugins.changed(run.plugins):
+        warnings.warn(f"{folder or 'The run'}: {changed}", stacklevel=3)
+    try:
+        yield
+    except UserError as error:
+        if mend := plugins.missing(run.plugins) or advice:
+            raise UserError(f"{folder or 'The run'} cannot be opened: {error} {mend}") from None
+        raise

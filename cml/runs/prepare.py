@@ -9,11 +9,11 @@ from cml import data_prep
 from cml.data.prepared import PreparedDataset
 
 
-def prepare(source: str, out: Path | str, *, skip_bad: bool = False, **settings: Any) -> PreparedDataset:  # noqa: ANN401
+def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings: Any) -> PreparedDataset:  # noqa: ANN401
     """Turn raw files into a prepared dataset; a killed call is continued by the same call.
 
     Args:
-        source: Name of the source: "folder", "people", "lspet", ..; ``cml prepare`` lists them.
+        name: Name of the source: "folder", "people", "lspet", ..; ``cml prepare`` lists them.
         out: Folder of the dataset to make.
         skip_bad: Leave out items whose image or label is bad, and count them; otherwise the first one is the error.
         **settings: The source's settings by name: the options of ``cml prepare SOURCE``.
@@ -28,5 +28,5 @@ def prepare(source: str, out: Path | str, *, skip_bad: bool = False, **settings:
         ...     dict(cml.prepare("people", f"{folder}/people", count=12, size=32).info.counts)
         {'train': 8, 'query': 1, 'gallery': 3}
     """
-    paths = {name: Path(value) if name in ("source", "images", "labels") else value for name, value in settings.items()}
-    return data_prep.get(source, **paths).prepare(Path(out), skip_bad=skip_bad)
+    paths = {key: Path(value) if key in ("source", "images", "labels") else value for key, value in settings.items()}
+    return data_prep.get(name, **paths).prepare(Path(out), skip_bad=skip_bad)

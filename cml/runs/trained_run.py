@@ -20,7 +20,7 @@ from cml.errors import DataError, UserError
 from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import frozen_features
-from cml.runs.model import Model, load
+from cml.runs.model import Model, load, needs_plugins
 from cml.task import Task
 
 if TYPE_CHECKING:
@@ -100,8 +100,13 @@ class TrainedRun:
 
     @functools.cached_property
     def task(self) -> Task:
-        """Its task."""
-        return tasks.get(self.config.task)
+        """Its task.
+
+        Raises:
+            UserError: it is a plugin's, which is not loaded.
+        """
+        with needs_plugins(self.config, self.folder):
+            return tasks.get(self.config.task)
 
     @functools.cached_property
     def distance(self) -> LabelDistance:
@@ -110,14 +115,7 @@ class TrainedRun:
         Raises:
             UserError: it is not registered here.
         """
-        _ = self.task if self.config.task else None  # which may bring a label distance of its own
-        try:
-            return self.model.label_distance
-        except UserError as error:
-            raise UserError(
-                f"{self.folder} cannot be opened: {error} One that is registered in Python is known there alone: "
-                'register it, then call cml.cli.main(["evaluate", "RUN"]).'
-            ) from None
+        return self.model.label_distance
 
     @functools.cached_property
     def query_labels(self) -> Labels:
@@ -160,11 +158,11 @@ class TrainedRun:
         """
         try:
             model = self._published
-        except UserError as error:
+            say(f"features of the frozen {model.config.backbone}: computed once, kept for the next time")
+            query, gallery = (self._rows(functools.partial(frozen_features, model), split) for split in self.splits)
+        except UserError as error:  # no weights, or images too small for it
             say(f"no row of frozen ImageNet features: {error}")
             return None
-        say(f"features of the frozen {model.config.backbone}: computed once, kept for the next time")
-        query, gallery = (self._rows(functools.partial(frozen_features, model), split) for split in self.splits)
         return f"frozen {model.config.backbone}", (query, gallery)
 
     @functools.cached_property

@@ -1,0 +1,168 @@
+"""The public Python API: what ``dir(cml)`` shows, its examples, and the way from images to results without commands."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+import cml
+from cml.cli import main
+from cml.errors import UserError
+
+TINY = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16), "dimension": 8, "workers": 0}
+LEVELS = np.linspace(0, 255, 40).round()
+IMAGES = np.tile(LEVELS[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("api") / "people"
+    cml.prepare("people", folder, count=48, size=24)
+    return folder
+
+
+def test_dir_shows_what_there_is_and_each_has_a_docstring() -> None:
+    assert dir(cml) == sorted(cml.__all__) == cml.__all__
+    for name in cml.__all__:
+        if name != "__version__":
+            assert inspect.getdoc(getattr(cml, name)), name
+    with pytest.raises(AttributeError, match="no attribute 'fitt'"):
+        _ = cml.fitt  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("module", ["fit", "model", "prepare", "run", "train", "compare"])
+def test_examples(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"cml.runs.{module}"), globs={"cml": cml})
+    assert found.attempted > 0 or module in ("run", "train", "compare")  # theirs need a dataset: tested below
+    assert found.failed == 0
+
+
+def test_a_model_embeds_evaluates_searches_and_saves(tmp_path: Path) -> None:
+    model = cml.fit(IMAGES, LEVELS, steps=3, sampler="random(batch_size=20)", quiet=True, **TINY)
+    assert repr(model) == "Model(small-cnn, 16 x 16 pixels -> 8 numbers, L2-normalised)"
+    embeddings = model.embed(IMAGES)
+    positions, distances = model.search(IMAGES[:5], embeddings, k=3)
+    assert positions.shape == distances.shape == (5, 3)
+    slow = np.linalg.norm(embeddings[:5, None] - embeddings[None], axis=2)
+    np.testing.assert_allclose(distances, np.sort(slow, axis=1)[:, :3], atol=1e-5)
+
+    every = model.evaluate(IMAGES, LEVELS)
+    assert every.queries == 40
+    assert every.gallery == 39  # each query against all others
+    apart = model.evaluate(IMAGES[:8], LEVELS[:8], IMAGES[8:], LEVELS[8:])
+    assert (apart.queries, apart.gallery) == (8, 32)
+    assert apart.rows["oracle"]["ndcg@10"].mean == 1
+
+    assert model.save(tmp_path / "saved") == tmp_path / "saved"
+    again = cml.load(tmp_path / "saved")
+    np.testing.assert_array_equal(again.embed(IMAGES), embeddings)
+    assert again.evaluate(IMAGES, LEVELS).to_json() == every.to_json()
+    with pytest.raises(UserError, match="saved"):
+        model.save(tmp_path / "saved")
+
+
+def test_fit_keeps_a_run_that_opens(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"pixels": list(IMAGES), "level": LEVELS})
+    out = tmp_path / "run"
+    model = cml.fit(
+        frame, image="pixels", label="level", steps=4, sampler="random(batch_size=10)", out=out, quiet=True, **TINY
+    )
+    run = cml.open_run(out)
+    np.testing.assert_array_equal(run.model.embed(IMAGES), model.embed(IMAGES))
+    assert run.config.train.steps == 4
+    with pytest.raises(UserError, match=r"trained on arrays, .* cml\.load\(.*\)\.evaluate\(images, labels\)"):
+        run.evaluate()
+
+
+def test_validation_works_as_on_the_command_line(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    cml.fit(
+        IMAGES, LEVELS, steps=6, evaluate_every=2, validation_share=0.5, sampler="random(batch_size=10)", out=out,
+        quiet=True, **TINY
+    )  # fmt: skip
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records if "validation" in record] == [2, 4, 6]
+
+
+def test_runs_are_trained_opened_and_compared_from_python(people: Path, tmp_path: Path) -> None:
+    options = {**TINY, "steps": 4, "sampler": "random(batch_size=16)", "flip": "none"}
+    run = cml.train("pose", people, tmp_path / "run", quiet=True, **options)
+    evaluation = run.evaluate()
+    assert json.loads((tmp_path / "run" / "evaluation.json").read_text()) == evaluation.to_json()
+    assert evaluation.markdown().startswith("| ")
+    frame = evaluation.to_pandas()
+    assert set(frame.ranker) == set(evaluation.rows)
+    assert frame.query("ranker == 'oracle' and metric == 'ndcg@10'")["mean"].item() == 1
+    assert run.gallery(queries=3, k=2).read_text().startswith("<!")
+    assert repr(run).startswith("Run(")
+
+    found = cml.compare("pose", people, tmp_path / "losses", losses=["log-ratio", "cosent"], seeds=1, **options)
+    assert list(found.rows())[:2] == ["log-ratio", "cosent"]
+    assert found.markdown() in (tmp_path / "losses" / "table.md").read_text()
+    assert set(found.to_pandas().method) == set(found.rows())
+    with pytest.raises(UserError, match="the rows set the loss"):
+        cml.compare("pose", people, tmp_path / "none", loss="cosent")
+
+
+def test_photographs_give_the_same_figures_from_python_and_by_the_command_line(
+    real_data: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = real_data("donkeycar_tub") / "tub.tar.gz"
+    dataset = cml.prepare("donkeycar", tmp_path / "tub", source=raw)
+    size, sampler = (24, 32), "random(batch_size=32)"
+    options = {**TINY, "image_size": size, "steps": 5, "sampler": sampler, "device": "cpu"}
+    run = cml.train("value", dataset, tmp_path / "python", quiet=True, **options)
+
+    common = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "24", "32", "--dimension", "8"]
+    common += ["--workers", "0", "--steps", "5", "--sampler", sampler, "--device", "cpu"]
+    line = ["train", "value", "--data", str(dataset.folder), "--out", str(tmp_path / "line"), *common]
+    assert main(line) == 0
+    assert main(["evaluate", str(tmp_path / "line")]) == 0
+    assert run.evaluate().to_json() == json.loads((tmp_path / "line" / "evaluation.json").read_text())
+
+    train = dataset.split("train")
+    fitted = cml.fit(train.paths, train.labels, quiet=True, **options)
+    query = dataset.split("query")
+    np.testing.assert_array_equal(fitted.embed(query.paths), run.model.embed(query.paths))
+
+    found = cml.compare("value", dataset, tmp_path / "both", losses=["log-ratio"], seeds=1, **options)
+    compare = ["compare", "value", "--data", str(dataset.folder), "--out", str(tmp_path / "again"), *common]
+    capsys.readouterr()
+    assert main([*compare, "--losses", "log-ratio", "--seeds", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found.to_json()
+    assert found.values("label_distance@10")["log-ratio"] == [
+        run.evaluate(references=False).rows["embedding"]["label_distance@10"].mean
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"labels": ["a", "b"] * 20},
+            r"do not fit the label distance 'euclidean': Label 0 .* Got 'a' instead",
+        ),
+        ({"labels": LEVELS[:39]}, "Got 40 images and 39 labels"),
+        ({"stepps": 3}, r"no option 'stepps'\. Did you mean 'steps'\?"),
+        ({"steps": 0}, "'steps' must be 1 or more"),
+        ({"flip": "image"}, "set 'flip' to list or none"),
+        ({"label_distance": lambda a, b: float("nan")}, r"nan"),
+        ({"label_distance": np.zeros((3, 3)), "labels": None}, "Label 3 should be a row number from 0 to 2"),
+        ({"images": pandas.DataFrame({"a": [1]}), "image": "file"}, "no column 'file'"),
+        ({"images": torch.rand(40, 3, 16, 16)}, "must be uint8"),
+        ({"loss": "log-ration"}, "Did you mean 'log-ratio'"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(changes: dict[str, object], message: str) -> None:
+    given = {"images": IMAGES, "labels": LEVELS, "steps": 1, "sampler": "random(batch_size=20)", **TINY} | changes
+    with pytest.raises(UserError, match=message):
+        cml.fit(quiet=True, **given)  # type: ignore[arg-type]
