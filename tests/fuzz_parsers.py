@@ -386,7 +386,7 @@ def _run_seeds() -> list[bytes]:
     model = ModelConfig("small-cnn", "none", 2, True, (16, 16))
     config = {
         **{"task": "value", "dataset": "d", "dataset_fingerprint": "f", "label_distance": "euclidean"},
-        **{"train": asdict(TrainConfig()), "model": model.to_json()},
+        **{"train": asdict(TrainConfig()), "model": asdict(model)},
     }
     metrics = _lines({"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}) + b"\n"
     metric = {"mean": 1.5, "low": 1, "high": None, "undefined": 0}

@@ -33,7 +33,6 @@ from cml.export.feature_stores import STORES, FeatureStore, Layout
 from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.feature_maps import last_map
 from cml.models.frozen import backbone_fingerprint
 
 NATIVE = CaptioningFeatures()
@@ -521,8 +520,9 @@ def test_the_map_is_what_the_pooled_features_are_the_mean_of(name: str) -> None:
 def test_networks_without_a_map_and_images_too_small_are_refused() -> None:
     images = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
     network = nn.Sequential(nn.Flatten(), nn.Linear(3072, 2))
+    net = ModelConfig("net", "none", 2, True, (32, 32))
     with pytest.raises(UserError, match="'net' has no last convolution map"):
-        last_map(network, images.float(), "net")
+        EmbeddingModel(net, backbone=network).feature_maps(images)
     model = EmbeddingModel(ModelConfig("alexnet", "none", 2, True, (64, 64))).eval()
     with pytest.raises(DataError, match="cannot take images of 32 x 32 pixels"):
         model.feature_maps(images)

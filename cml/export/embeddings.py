@@ -12,7 +12,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ def model_fingerprint(model: EmbeddingModel) -> str:
     """Digest of a model's shape and weights: equal for a run and for what was shared of it."""
     from cml.models.frozen import weights_fingerprint
 
-    return weights_fingerprint(model, json.dumps(model.config.to_json() | {"weights": ""}, sort_keys=True))
+    return weights_fingerprint(model, json.dumps(asdict(model.config) | {"weights": ""}, sort_keys=True))
 
 
 def usual_batch(model: EmbeddingModel, on_accelerator: int, on_processor: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def onnx_config(model: EmbeddingModel) -> dict[str, Any]:
             "distance": "L2",
             "normalized": model.config.normalize,
         },
-        "model": model.config.to_json(),
+        "model": asdict(model.config),
     }
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError, did_you_mean
+from cml.models.feature_maps import last_map
 from cml.models.weights import FILE, load_weights
 from cml.registry import Choice, Registry
 
@@ -42,15 +43,14 @@ class Backbone:
         features: F.
         mean: Subtracted from each channel of pixels scaled to 0..1.
         std: Divides what is left.
-        feature_map: Gives the last map (B, C, h', w') of the module for normalised pixels (B, 3, h, w); None where the
-            map is what the module pools last (feature_maps.py).
+        feature_map: From module and normalised pixels to the last map (B, C, h', w'); None if there is none.
     """
 
     module: nn.Module
     features: int
     mean: Three = IMAGENET_MEAN
     std: Three = IMAGENET_STD
-    feature_map: Callable[[Any, Tensor], Tensor] | None = None
+    feature_map: Callable[[Any, Tensor], Tensor | None] = last_map
 
 
 registry: Registry[nn.Module | Backbone] = Registry(
@@ -89,12 +89,12 @@ def get(
     """
     choice, known = _entry(name)
     is_file = weights.endswith(FILE)
-    published = weights not in ("imagenet", "none") and not is_file
-    if pretrained and "weights" not in known and (published or weights == "imagenet"):
+    if pretrained and "weights" not in known and weights != "none" and not is_file:
         raise UserError(f"The backbone {name!r} has no published weights: set weights to 'none' or a {FILE} file.")
+    load = pretrained and not is_file
     offered = {
-        "weights": weights if not is_file and (pretrained or "pretrained" in known) else "none",
-        "pretrained": pretrained and not is_file,
+        "weights": weights if load or ("pretrained" in known and not is_file) else "none",
+        "pretrained": load,
         "image_size": image_size,
     }
     taken = {key: value for key, value in offered.items() if key in known}
@@ -147,17 +147,16 @@ def as_backbone(
     """A module of one's own as a backbone.
 
     Args:
-        made: Maps normalised pixels (B, 3, h, w) to features (B, F). What it states itself, as attributes ``features``
-            (F), ``mean`` and ``std`` (three numbers each, of pixels scaled to 0..1) and a method ``feature_map``
-            (pixels to (B, C, h', w')), need not be given.
+        made: Maps normalised pixels (B, 3, h, w) to features (B, F). It may state ``features``, ``mean`` and ``std`` as
+            attributes, and have a method ``feature_map(pixels) -> (B, C, h', w')``.
         name: What errors call it.
-        features: F; by default the module's own word, else found by a pass over a blank image.
-        mean: By default the module's own, else ImageNet's.
+        features: F; by default what the module states, else found by a pass over blank images.
+        mean: Of each channel of pixels scaled to 0..1; by default what the module states, else ImageNet's.
         std: Likewise.
-        image_size: (height, width) of the blank image, in pixels.
+        image_size: (height, width) of the blank images, in pixels.
 
     Raises:
-        UserError: it is no module, or its output is no (B, F); the message says what came out and how to mend it.
+        UserError: it is no module, or what it gives is no (B, F); the message says what came out and how to mend it.
 
     Example:
         >>> as_backbone(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())).features
@@ -167,40 +166,31 @@ def as_backbone(
         return made
     if not isinstance(made, nn.Module):
         raise UserError(f"The backbone {name!r} must be a torch.nn.Module. Got {type(made).__name__} instead.")
-    own: dict[str, Any] = {}
+    stated: dict[str, Three] = {}
     for key, given, default in (("mean", mean, IMAGENET_MEAN), ("std", std, IMAGENET_STD)):
         value = getattr(made, key, default) if given is None else given
         try:
-            own[key] = tuple(float(one) for one in value)
+            red, green, blue = (float(one) for one in value)
         except (TypeError, ValueError):
-            own[key] = ()
-        if len(own[key]) != 3 or (key == "std" and min(own[key]) <= 0):
-            raise UserError(f"The {key!r} of the backbone {name!r} must be three numbers. Got {value!r} instead.")
-    stated = getattr(made, "features", None) if features is None else features
-    if type(stated) is not int:  # some networks call their stages so
-        stated = _found_features(made, name, image_size)
-    method = getattr(type(made), "feature_map", None)
-    return Backbone(made, stated, **own, feature_map=method if callable(method) else None)
-
-
-def _found_features(module: nn.Module, name: str, size: tuple[int, int]) -> int:
-    """F, from what comes out for two blank images."""
-    what = f"The backbone {name!r}"
-    first, training = next(module.parameters(), torch.zeros(())), module.training
-    try:
-        with torch.inference_mode():
-            out: Any = module.eval()(torch.zeros(2, 3, *size, device=first.device, dtype=first.dtype))
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # whatever a stranger's module raises
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise UserError(
-            f"{what} fails on images (2, 3, {size[0]}, {size[1]}), with {reason}. Set image_size to a size that it "
-            "takes, or mend its forward."
-        ) from error
-    finally:
-        module.train(training)
-    return int(checked_features(out, name).shape[1])
+            raise UserError(
+                f"The {key!r} of the backbone {name!r} must be three numbers. Got {value!r} instead."
+            ) from None
+        stated[key] = red, green, blue
+    features = getattr(made, "features", None) if features is None else features
+    if type(features) is not int:  # some networks call their stages so
+        try:
+            out = _of_blank(made, image_size)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever a stranger's module raises
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            raise UserError(
+                f"The backbone {name!r} fails on images of shape {(2, 3, *image_size)} ({reason}). Set image_size to a "
+                "size that it takes, or mend its forward."
+            ) from error
+        features = int(checked_features(out, name).shape[1])
+    own_map = getattr(type(made), "feature_map", None)
+    return Backbone(made, features, **stated, feature_map=own_map or last_map)
 
 
 def checked_features(out: object, name: str, features: int | None = None) -> Tensor:
@@ -217,36 +207,33 @@ def checked_features(out: object, name: str, features: int | None = None) -> Ten
     mends = {
         4: "pool its map, as in nn.Sequential(module, nn.AdaptiveAvgPool2d(1), nn.Flatten())",
         3: "take one token of each image, or the mean of them",
-        2: "state the number that it gives, or none" if out.is_floating_point() and features else "give float numbers",
     }
-    kind, mend = str(out.dtype).removeprefix("torch."), mends.get(out.ndim, "let it return a row an image")
+    kind, mend = str(out.dtype).removeprefix("torch."), mends.get(out.ndim, "let it return a row of floats an image")
     raise UserError(f"{what} {kind} {tuple(out.shape)} instead of features (B, {features or 'F'}): {mend}.")
 
 
 def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
-    """Side of the smallest square images that a backbone takes, found by trying, if it takes none of ``size``.
-
-    Args:
-        module: The backbone.
-        size: (height, width) that it failed at.
+    """Side of the smallest square images that a backbone takes, found by trying, if it does not take (height, width).
 
     Returns:
         The side in pixels, at most ``LARGEST_TRIED``; None if that size is not the trouble, or none was found.
     """
-    first, training = next(module.parameters(), torch.zeros(())), module.training
 
     def takes(height: int, width: int) -> bool:
         try:
-            module(torch.zeros(1, 3, height, width, device=first.device, dtype=first.dtype))
+            _of_blank(module, (height, width))
         except (RuntimeError, AssertionError):  # vision transformers assert
             return False
         return True
 
+    return None if takes(*size) else next((side for side in range(1, LARGEST_TRIED + 1) if takes(side, side)), None)
+
+
+@torch.inference_mode()
+def _of_blank(module: nn.Module, size: tuple[int, int]) -> object:
+    """What a module gives for two blank images, in evaluation mode."""
+    first, training = next(module.parameters(), torch.zeros(())), module.training
     try:
-        with torch.inference_mode():
-            module.eval()
-            if takes(*size):
-                return None
-            return next((side for side in range(1, LARGEST_TRIED + 1) if takes(side, side)), None)
+        return module.eval()(torch.zeros(2, 3, *size, device=first.device, dtype=first.dtype))
     finally:
         module.train(training)

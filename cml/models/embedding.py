@@ -22,7 +22,6 @@ from cml.data.images import Images, UInt8
 from cml.data.inputs import image_source
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, get, least_side
-from cml.models.feature_maps import last_map, no_map
 
 _LARGEST = 65_536  # numbers of an embedding, pixels of a side: a stranger's file may claim any
 
@@ -62,10 +61,6 @@ class ModelConfig:
     def published(self) -> ModelConfig:
         """The shape with the backbone's published weights: those it starts from, or the default ones for ``none``."""
         return self if self.weights != "none" else replace(self, weights="imagenet")
-
-    def to_json(self) -> dict[str, Any]:
-        """The config as JSON holds it."""
-        return asdict(self) | {"image_size": list(self.image_size)}
 
 
 class EmbeddingModel(nn.Module):
@@ -141,7 +136,7 @@ class EmbeddingModel(nn.Module):
         """
         pixels, name = self._normalized(images), self.config.backbone
         try:
-            maps = last_map(self.backbone, pixels, name) if self._map is None else self._map(self.backbone, pixels)
+            maps = self._map(self.backbone, pixels)
         except (RuntimeError, AssertionError) as error:  # vision transformers assert
             if isinstance(error, torch.OutOfMemoryError):
                 raise
@@ -151,7 +146,10 @@ class EmbeddingModel(nn.Module):
                 f"{(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}."
             ) from None
         if not isinstance(maps, Tensor) or maps.ndim != 4:
-            raise no_map(name)
+            raise UserError(
+                f"The backbone {name!r} has no last convolution map; take one with convolutions to its end, or a "
+                "vision transformer of timm's, whose tokens make a map."
+            )
         return maps.float()
 
     def _normalized(self, images: Tensor) -> Tensor:

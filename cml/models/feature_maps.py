@@ -11,18 +11,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from cml.errors import UserError
-
 _STAGES = ("features", "layers", "conv5")  # torchvision's networks that pool by a function: DenseNet, MobileNetV2, ..
 
 
-def last_map(network: nn.Module, pixels: Tensor, name: str) -> Tensor:
-    """The last convolution map (B, C, h', w') of normalised pixels (B, 3, h, w).
+def last_map(network: nn.Module, pixels: Tensor) -> Tensor | None:
+    """The last convolution map (B, C, h', w') of normalised pixels (B, 3, h, w); None if there is none.
 
     Where the network's features are the mean over places, so is the mean of this map.
-
-    Raises:
-        UserError: there is none, as in torchvision's vision transformers; ``name`` is what the network is called.
     """
     caught: list[Any] = []
 
@@ -41,21 +36,10 @@ def last_map(network: nn.Module, pixels: Tensor, name: str) -> Tensor:
     elif stages:
         hook = paths[stages[0]].register_forward_hook(catch_output)
     else:
-        raise no_map(name)
+        return None
     try:
         network(pixels)
     finally:
         hook.remove()
-    if len(caught) != 1 or not isinstance(caught[0], Tensor) or caught[0].ndim != 4:
-        raise no_map(name)
     # not before the whole pass: DenseNet rectifies its map in place behind the layer
-    found: Tensor = caught[0]
-    return found
-
-
-def no_map(name: str) -> UserError:
-    """The error for a backbone without a map."""
-    return UserError(
-        f"The backbone {name!r} has no last convolution map; take one with convolutions to its end, or a vision "
-        "transformer of timm's, whose tokens make a map."
-    )
+    return caught[0] if len(caught) == 1 and isinstance(caught[0], Tensor) else None
