@@ -28,6 +28,7 @@ from cml.data.augmentation import Jitter
 from cml.distances.label_distance import Float32
 from cml.losses.loss import Loss
 from cml.losses.memory import CrossBatchMemory
+from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.device import pick_device
@@ -70,6 +71,7 @@ def train(
     features: Float32 | None = None,
     quiet: bool = False,
     ranks: Ranks | None = None,
+    backbone: torch.nn.Module | Backbone | None = None,
 ) -> Trained:
     """Train an embedding.
 
@@ -82,6 +84,7 @@ def train(
         features: (N, F) backbone features of the images, for ``freeze_backbone``; computed when not given.
         quiet: No progress bar.
         ranks: The processes that train together, from ``distributed.joined``; None for this one alone.
+        backbone: A module of the user's own, which ``config.backbone`` then calls ``custom``; it is trained in place.
 
     Raises:
         UserError: options that do not fit the data.
@@ -96,7 +99,7 @@ def train(
     torch.manual_seed(config.seed)
     sampler = sampling.registry.make(config.sampler)
     loss = losses.registry.make(config.loss)
-    model = EmbeddingModel(model_config(config, loss)).to(device)
+    model = EmbeddingModel(model_config(config, loss), backbone=backbone).to(device)
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
 
