@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +14,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # tests run side by side: a thread each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_sessionfinish() -> None:
+    """End a process of the test run that waits for ever for one that a test left behind."""
+    faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,6 @@
 """The exact caption distance against gensim's ``wmdistance`` over the 25 caption pairs of an image pair.
 
-    python tests/benchmarks/captions.py
+    python tests/benchmarks/captions.py [--images 4000] [--rounds 3] [--thread-rounds 7]
 
 Captions of 4,000 COCO photographs, GloVe 50-d vectors turned isometrically into 300-d ones. One thread and one BLAS
 thread each, taking turns; processor time, of which each side's best round counts. Bars: 90 times as fast with all
@@ -11,13 +11,14 @@ share nothing. Real data is found as the tests find it; needs the extra ``glove`
 
 from __future__ import annotations
 
+import argparse
 import collections
 import functools
 import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,8 +33,7 @@ from cml.distances.captions.distance import Captions
 from cml.distances.captions.tokens import stop_words, tokenize
 from cml.word_vectors.open import PACKAGED, open_word_vectors
 
-ROUNDS, ROWS, GENSIM_PAIRS, CHECKED = 3, 24, 40, 30
-THREAD_ROUNDS = 7  # one thread and two take turns; the median counts
+ROWS, GENSIM_PAIRS, CHECKED = 24, 40, 30
 THREAD_ROWS = {"none": 24, "english": 96}  # take about as long
 Documents = list[list[list[str]]]
 
@@ -89,7 +89,7 @@ def by_pot(a: list[list[str]], b: list[list[str]], vector: dict[str, NDArray[np.
     return float(moved.min(axis=0).sum() + moved.min(axis=1).sum())
 
 
-def compare(captions: list[list[str]], stop: str) -> float:
+def compare(captions: list[list[str]], stop: str, rounds: int, thread_rounds: int) -> float:
     """Measure with and without stop words, print, and return the ratio."""
     words = documents(captions, stop)
     rng = np.random.default_rng(1)
@@ -109,10 +109,10 @@ def compare(captions: list[list[str]], stop: str) -> float:
         def strip(start: int, rows: int, columns: int, threads: int = 1) -> None:
             distance.pairwise64(labels[start : start + rows], labels[start : start + columns], threads)
 
-        all_columns = len(labels) - ROUNDS * ROWS
+        all_columns = len(labels) - rounds * ROWS
         strip(0, 2, 4)  # compiled, and the vectors are read
         fast, slow = [], []
-        for start in range(0, ROUNDS * ROWS, ROWS):
+        for start in range(0, rounds * ROWS, ROWS):
             slow.append(timed(time.process_time, gensim) / len(pairs))
             run = functools.partial(strip, start, ROWS, all_columns)
             fast.append(timed(time.process_time, run) / ROWS / all_columns)
@@ -122,7 +122,7 @@ def compare(captions: list[list[str]], stop: str) -> float:
             error = max(error, abs(ours - by_pot(words[i], words[j], vector)))
         batches = [timed(time.perf_counter, functools.partial(strip, start, 1, 150)) for start in range(40)]
         gains = []
-        for _ in range(THREAD_ROUNDS):
+        for _ in range(thread_rounds):
             one, two = (
                 timed(time.perf_counter, functools.partial(strip, 0, THREAD_ROWS[stop], all_columns, threads))
                 for threads in (1, 2)
@@ -150,11 +150,11 @@ def remainders(count: int) -> float:
     return total
 
 
-def machine_gain() -> list[float]:
+def machine_gain(thread_rounds: int) -> list[float]:
     """What two threads gain on this machine, now, where they share nothing."""
     remainders(1)
     gains = []
-    for _ in range(THREAD_ROUNDS):
+    for _ in range(thread_rounds):
         took = []
         for threads in (1, 2):
             with ThreadPoolExecutor(threads) as pool:
@@ -163,12 +163,18 @@ def machine_gain() -> list[float]:
     return gains
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    captions = coco_captions()
-    print(f"two threads over one in a loop without memory: {spread(machine_gain())}, what this machine gives now")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--thread-rounds", type=int, default=7, help="one thread and two take turns; the median counts")
+    options = parser.parse_args(arguments)
+    captions = coco_captions()[: options.images]
+    gain = spread(machine_gain(options.thread_rounds))
+    print(f"two threads over one in a loop without memory: {gain}, what this machine gives now")
     with one_blas_thread():
-        ratios = [compare(captions, stop) for stop in ("none", "english")]
+        ratios = [compare(captions, stop, options.rounds, options.thread_rounds) for stop in ("none", "english")]
     print(f"ratio, all words: {ratios[0]:.0f} (bar 90)")
     print(f"ratio, without stop words: {ratios[1]:.0f} (bar 180)")
 

@@ -1,16 +1,18 @@
 """Exact 10 nearest of each of 4,000 COCO photographs by their captions, against brute force on a sample of rows.
 
-    python tests/benchmarks/captions_neighbors.py
+    python tests/benchmarks/captions_neighbors.py [--images 4000]
 
 Packaged GloVe (extra ``glove``), with and without stop words, two threads. Bar: 2 minutes on 2 cores, equal lists.
 """
 
 from __future__ import annotations
 
+import argparse
 import collections
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +33,12 @@ def coco_captions() -> list[list[str]]:
     return list(captions.values())
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    captions = coco_captions()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=4000)
+    options = parser.parse_args(arguments)
+    captions = coco_captions()[: options.images]
     rows = np.random.default_rng(0).choice(len(captions), CHECKED, replace=False)
     slowest = 0.0
     for stop in ("none", "english"):

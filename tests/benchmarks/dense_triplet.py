@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -21,15 +21,17 @@ from cml.losses.dense_triplet import dense_triplet_loss
 from cml.losses.log_ratio import log_ratio_loss
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options.add_argument("--items", type=int, nargs=2, default=(150, 1024), help="of the two batches")
     options.add_argument("--repeat", type=int, default=15)
-    chosen = options.parse_args()
+    chosen = options.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
     print(f"{chosen.threads} thread(s)")
 
-    f, d = batch(150)
+    few, many = chosen.items
+    f, d = batch(few)
     small = measure(
         {
             "enumerated, (A, B, B)": lambda: enumerated(f, d),
@@ -38,8 +40,8 @@ def main() -> None:
         f,
         chosen.repeat,
     )
-    report("B=150, ms", small)
-    g, e = batch(1024)
+    report(f"B={few}, ms", small)
+    g, e = batch(many)
     large = measure(
         {
             "log-ratio, rank": lambda: log_ratio_loss(g, e, weights="rank", normalize=True),
@@ -49,12 +51,12 @@ def main() -> None:
         g,
         chosen.repeat,
     )
-    report("B=1024, ms", large)
+    report(f"B={many}, ms", large)
     gain = ratios(small["enumerated, (A, B, B)"], small["dense triplet"])
-    print(f"B=150, enumerated over ours: {gain}")
+    print(f"B={few}, enumerated over ours: {gain}")
     for weights in ("rank", "uniform"):
         cost = ratios(large["dense triplet"], large[f"log-ratio, {weights}"])
-        print(f"B=1024, time over that of the log-ratio loss, {weights}: {cost}; bar 6")
+        print(f"B={many}, time over that of the log-ratio loss, {weights}: {cost}; bar 6")
 
 
 def ratios(a: tuple[float, ...], b: tuple[float, ...]) -> str:

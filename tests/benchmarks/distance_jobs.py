@@ -1,6 +1,6 @@
 """Peak memory and speed of distance jobs on MPII poses: matrix in both types, and neighbour lists. Bar: O(strip).
 
-    python tests/benchmarks/distance_jobs.py [SCRATCH FOLDER]
+    python tests/benchmarks/distance_jobs.py [--scratch FOLDER] [--sizes 5000 10000 19919] [--kinds neighbors ..]
 
 Each job runs in a process of its own, for 5,000 to 19,919 poses, on two threads. A job holds two strips of up to 4
 million pairs (16 MB of float32) and what it takes to make them, whatever the number of poses. "Start" is the peak of
@@ -10,6 +10,7 @@ the process with its labels encoded and its code compiled, before the job. The r
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
@@ -50,14 +52,24 @@ def job(kind: str, count: int, folder: Path) -> None:
     print(json.dumps({"start": start, "peak": peak(), "size": size, "rate": result.pairs / result.seconds}))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    base = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scratch", type=Path)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.job:
+        kind, count, folder = options.job
+        job(kind, int(count), Path(folder))
+        return
+    base = options.scratch or Path(tempfile.mkdtemp())
     base.mkdir(parents=True, exist_ok=True)
     worst = 0.0
-    for kind in KINDS:
+    for kind in options.kinds:
         peaks = []
-        for count in SIZES:
+        for count in options.sizes:
             folder = base / f"{kind}-{count}"
             command = [sys.executable, __file__, "--job", kind, str(count), str(folder)]
             done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -67,12 +79,13 @@ def main() -> None:
                 f"{kind:9} of {count:,} poses: {done['size'] / 1e6:,.0f} MB on disk, peak memory {done['peak']:.0f} MB "
                 f"(start {done['start']:.0f} MB), {done['rate'] / 1e6:.1f} M pairs/s"
             )
-        worst = max(worst, peaks[-1] / peaks[0])
-    print(f"memory of a job, 19,919 poses / 5,000 poses: ratio {worst:.1f} at most (16 for all pairs)")
+        worst = max(worst, peaks[-1] / max(peaks[0], 0.1))
+    few, many = options.sizes[0], options.sizes[-1]
+    print(
+        f"memory of a job, {many:,} poses / {few:,} poses: ratio {worst:.1f} at most "
+        f"({(many / few) ** 2:.0f} for all pairs)"
+    )
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--job"]:
-        job(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
-    else:
-        main()
+    main()

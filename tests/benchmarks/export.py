@@ -18,7 +18,7 @@ import functools
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -50,7 +50,7 @@ def draw_images(folder: Path, count: int, scale: float) -> None:
         Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(folder / f"{number + 1:012}.jpg", quality=90)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=128)
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--backbone", default="efficientnet-lite0")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2, help="of torch; several spin where others are busy")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
 
     keep_freed_memory()  # as every command does
     torch.set_num_threads(options.threads)

@@ -15,17 +15,18 @@ import argparse
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--backbone", default="resnet34")
     options.add_argument("--items", type=int, default=2048)
     options.add_argument("--micro-batch", type=int, default=128)
     options.add_argument("--gradients", default="small-cnn", help="backbone of the comparison of gradients, or none")
     options.add_argument("--child", type=int, default=0, help=argparse.SUPPRESS)
-    chosen = options.parse_args()
+    chosen = options.parse_args(arguments)
     if chosen.child:
         step(chosen.backbone, chosen.child, chosen.micro_batch)
         return

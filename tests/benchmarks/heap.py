@@ -13,6 +13,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ WORK = {"small-cnn": (128, 64), "resnet18": (32, 128), "efficientnet-lite0": (1,
 PASSES = ("efficientnet-lite0",)  # not trained
 
 
-def work(backbone: str, keep: bool, threads: int) -> dict[str, float]:
+def work(backbone: str, keep: bool, threads: int, passes: int) -> dict[str, float]:
     """Seconds of a step or pass, megabytes at most."""
     import torch
 
@@ -35,7 +36,7 @@ def work(backbone: str, keep: bool, threads: int) -> dict[str, float]:
     model = EmbeddingModel(ModelConfig(backbone, "none", 128, False, (side, side))).train(backbone not in PASSES)
     images = torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8)
     seconds = []
-    for _ in range(8):
+    for _ in range(passes):
         begin = time.perf_counter()
         with torch.set_grad_enabled(model.training):
             embeddings = model(images)
@@ -44,29 +45,33 @@ def work(backbone: str, keep: bool, threads: int) -> dict[str, float]:
             model.zero_grad()
         seconds.append(time.perf_counter() - begin)
     return {
-        "seconds": float(np.median(seconds[2:])),
+        "seconds": float(np.median(seconds[passes // 4 :])),
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--backbones", nargs="+", choices=WORK, default=list(WORK))
+    parser.add_argument("--passes", type=int, default=8, help="in a process")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.work is not None:
         backbone, keep = options.work
-        print(json.dumps(work(backbone, keep == "keep", options.threads)))
+        print(json.dumps(work(backbone, keep == "keep", options.threads, options.passes)))
         return
 
     def measured(backbone: str, how: str) -> dict[str, Any]:
-        command = [sys.executable, __file__, "--threads", str(options.threads), "--work", backbone, how]
+        settings = ["--threads", str(options.threads), "--passes", str(options.passes)]
+        command = [sys.executable, __file__, *settings, "--work", backbone, how]
         found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         return found
 
-    for backbone, (count, side) in WORK.items():
+    for backbone in options.backbones:
+        count, side = WORK[backbone]
         sides: dict[str, list[dict[str, float]]] = {"keep": [], "default": []}
         for _ in range(options.rounds):
             for how, found in sides.items():

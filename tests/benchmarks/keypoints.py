@@ -1,6 +1,6 @@
 """A block of keypoint distances against the plain matrix product of the same sizes. Bar: at most 5 times its time.
 
-    python tests/benchmarks/keypoints.py
+    python tests/benchmarks/keypoints.py [--rows 1000] [--columns 20000] [--rounds 7]
 
 The plain product is (1000, 48) x (48, 20000) in float64: x, y and visibility of 16 joints, without the squares, the
 division by the shared joints, the exact rounding. Both sides run alternately on one BLAS thread; minima are compared.
@@ -8,34 +8,42 @@ division by the shared joints, the exact rounding. Both sides run alternately on
 
 from __future__ import annotations
 
+import argparse
 import time
+from collections.abc import Sequence
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from cml.distances.keypoints.distance import Keypoints, Normalization
 
-ROWS, COLUMNS, JOINTS, ROUNDS, BAR = 1000, 20_000, 16, 7, 5.0
+JOINTS, BAR = 16, 5.0
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--columns", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args(arguments)
+    rows, columns = options.rows, options.columns
     rng = np.random.default_rng(0)
-    poses = np.empty((COLUMNS, JOINTS, 3))
-    poses[:, :, :2] = rng.uniform(0, 224, (COLUMNS, JOINTS, 2))
-    poses[:, :, 2] = rng.random((COLUMNS, JOINTS)) < 0.9
-    flat = poses.reshape(COLUMNS, -1)
+    poses = np.empty((columns, JOINTS, 3))
+    poses[:, :, :2] = rng.uniform(0, 224, (columns, JOINTS, 2))
+    poses[:, :, 2] = rng.random((columns, JOINTS)) < 0.9
+    flat = poses.reshape(columns, -1)
     with threadpool_limits(1, user_api="blas"):
         for normalization in ("crop", "centered"):
             kind: Normalization = normalization
             distance = Keypoints(kind)
             labels = distance.encode(list(poses))
             block, plain = [], []
-            for _ in range(ROUNDS):
+            for _ in range(options.rounds):
                 start = time.perf_counter()
-                distance.pairwise(labels[:ROWS], labels)
+                distance.pairwise(labels[:rows], labels)
                 middle = time.perf_counter()
-                _ = flat[:ROWS] @ flat.T
+                _ = flat[:rows] @ flat.T
                 block.append(middle - start)
                 plain.append(time.perf_counter() - middle)
             print(

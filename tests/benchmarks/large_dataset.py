@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,5 +60,12 @@ _LABELS: dict[str, tuple[str, Callable[[np.random.Generator], object]]] = {
     "captions": ("captions", _captions),
 }
 
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the dataset that the command line asks for."""
+    out, count, *label = sys.argv[1:] if arguments is None else arguments
+    write_large(Path(out), int(count), *label)
+
+
 if __name__ == "__main__":
-    write_large(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:4])
+    main()

@@ -1,6 +1,6 @@
 """Layout distances against the loop over pairs that a user would write. Bars: at least 200 times as fast, 1e-6 equal.
 
-    python tests/benchmarks/layout.py
+    python tests/benchmarks/layout.py [--maps 1000 4000] [--pairs 2000] [--rounds 3]
 
 1,000 maps of 60x60 with 5 classes: all pairs by cml, a sample of pairs by the loop, its time scaled to all pairs.
 Then the whole matrix of 4,000 maps. Bars: 10 s and 2 GB on 2 cores. Peak memory is that of the whole process.
@@ -8,15 +8,17 @@ Then the whole matrix of 4,000 maps. Bars: 10 s and 2 GB on 2 cores. Peak memory
 
 from __future__ import annotations
 
+import argparse
 import resource
 import time
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.layout.distance import Layout
 
-SIDE, CLASSES, PAIRS, ROUNDS = 60, 5, 2000, 3
+SIDE, CLASSES = 60, 5
 
 
 def rooms(n: int) -> NDArray[np.uint8]:
@@ -42,31 +44,37 @@ def one_pair(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
     return 1 - float(np.mean(ious))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--maps", type=int, nargs=2, default=(1000, 4000))
+    parser.add_argument("--pairs", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    less, more = options.maps
     distance = Layout(resolution=SIDE)
-    maps = rooms(4000)
-    few, all_maps = distance.encode(list(maps[:1000])), distance.encode(list(maps))
-    pairs = np.random.default_rng(1).integers(0, 1000, (PAIRS, 2))
+    maps = rooms(more)
+    few, all_maps = distance.encode(list(maps[:less])), distance.encode(list(maps))
+    pairs = np.random.default_rng(1).integers(0, less, (options.pairs, 2))
     fast, slow, error = [], [], 0.0
-    for _ in range(ROUNDS):
+    for _ in range(options.rounds):
         start = time.perf_counter()
         matrix = distance.pairwise(few, few)
         fast.append(time.perf_counter() - start)
         start = time.perf_counter()
         loop = [one_pair(maps[i], maps[j]) for i, j in pairs]
-        slow.append((time.perf_counter() - start) * 1000 * 1000 / PAIRS)
+        slow.append((time.perf_counter() - start) * less * less / options.pairs)
         error = max(error, float(np.abs(matrix[pairs[:, 0], pairs[:, 1]] - loop).max()))
-    print(f"N=1,000: {min(fast):.2f} s, loop {min(slow):.0f} s, largest difference {error:.1e} (bar 1e-6)")
+    print(f"N={less:,}: {min(fast):.2f} s, loop {min(slow):.0f} s, largest difference {error:.1e} (bar 1e-6)")
     start = time.perf_counter()
     distance.pairwise(all_maps, all_maps)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"N=4,000: {seconds:.1f} s (bar 10), peak memory {peak / 1e9:.2f} GB (bar 2)")
+    print(f"N={more:,}: {seconds:.1f} s (bar 10), peak memory {peak / 1e9:.2f} GB (bar 2)")
     start = time.perf_counter()
     matched = Layout(resolution=SIDE, matching="hungarian")
     matched.pairwise(few, few)
-    print(f"N=1,000 with matching=hungarian: {time.perf_counter() - start:.2f} s")
+    print(f"N={less:,} with matching=hungarian: {time.perf_counter() - start:.2f} s")
     print(f"ratio: {min(slow) / min(fast):.0f} (bar 200)")
 
 

@@ -1,6 +1,6 @@
 """The loader of training: batches from 288 px crops on disk, decoded, jittered and cut to 224 px by two workers.
 
-Run: python tests/benchmarks/loader.py [--images 600] [--workers 2]
+Run: python tests/benchmarks/loader.py [--images 600] [--workers 2] [--batches 8] [--rounds 4]
 
 Nothing is kept in memory. The pose recipe's jitter of scale and place is on, as is its mirroring. Rounds of batches
 are taken after the workers have started; the machine may be shared, so the best round counts. The time that one process
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +27,10 @@ from cml.distances import registry as distances
 from cml.tasks.pose import RECIPE
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.targets import TrainingLabels
+from cml.training.workers import ended
 
 BAR = 200  # images a second
-ROUNDS, BATCHES, BATCH = 4, 8, 150
+BATCH = 150
 STORED = (288, 288)
 
 
@@ -46,22 +47,25 @@ def write_crops(folder: Path, count: int) -> list[Path]:
     return paths
 
 
-def best(measure: Callable[[], object]) -> float:
+def best(measure: Callable[[], object], rounds: int) -> float:
     """The least of several times, in seconds."""
     times = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         began = time.perf_counter()
         measure()
         times.append(time.perf_counter() - began)
     return min(times)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=600, help="crops on disk")
     parser.add_argument("--workers", type=int, default=2, help="processes that make batches")
-    options = parser.parse_args()
+    parser.add_argument("--batches", type=int, default=8, help="batches of a round")
+    parser.add_argument("--rounds", type=int, default=4)
+    options = parser.parse_args(arguments)
+    batches, rounds = options.batches, options.rounds
     torch.set_num_threads(1)
     jitter = Jitter(RECIPE.crop, RECIPE.scale_jitter, RECIPE.shift_jitter)
     distance = distances.make(RECIPE.label_distance)
@@ -85,17 +89,18 @@ def main() -> None:
         pixels = images.read(items)
         rng = np.random.default_rng(0)
         parts = {
-            "decoding": best(lambda: images.read(items)),
-            "jitter": best(lambda: jittered_box(pixels, (224, 224), jitter, rng)),
-            "a whole batch": best(lambda: source[0]),
+            "decoding": best(lambda: images.read(items), rounds),
+            "jitter": best(lambda: jittered_box(pixels, (224, 224), jitter, rng), rounds),
+            "a whole batch": best(lambda: source[0], rounds),
         }
         for name, seconds in parts.items():
             print(f"{name}: {1000 * seconds / BATCH:.2f} ms an image in one process")
-        steps = source.steps(0, (ROUNDS + 1) * BATCHES, options.workers)
-        for _ in range(BATCHES):  # workers start, queues fill
-            next(steps)
-        seconds = best(lambda: [next(steps) for _ in range(BATCHES)])
-    speed = BATCHES * BATCH / seconds
+        steps = source.steps(0, (rounds + 1) * batches, options.workers)
+        with ended():
+            for _ in range(batches):  # workers start, queues fill
+                next(steps)
+            seconds = best(lambda: [next(steps) for _ in range(batches)], rounds)
+    speed = batches * BATCH / seconds
     print(f"{speed:.0f} images/s with {options.workers} workers")
     print(f"times the bar of {BAR} images/s: {speed / BAR:.2f}")
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -27,16 +27,18 @@ from torch import Tensor
 from cml.losses.log_ratio import Weights, log_ratio_loss
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options.add_argument("--items", type=int, nargs=2, default=(150, 4096), help="of the two batches")
     options.add_argument("--repeat", type=int, default=15)
-    chosen = options.parse_args()
+    chosen = options.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
     print(f"{chosen.threads} thread(s)")
 
-    embeddings, label_distances = batch(150)
-    first, second = torch.triu_indices(149, 149, 1)
+    few, many = chosen.items
+    embeddings, label_distances = batch(few)
+    first, second = torch.triu_indices(few - 1, few - 1, 1)
     enumerated = measure(
         {
             "enumerated by selection": (lambda: selected(embeddings, label_distances), 1),
@@ -50,26 +52,26 @@ def main() -> None:
         embeddings,
         chosen.repeat,
     )
-    embeddings_4096, label_distances_4096 = batch(4096)
+    embeddings_of_many, label_distances_of_many = batch(many)
     pairwise = measure(
         {
-            "squared distances alone": (lambda: squared_distances(embeddings_4096).sum(), 1),
-            "log-ratio, uniform": (closed(embeddings_4096, label_distances_4096, "uniform"), 1),
-            "log-ratio, rank": (closed(embeddings_4096, label_distances_4096, "rank"), 1),
+            "squared distances alone": (lambda: squared_distances(embeddings_of_many).sum(), 1),
+            "log-ratio, uniform": (closed(embeddings_of_many, label_distances_of_many, "uniform"), 1),
+            "log-ratio, rank": (closed(embeddings_of_many, label_distances_of_many, "rank"), 1),
         },
-        embeddings_4096,
+        embeddings_of_many,
         chosen.repeat,
     )
-    report("B=4096, ms", pairwise)
-    report("B=150, ms", enumerated)
+    report(f"B={many}, ms", pairwise)
+    report(f"B={few}, ms", enumerated)
     for weights in ("rank", "uniform"):
         name = f"log-ratio, {weights}"
         alone, ours = pairwise["squared distances alone"], pairwise[name]
-        print(f"B=4096 {weights}, time over the distances alone: {ratios(ours, alone)}; bar 3")
+        print(f"B={many} {weights}, time over the distances alone: {ratios(ours, alone)}; bar 3")
     for weights in ("rank", "uniform"):
         for way in ("without masks", "by index", "with masks", "anchor by anchor", "by selection"):
             theirs, ours = enumerated[f"enumerated {way}"], enumerated[f"log-ratio, {weights}"]
-            print(f"B=150 {weights}, enumerated {way} over ours: {ratios(theirs, ours)}; bar 100")
+            print(f"B={few} {weights}, enumerated {way} over ours: {ratios(theirs, ours)}; bar 100")
 
 
 def ratios(a: tuple[float, ...], b: tuple[float, ...]) -> str:

@@ -20,6 +20,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,13 +112,14 @@ def growth(values: list[float]) -> tuple[float, float]:
     return 100 * (last / first - 1), 100 * (furthest / first - 1)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; 1 if memory grew by more than the bar or something was not given back."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--every", type=float, default=5, help="seconds between two samples")
+    parser.add_argument("--people", type=int, default=900, help="drawings to train on")
     parser.add_argument("--plot", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     keep_freed_memory()  # as every command does
     task = tasks.get("pose")
     config = replace(
@@ -136,7 +138,7 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CML_CACHE"] = f"{folder}/cache"
-        people = People(count=900, size=64).prepare(Path(folder) / "people")
+        people = People(count=options.people, size=64).prepare(Path(folder) / "people")
         train_task(task, people, replace(config, steps=20, evaluate_every=10), Path(folder) / "first", quiet=True)
         before, samples, over = sample(time.monotonic()), list[Sample](), threading.Event()
         watcher = threading.Thread(target=watch, args=(samples, options.minutes, options.every, over))

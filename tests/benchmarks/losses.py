@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -29,12 +29,12 @@ from cml.losses.rank_n_contrast import rank_n_contrast_loss
 Times = dict[str, tuple[float, float]]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--repeat", type=int, default=9)
     options.add_argument("--items", type=int, default=1024)
-    chosen = options.parse_args()
+    chosen = options.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
 
     embeddings, label_distances = batch(256)

@@ -1,16 +1,18 @@
 """Time and peak memory of the 10 nearest neighbours of each of 19,919 MPII poses. Bars: 60 s and 2 GB on 2 cores.
 
-    python tests/benchmarks/neighbors.py [FOLDER WITH train_joints.csv AND test_joints.csv]
+    python tests/benchmarks/neighbors.py [--poses FOLDER] [--count 19919]
 
-The folder defaults to mpii_poses in $CML_DATA or ../shared/data. Peak memory is that of the whole process.
+The folder holds train_joints.csv and test_joints.csv. It defaults to mpii_poses in $CML_DATA or ../shared/data. Peak
+memory is that of the whole process.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
-import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,10 +35,14 @@ def mpii_poses(folder: Path) -> NDArray[np.float64]:
     return np.concatenate([joints, (joints > 0).all(axis=2, keepdims=True)], axis=2)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     base = Path(os.environ.get("CML_DATA", ROOT.parent / "shared" / "data"))
-    poses = mpii_poses(Path(sys.argv[1]) if len(sys.argv) > 1 else base / "mpii_poses")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--poses", type=Path, default=base / "mpii_poses")
+    parser.add_argument("--count", type=int, help="the first so many; all by default")
+    options = parser.parse_args(arguments)
+    poses = mpii_poses(options.poses)[: options.count]
     distance = Keypoints()
     labels = distance.encode(list(poses))
     start = time.perf_counter()

@@ -14,6 +14,7 @@ import argparse
 import functools
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,12 +42,12 @@ def write_photos(folder: Path, count: int) -> list[Path]:
     return paths
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=int, default=400, help="photographs to crop in a round")
     parser.add_argument("--threads", type=int, default=2, help="threads to crop on")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     rng = np.random.default_rng(1)
     info = DatasetInfo("bench", "pose", "keypoints", "px", "", "drawn", "free", made_with={"source": "bench"})
     with tempfile.TemporaryDirectory() as folder:

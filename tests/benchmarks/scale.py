@@ -1,6 +1,6 @@
 """What each step costs as its sizes grow: items N, batch B, dimension d, neighbours k, queries Q, depth K.
 
-    python tests/benchmarks/scale.py [--out scale.png] [--scratch DIR] [--rounds 3] [--only open ..]
+    python tests/benchmarks/scale.py [--out scale.png] [--scratch DIR] [--rounds 3] [--smaller 1] [--only open ..]
 
 Every step is measured at three sizes of one letter at a time, on drawn or random data; the table says the processor
 time at each (of all threads together, the least of some rounds: the machine may be shared) and the exponent e of a fit
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,14 +70,19 @@ class Line(NamedTuple):
 class Bench:
     """Measures steps and prints a line of the table for each."""
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, smaller: int = 1) -> None:
         self.lines: list[Line] = []
-        self._rounds = rounds
+        self._rounds, self._smaller = rounds, smaller
+
+    def sizes(self, *sizes: int) -> tuple[int, ...]:
+        """The sizes to measure at, divided as asked for."""
+        return tuple(max(2, size // self._smaller) for size in sizes)
 
     def add(
         self, panel: str, step: str, letter: str, cost: str, sizes: tuple[int, ...], make: Callable[[int], object]
     ) -> None:
         """Measure ``make(size)()`` at each size."""
+        sizes = self.sizes(*sizes)
         runs = [make(size) for size in sizes]
         self.known(panel, step, letter, cost, sizes, tuple(self._least(run) for run in runs))  # type: ignore[arg-type]
 
@@ -123,7 +128,7 @@ def scenes(n: int) -> list[object]:
 
 def opening(bench: Bench, scratch: Path | None) -> None:
     """PreparedDataset.open."""
-    sizes = (5_000, 20_000, 80_000)
+    sizes = bench.sizes(5_000, 20_000, 80_000)
     peaks: list[float] = []
     for label in ("number", "pose"):
         times = []
@@ -285,18 +290,19 @@ PARTS: dict[str, Callable[[Bench, Path | None], None]] = {
 }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="PNG to write")
     parser.add_argument("--scratch", type=Path, help="folder for the datasets that are opened; a temporary one")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--smaller", type=int, default=1, help="divides every size")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")  # random poses that share too few joints
     torch.set_num_threads(1)  # idle threads would count as processor time
     torch.manual_seed(0)
-    bench = Bench(options.rounds)
+    bench = Bench(options.rounds, options.smaller)
     print(f"{'':10} {'step':34} {'by':2} {'cost':18} {'size, ms at each of three':54}  exponent")
     for part in options.only:
         PARTS[part](bench, options.scratch)

@@ -9,6 +9,7 @@ line is the largest difference of a weight between one and two threads, as a mul
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -37,11 +38,11 @@ def weights(steps: int, threads: int) -> tuple[Tensor, Tensor]:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Compare."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--steps", type=int, default=50)
-    steps = parser.parse_args().steps
+    steps = parser.parse_args(arguments).steps
     one, again, two, twice = (weights(steps, threads) for threads in (1, 1, 2, 2))
     print(f"one thread twice: {'identical' if torch.equal(one[0], again[0]) else 'different'}")
     print(f"two threads twice: {'identical' if torch.equal(two[0], twice[0]) else 'different'}")

@@ -1,6 +1,6 @@
 """What a training step spends outside the network: 64 px images, batches of 150, the default loss and sampler.
 
-Run: python tests/benchmarks/training_step.py [--steps 30]
+Run: python tests/benchmarks/training_step.py [--steps 20] [--people 1000] [--files 40] [--rounds 5]
 
 Three times are taken in turn, and the least of each counts, because the machine may be shared:
 - the parts: composing a batch with its label distances, and the loss forward and backward, alone;
@@ -15,9 +15,10 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,22 +34,20 @@ from cml.models.embedding import EmbeddingModel
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.loop import model_config, train
 from cml.training.targets import TrainingLabels
-
-ROUNDS = 5
-
-
-def least(measure: Callable[[], float]) -> float:
-    """The least of several measurements."""
-    return min(measure() for _ in range(ROUNDS))
+from cml.training.workers import ended
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=20, help="training steps a measurement")
-    steps = parser.parse_args().steps
+    parser.add_argument("--people", type=int, default=1000, help="drawings")
+    parser.add_argument("--files", type=int, default=40, help="batches read from files")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements; the least of each counts")
+    options = parser.parse_args(arguments)
+    steps, files = options.steps, options.files
 
-    people = draw_people(1000, size=64)
+    people = draw_people(options.people, size=64)
     config = replace(small_config(steps), sampler="random", workers=0, warmup=0)
     distance = distances.make(config.label_distance)
     labels = distance.encode(people.keypoints.tolist())
@@ -94,8 +93,8 @@ def main() -> None:
         times: list[float] = []
         original = BatchSource.steps
 
-        def timed(self: BatchSource, first: int, last: int, workers: int) -> object:
-            for one in original(self, first, last, workers):
+        def timed(*arguments: Any, **settings: Any) -> object:  # noqa: ANN401 - as they come
+            for one in original(*arguments, **settings):
                 times.append(time.perf_counter())
                 yield one
 
@@ -113,14 +112,15 @@ def main() -> None:
         for index, image in enumerate(people.images):
             paths.append(Path(folder) / f"{index}.jpg")
             Image.fromarray(image).save(paths[-1], quality=92)
-        files = TrainingData(Images(paths, (64, 64), cache_bytes=0), labels, distance)
-        reader = BatchSource(files, sampler, nearest, seed=0, image_size=(64, 64), jitter=jitter, flip=config.flip)
+        stored = TrainingData(Images(paths, (64, 64), cache_bytes=0), labels, distance)
+        reader = BatchSource(stored, sampler, nearest, seed=0, image_size=(64, 64), jitter=jitter, flip=config.flip)
 
         def reading() -> float:
             begin = time.perf_counter()
-            for _ in reader.steps(0, 40, 2):
-                pass
-            return (time.perf_counter() - begin) / 40
+            with ended():
+                for _ in reader.steps(0, files, 2):
+                    pass
+            return (time.perf_counter() - begin) / files
 
         def making() -> float:
             begin = time.perf_counter()
@@ -128,9 +128,8 @@ def main() -> None:
                 source[index]
             return (time.perf_counter() - begin) / steps
 
-        parts, alone, made, bare, step, read = map(
-            least, (bookkeeping, loss_alone, making, network, whole_step, reading)
-        )
+        measures = (bookkeeping, loss_alone, making, network, whole_step, reading)
+        parts, alone, made, bare, step, read = (min(measure() for _ in range(options.rounds)) for measure in measures)
     pixels = made - parts
     for name, seconds in (
         ("sampling and label distances", parts),
