@@ -6,6 +6,7 @@ needs no more than that line in its own pyproject, and one in a plugin no more t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from cml.data.prepared import DatasetInfo
+    from cml.distances import LabelDistance
     from cml.training.config import TrainConfig
 
 
@@ -79,6 +81,23 @@ def get(name: str) -> Task:
     if not isinstance(task, Task):
         raise UserError(f"The task {name!r} of {registry.origin(name)} is {task!r}; it should be a cml.tasks.Task.")
     return task
+
+
+def label_distance_of(task: str, choice: str) -> LabelDistance:
+    """The label distance that a text names; a task of another package may bring it, and is imported before.
+
+    Args:
+        task: Name of the task; "" for none, and one that is not known here is no hindrance.
+        choice: A name, or name(setting=value, ..).
+
+    Raises:
+        UserError: there is no such label distance or setting.
+    """
+    from cml.distances import made
+
+    with contextlib.suppress(UserError):
+        registry.entry(task)
+    return made(choice)
 
 
 def register(task: Made) -> Made:

@@ -162,6 +162,10 @@ def test_users_mistakes_are_one_line_and_code_2(
         ("prepare people --cuont 3", "cml prepare people has no option --cuont. Did you mean --count?"),
         ("evaluate --k 3", "cml evaluate has no option --k."),
         ("demo --task pose", "cml demo pose has no option --task."),
+        ("evaluate", "cml evaluate needs RUN."),
+        ("gallery --k 3", "cml gallery needs RUN."),
+        ("evaluate --run", "Missing value for argument '--run'. Expected 1 values."),
+        ("evaluate run another", "Unrecognized options: another."),
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
@@ -176,6 +180,30 @@ def test_wrong_options_are_one_line(
     assert lines[0].startswith("error: ")
     assert said in lines[0]
     assert "--help' lists all" in lines[0]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "gallery", "check", "distances", "embed", "index", "search"])
+def test_what_a_command_works_on_is_given_by_place_or_by_flag(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both are refused in the same words: there is no such folder."""
+    gone = str(tmp_path / "gone")
+    flag = {"check": "--data", "distances": "--data", "search": "--index"}.get(command, "--run")
+    rest = {
+        "distances": ["--summary"],
+        "embed": ["--images", gone, "--out", gone],
+        "index": [gone, "--out", gone],
+        "search": [gone],
+    }.get(command, [])
+    said = {failure(capsys, command, *words, *rest) for words in ([gone], [flag, gone], [f"{flag}={gone}"])}
+    assert len(said) == 1
+    assert "gone" in said.pop()
+
+
+def test_a_sources_help_says_each_thing_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["prepare", "people", "--help"])
+    assert capsys.readouterr().out.count("Drawn people in random poses") == 1
 
 
 def test_flags_may_be_written_as_the_parser_takes_them() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cml.commands.search import write_page
+from cml.export.found_page import write_page
 from cml.export.index import Hit
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 from cml.reporting.visible_text import visible_text

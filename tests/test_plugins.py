@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,8 +199,3 @@ def test_a_definition_that_runs_again_takes_its_place() -> None:
         cell = {"__name__": "notebook", "registry": registry}
         exec(f"@registry.register('mine')\ndef mine():\n    return {value}\n", cell)
     assert registry.get("mine") == 2
-
-
-def test_no_plugin_is_parsed_where_none_is_given() -> None:
-    code = "import sys; from cml.cli import main; main(['losses', 'cosent']); assert 'tyro' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import typing
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, cast
 
 from cml.processes.launch import launch
@@ -15,15 +17,19 @@ PLUGIN = "--plugin FILE_OR_MODULE"
 PLUGIN_HELP = "load parts of your own, which the file or module registers; repeatable, on every command"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Plugins:
     """What ``--plugin`` names."""
 
     plugin: tuple[str, ...] = ()
 
 
-def parse(kind: type[T], arguments: Sequence[str], *, prog: str, description: str, default: T | None = None) -> T:
+def parse(
+    kind: type[T], arguments: Sequence[str], *, prog: str, description: str | None = None, default: T | None = None
+) -> T:
     """Read ``arguments`` into the dataclass ``kind``; ``--help`` prints the options and exits.
+
+    The first option of ``kind`` may be positional; its flag is understood as well.
 
     Raises:
         UserError: an argument is wrong or missing.
@@ -32,11 +38,31 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str, description: st
 
     from cml.command_line.wrong_options import refused_by
 
-    description = f"{description.rstrip()}\n\n{PLUGIN}: {PLUGIN_HELP}."
-    config = (tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
-    with refused_by(kind, prog):
-        made = tyro.cli(kind, args=list(arguments), prog=prog, description=description, default=default, config=config)
+    about = inspect.cleandoc(kind.__doc__ or "") if description is None else description
+    with refused_by(kind, arguments, prog):
+        made = tyro.cli(
+            kind,
+            args=_unflagged(kind, arguments, prog),
+            prog=prog,
+            description=f"{about}\n{PLUGIN}: {PLUGIN_HELP}.".lstrip(),
+            default=default,
+            config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
+        )
     return cast("T", made)
+
+
+def _unflagged(kind: type, arguments: Sequence[str], prog: str) -> Sequence[str]:
+    """The arguments with the first option of ``kind``, if that is positional and is given by its flag, in its place."""
+    import tyro
+
+    first = dataclasses.fields(kind)[0].name
+    hint = typing.get_type_hints(kind, include_extras=True)[first]
+    if tyro.conf.Positional not in getattr(hint, "__metadata__", ()):
+        return arguments
+    flagged: type[typing.Any] = dataclasses.make_dataclass("Flagged", [(first, str, "")])
+    given, others = parse_known(flagged, arguments, prog=prog)
+    value: str = getattr(given, first)
+    return [value, *others] if value else arguments
 
 
 def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str) -> tuple[T, list[str]]:
@@ -49,7 +75,7 @@ def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str) -> tuple[
 
     from cml.command_line.wrong_options import refused_by
 
-    with refused_by(kind, prog):
+    with refused_by(kind, (), prog):  # the other arguments are not judged here
         made, others = tyro.cli(
             kind,
             args=list(arguments),
@@ -67,7 +93,7 @@ def load_plugins(arguments: Sequence[str]) -> list[str]:
     Raises:
         UserError: a plugin that cannot be loaded.
     """
-    if not any(word.startswith("--plugin") for word in arguments):  # the parser takes a while to import
+    if not any(word.startswith("--plugin") for word in arguments):  # which then stay as they are, "--" among them
         return list(arguments)
     from cml.plugins import load
 
@@ -77,18 +103,28 @@ def load_plugins(arguments: Sequence[str]) -> list[str]:
     return others
 
 
-def pick(arguments: Sequence[str], kind: str, known: dict[str, str], prog: str) -> tuple[str, Sequence[str]]:
-    """The first argument as one of ``known`` (name to summary), and the rest; help when it is missing.
+def pick(
+    arguments: Sequence[str],
+    kind: str,
+    known: Iterable[str],
+    summary: Callable[[str], str],
+    prog: str,
+    default: str | None = None,
+) -> tuple[str, Sequence[str]]:
+    """The first argument as one of ``known``, and the rest; without one ``default``, or else a list of all as help.
 
     Raises:
         UserError: unknown name.
     """
     from cml.errors import UserError, did_you_mean
 
+    if default is not None and (not arguments or arguments[0].startswith("-")):
+        return default, arguments
+    known = list(known)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"usage: {prog} {kind.upper()} [options]\n")
-        for name, summary in known.items():
-            print(f"  {name:<14}{summary}")
+        for name in known:
+            print(f"  {name:<14}{summary(name)}")
         print(f"\n  {PLUGIN}\n  {'':<14}{PLUGIN_HELP}")
         print(f"\n{prog} {kind.upper()} --help tells the options.")
         raise SystemExit(0)

@@ -9,51 +9,54 @@ import contextlib
 import dataclasses
 import difflib
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from cml.errors import UserError
 
 
 @contextlib.contextmanager
-def refused_by(kind: type, prog: str) -> Iterator[None]:
+def refused_by(kind: type, arguments: Sequence[str], prog: str) -> Iterator[None]:
     """While ``prog`` parses options of the dataclass ``kind``: what the parser refuses is a ``UserError``."""
     from tyro import _errors  # the parser's own account of a refusal; pyproject.toml holds it to versions that have it
 
     def refuse(event: _errors.ParseErrorEvent) -> None:
-        raise UserError(f"{_refusal(event, kind, prog)} '{prog} --help' lists all options.")
+        said = _unknown(kind, arguments, prog) or _refusal(event, prog)
+        raise UserError(f"{said} '{prog} --help' lists all options.")
 
     with _errors.on_parse_error(refuse):
         yield
 
 
-def _refusal(event: typing.Any, kind: type, prog: str) -> str:  # noqa: ANN401 - one of several events
+def _refusal(event: Any, prog: str) -> str:  # noqa: ANN401 - one of several events
     """One sentence for what the parser refuses."""
-    argument: typing.Any = getattr(event, "argument", None)
-    called = (
-        "" if argument is None else argument.lowered.metavar if argument.is_positional() else argument.display_name()
-    )
-    unknown = getattr(event, "tokens", None) or getattr(event, "unrecognized_tokens", None)
+    argument: Any = getattr(event, "argument", None)
     match type(event).__name__:
-        case "UnrecognizedArgs" | "MissingArgs" if unknown:
-            flag = next((token.partition("=")[0] for token in unknown if token.startswith("--")), None)
-            return f"Unrecognized options: {' '.join(unknown)}." if flag is None else _unknown(flag, kind, prog)
+        case "UnrecognizedArgs":
+            return f"Unrecognized options: {' '.join(event.tokens)}."
         case "MissingArgs":
-            missing = [one.arg for one in event.missing_arguments]
-            names = [one.lowered.metavar if one.is_positional() else one.display_name() for one in missing]
-            return f"{prog} needs {' and '.join(names)}."
+            return f"{prog} needs {' and '.join(_called(one.arg) for one in event.missing_arguments)}."
         case "InvalidChoice":
-            return f"Invalid choice {event.value!r} for {called}. Expected one of {event.choices}."
+            return f"Invalid choice {event.value!r} for {_called(argument)}. Expected one of {event.choices}."
         case "BadValue":
-            return f"Missing value for argument '{called}'. Expected {argument.lowered.nargs} values."
+            return f"Missing value for argument '{_called(argument)}'. Expected {argument.lowered.nargs} values."
         case _:
-            said = str(getattr(event, "message", "These options cannot be read"))
-            said = " ".join(said.split()).partition(" Got errors:")[0]
-            said = f"{called}: {said}" if called else said
-            return said if said.endswith(".") else f"{said}."
+            said = " ".join(str(getattr(event, "message", "These options cannot be read")).split())
+            said = said.partition(" Got errors:")[0].removesuffix(".")
+            return f"{said}." if argument is None else f"{_called(argument)}: {said}."
 
 
-def _unknown(flag: str, kind: type, prog: str) -> str:
-    known = sorted(_flags(kind))
+def _called(argument: Any) -> str:  # noqa: ANN401 - the parser's own class
+    return str(argument.lowered.metavar if argument.is_positional() else argument.display_name())
+
+
+def _unknown(kind: type, arguments: Sequence[str], prog: str) -> str:
+    """A sentence about the first flag among ``arguments`` that is no option of ``kind``; "" if all are."""
+    known = sorted({"--help", *_flags(kind)})
+    flags = [word.partition("=")[0] for word in arguments if word[:2] == "--" and word[2:3].isalpha()]
+    flag = next((flag for flag in flags if flag.replace("_", "-") not in known), "")
+    if not flag:
+        return ""
     close = difflib.get_close_matches(flag.replace("_", "-"), known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     if flag == "--batch-size" and "--sampler" in known:

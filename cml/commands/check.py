@@ -1,10 +1,13 @@
-"""``cml check DIR``: everything that is wrong with a prepared dataset, pixels included."""
+"""``cml check DATASET``: everything that is wrong with a prepared dataset, pixels included."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, print_json
 from cml.errors import DataError
@@ -14,7 +17,7 @@ from cml.errors import DataError
 class Check:
     """Find what is wrong with a prepared dataset."""
 
-    data: Path
+    data: Annotated[Path, Positional, arg(metavar="DATASET")]
     """Folder of the prepared dataset."""
     json: bool = False
     """Print the problems as JSON."""
@@ -24,7 +27,7 @@ def run(arguments: Sequence[str]) -> None:
     """Print every problem, one a line; exit code 2 if there is one."""
     from cml.data.prepared import check_dataset
 
-    options = parse(Check, arguments, prog="cml check", description=Check.__doc__ or "")
+    options = parse(Check, arguments, prog="cml check")
     problems = check_dataset(options.data)
     if options.json:
         print_json({"folder": str(options.data), "problems": problems})

@@ -13,7 +13,7 @@ from cml import tasks
 from cml.command_line.options import parse, pick, print_json
 from cml.commands.train import recipe_for
 from cml.errors import UserError
-from cml.runs.compare import quoted, run_comparison, with_losses
+from cml.runs.compare import compare, quoted
 from cml.training.config import TrainConfig
 
 
@@ -42,36 +42,37 @@ def run(arguments: Sequence[str]) -> None:
     """Compare, write table and figures, print the table."""
     import tyro
 
-    from cml.data.prepared import PreparedDataset
+    others = tasks.comparisons.names()
 
-    others = tasks.comparisons
-    known = {name: tasks.get(name).summary for name in tasks.names()}
-    known |= {name: (others.entry(name).__doc__ or "").partition("\n")[0] for name in others.names()}
-    name, rest = pick(arguments, "task", known, "cml compare")
-    if name in others.names():
-        others.entry(name)(rest)
+    def summary(name: str) -> str:
+        return (
+            (tasks.comparisons.entry(name).__doc__ or "").partition("\n")[0]
+            if name in others
+            else tasks.get(name).summary
+        )
+
+    name, rest = pick(arguments, "task", [*tasks.names(), *others], summary, "cml compare")
+    if name in others:
+        tasks.comparisons.entry(name)(rest)
         return
-    task = tasks.get(name)
-    recipe = recipe_for(task, rest)
-    defaults = Compare(tyro.MISSING, tyro.MISSING, recipe)
+    task, prog = tasks.get(name), f"cml compare {name}"
     description = f"Compare losses on {task.summary}. Variants: {quoted(task.variants)}."
-    options = parse(Compare, rest, prog=f"cml compare {name}", description=description, default=defaults)
+    default = Compare(tyro.MISSING, tyro.MISSING, recipe_for(task, rest, prog))
+    options = parse(Compare, rest, prog=prog, description=description, default=default)
     if options.config.loss != task.recipe.loss:
         raise UserError(
             "In a comparison the rows set the loss: leave --loss out and choose with --variants and --losses."
         )
-    dataset = PreparedDataset.open(options.data)
-    task = with_losses(task, options.losses)
-    variants = (*options.variants, *(loss for loss in options.losses if loss not in options.variants))
-    comparison = run_comparison(
+    comparison = compare(
         task,
-        dataset,
-        options.config,
+        options.data,
         options.out,
-        variants=variants or None,
+        variants=options.variants,
+        losses=options.losses,
         seeds=options.seeds,
         dimensions=options.dimensions,
-    ).comparison
+        config=options.config,
+    )
     if options.json:
         print_json(comparison.to_json())
         return

@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.export.embeddings import embed_folder
     from cml.export.image_list import ImageList
 
-    options = parse(Embed, arguments, prog="cml embed", description=Embed.__doc__ or "")
+    options = parse(Embed, arguments, prog="cml embed")
     made = embed_folder(
         cml.load(options.run, device=options.device),
         ImageList.open(options.images, options.roles),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, print_json
 
@@ -13,7 +16,7 @@ from cml.command_line.options import parse, print_json
 class Evaluate:
     """Measure a trained embedding."""
 
-    run: Path
+    run: Annotated[Path, Positional, arg(metavar="RUN")]
     """Run folder."""
     data: Path | None = None
     """Where the dataset lies now, if not where it was at training."""
@@ -29,7 +32,7 @@ class Evaluate:
 
 def run(arguments: Sequence[str]) -> None:
     """Evaluate, write evaluation.json, print the table."""
-    options = parse(Evaluate, positional(arguments), prog="cml evaluate", description=Evaluate.__doc__ or "")
+    options = parse(Evaluate, arguments, prog="cml evaluate")
     from cml.processes.join import joined
     from cml.runs.run import Run
 
@@ -43,10 +46,3 @@ def run(arguments: Sequence[str]) -> None:
         return
     print(evaluation.table())
     print(f"all figures: {options.run}/evaluation.json")
-
-
-def positional(arguments: Sequence[str]) -> list[str]:
-    """Let the run folder be given without its flag: ``cml evaluate RUN``."""
-    if arguments and not arguments[0].startswith("-"):
-        return ["--run", *arguments]
-    return list(arguments)

@@ -50,7 +50,7 @@ class Hub:
 
 def run(arguments: Sequence[str]) -> None:
     """Export one kind."""
-    kind, rest = pick(arguments, "kind", KINDS, "cml export")
+    kind, rest = pick(arguments, "kind", KINDS, KINDS.__getitem__, "cml export")
     if kind == "captioning":
         from cml.commands.export_captioning import run as export
 
@@ -63,7 +63,7 @@ def _onnx(arguments: Sequence[str]) -> None:
     import cml
     from cml.export.onnx_graph import export_onnx
 
-    options = parse(Onnx, arguments, prog="cml export onnx", description=Onnx.__doc__ or "")
+    options = parse(Onnx, arguments, prog="cml export onnx")
     made = export_onnx(cml.load(options.run, device="cpu"), options.out)
     if options.json:
         print_json({"path": str(made.path), "cosine": made.cosine, "error": made.error})
@@ -74,7 +74,7 @@ def _onnx(arguments: Sequence[str]) -> None:
 def _hub(arguments: Sequence[str]) -> None:
     from cml.export.hub import export_hub
 
-    options = parse(Hub, arguments, prog="cml export hub", description=Hub.__doc__ or "")
+    options = parse(Hub, arguments, prog="cml export hub")
     gaps = export_hub(options.run, options.out, name=options.name, licence=options.licence, data=options.data)
     for gap in gaps:
         say(f"not on the card: {gap}")

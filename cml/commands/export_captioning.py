@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.export.image_list import ImageList
     from cml.export.trunk import open_trunk
 
-    options = parse(Captioning, arguments, prog="cml export captioning", description=Captioning.__doc__ or "")
+    options = parse(Captioning, arguments, prog="cml export captioning")
     images = ImageList.open(options.images).with_coco_ids(options.ids)
     trunk = open_trunk(options.run, imagenet=options.imagenet, device=options.device)
     if trunk.warning:

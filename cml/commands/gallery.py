@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, print_json
-from cml.commands.evaluate import positional
 from cml.runs.run import open_run
 
 
@@ -15,7 +17,7 @@ from cml.runs.run import open_run
 class Gallery:
     """Write a page of what a trained embedding retrieves."""
 
-    run: Path
+    run: Annotated[Path, Positional, arg(metavar="RUN")]
     """Run folder."""
     against: Path | None = None
     """Run folder of a baseline on the same dataset; frozen ImageNet features when not given."""
@@ -35,7 +37,7 @@ class Gallery:
 
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/gallery.html."""
-    options = parse(Gallery, positional(arguments), prog="cml gallery", description=Gallery.__doc__ or "")
+    options = parse(Gallery, arguments, prog="cml gallery")
     run, baseline = (
         None if folder is None else open_run(folder, data=options.data, device=options.device)
         for folder in (options.run, options.against)

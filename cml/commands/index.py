@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.export.image_list import ImageList
     from cml.export.index import add_to_index, build_index
 
-    options = parse(IndexOptions, arguments, prog="cml index", description=IndexOptions.__doc__ or "")
+    options = parse(IndexOptions, arguments, prog="cml index")
     model = cml.load(options.run, device=options.device)
     images = ImageList.open(options.images, options.roles)
     images = images.prefixed(options.prefix) if options.prefix else images

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Annotated
+
+from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, print_json
 from cml.errors import UserError
@@ -11,8 +14,10 @@ from cml.errors import UserError
 
 @dataclass(frozen=True)
 class Losses:
-    """List all losses; with a name first, tell that loss's settings."""
+    """List all losses, or tell what one is and takes."""
 
+    name: Annotated[tuple[str, ...], Positional, arg(metavar="[NAME]")] = ()
+    """The loss to tell of."""
     markdown: bool = False
     """Print a Markdown table: the README's."""
     json: bool = False
@@ -25,15 +30,15 @@ def run(arguments: Sequence[str]) -> None:
     Raises:
         UserError: two forms are asked for, or a loss that does not exist.
     """
-    if arguments and not arguments[0].startswith("-"):
+    options = parse(Losses, arguments, prog="cml losses")
+    if options.name:
         from cml.losses import registry
 
-        name, *more = arguments
-        if more:
-            raise UserError(f"One loss at a time: cml losses {name}. Got {' '.join(more)!r} as well.")
+        name, *more = options.name
+        if more or options.markdown or options.json:
+            raise UserError(f"One loss at a time, as text: cml losses {name}.")
         print(registry.described(name))
         return
-    options = parse(Losses, arguments, prog="cml losses", description=Losses.__doc__ or "")
     if options.markdown and options.json:
         raise UserError("Choose one of --markdown and --json.")
     from cml.losses.table import loss_rows, markdown_table, text_table

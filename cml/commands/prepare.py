@@ -7,6 +7,7 @@ from dataclasses import field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from cml import data_prep
 from cml.command_line.options import parse, pick, print_json
 from cml.errors import UserError
 
@@ -20,10 +21,7 @@ def run(arguments: Sequence[str]) -> None:
     """Prepare a dataset and print what it holds."""
     import tyro
 
-    from cml import data_prep
-
-    known = {name: summary(data_prep.registry.entry(name)) for name in data_prep.names()}
-    name, rest = pick(arguments, "source", known, "cml prepare")
+    name, rest = pick(arguments, "source", data_prep.names(), summary, "cml prepare")
     source: Any = data_prep.registry.entry(name)
     command: Any = make_dataclass(
         "Prepare",
@@ -35,7 +33,7 @@ def run(arguments: Sequence[str]) -> None:
         ],
         namespace={"__doc__": source.__doc__},
     )
-    options = parse(command, rest, prog=f"cml prepare {name}", description=source.__doc__ or "")
+    options = parse(command, rest, prog=f"cml prepare {name}", description="")
     if isinstance(raw := getattr(options.source, "source", None), Path) and not raw.exists():
         raise UserError(f"There is no {raw}: give the place of the raw files with --source.")
     try:
@@ -71,6 +69,6 @@ def _smaller_batches(dataset: PreparedDataset) -> str:
     return f' --sampler "random(batch_size={suited_batch(items)})"'
 
 
-def summary(source: Any) -> str:  # noqa: ANN401 - any registered source
+def summary(name: str) -> str:
     """First line of a source's docstring."""
-    return (source.__doc__ or "").strip().partition("\n")[0]
+    return (data_prep.registry.entry(name).__doc__ or "").strip().partition("\n")[0]

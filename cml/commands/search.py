@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, print_json
-
-if TYPE_CHECKING:
-    from cml.export.index import Hit
 
 _LONGEST = 4096  # characters of a path, as on the disk
 
@@ -43,10 +40,11 @@ def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
     import cml
     from cml.errors import UserError
+    from cml.export.found_page import write_page
     from cml.export.index import Index
     from cml.reporting.visible_text import visible_text
 
-    options = parse(Search, arguments, prog="cml search", description=Search.__doc__ or "")
+    options = parse(Search, arguments, prog="cml search")
     if not options.images:
         raise UserError("'cml search' needs an image to look for: cml search INDEX IMAGE..")
     if (folder := next((image for image in options.images if image.is_dir()), None)) is not None:
@@ -75,26 +73,3 @@ def run(arguments: Sequence[str]) -> None:
             print(f"{place:>4}  {hit.distance:.4f}  {'  '.join(named)}")
     if options.html is not None:
         print(f"page: {options.html}")
-
-
-def write_page(path: Path, images: Sequence[Path], found: Sequence[Sequence[Hit]], index: Path, items: int) -> None:
-    """Write what was found for each image as a page."""
-    from PIL import Image
-
-    from cml.data.images import read_image
-    from cml.errors import DataError
-    from cml.reporting.search_page import Found, write_search_page
-
-    def shown(path: Path, caption: str, distance: float | None = None) -> Found:
-        try:
-            image = Image.fromarray(read_image(path))
-            image.thumbnail((512, 512))
-            return Found(image, caption, distance)
-        except DataError:  # an item whose file was moved since it was indexed is still an answer
-            return Found(None, caption, distance)
-
-    rows = [
-        (shown(image, image.name), [shown(hit.path, hit.item_id, hit.distance) for hit in hits])
-        for image, hits in zip(images, found, strict=True)
-    ]
-    write_search_page(path, rows, title=f"Nearest in {index.name}", summary=f"An index of {items} images.")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cml import tasks
-from cml.command_line.options import parse, pick, print_json, say
+from cml.command_line.options import parse, parse_known, pick, print_json, say
 from cml.errors import UserError
-from cml.runs.train import train_task
+from cml.runs.train import options_for, train_task
 from cml.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from cml.training.run_config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -32,23 +28,37 @@ class Train:
     """Print the result as JSON."""
 
 
+@dataclass(frozen=True)
+class Deciding:
+    """The options on which the defaults of the others depend."""
+
+    out: Path | None = None
+    resume: bool = False
+    freeze_backbone: bool = False
+    flip: str = ""
+
+
 def run(arguments: Sequence[str]) -> None:
     """Train and say what to do next."""
     import tyro
 
     from cml.data.prepared import PreparedDataset
 
-    known = {name: tasks.get(name).summary for name in tasks.names()}
-    name, rest = pick(arguments, "task", known, "cml train")
-    task = tasks.get(name)
-    begun = _begun(rest)
-    if begun is None:
-        defaults = Train(tyro.MISSING, tyro.MISSING, recipe_for(task, rest))
-    else:
-        defaults = Train(Path(begun.dataset) if begun.dataset else tyro.MISSING, tyro.MISSING, begun.train)
-    options = parse(Train, rest, prog=f"cml train {name}", description=f"Train on {task.summary}.", default=defaults)
-    if options.resume and not (options.out / "config.json").exists():
-        raise UserError(f"{options.out} holds no run to resume. Give its folder, or leave --resume out to start one.")
+    name, rest = pick(arguments, "task", tasks.names(), lambda name: tasks.get(name).summary, "cml train")
+    task, prog = tasks.get(name), f"cml train {name}"
+    deciding, _ = parse_known(Deciding, rest, prog=prog)
+    data, recipe = tyro.MISSING, recipe_for(task, rest, prog)
+    if deciding.resume and deciding.out is not None:
+        if not (deciding.out / "config.json").exists():
+            raise UserError(
+                f"{deciding.out} holds no run to resume. Give its folder, or leave --resume out to start one."
+            )
+        from cml.training.run_config import RunConfig
+
+        begun = RunConfig.load(deciding.out)
+        data, recipe = Path(begun.dataset) if begun.dataset else data, begun.train
+    description = f"Train on {task.summary}."
+    options = parse(Train, rest, prog=prog, description=description, default=Train(data, tyro.MISSING, recipe))
     from cml.processes.join import joined
     from cml.training.run_folder import check_unused
 
@@ -63,8 +73,12 @@ def run(arguments: Sequence[str]) -> None:
                 )
             trained = train_task(task, dataset, options.config, options.out, resume=options.resume, ranks=ranks)
     except KeyboardInterrupt as stop:
-        again = "with --resume" if (options.out / "config.json").exists() else "again"
-        raise KeyboardInterrupt(str(stop) or f"the same command {again} goes on from the last checkpoint") from None
+        if not (options.out / "config.json").exists():
+            raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None
+        place = f"{stop}; the same command with --resume goes on from there"
+        raise KeyboardInterrupt(
+            place if str(stop) else "the same command with --resume goes on from the last checkpoint"
+        ) from None
     if not ranks.first:
         return
     last = [record["loss"] for record in trained.metrics if "loss" in record][-1]
@@ -75,25 +89,10 @@ def run(arguments: Sequence[str]) -> None:
     print(f"next: cml evaluate {options.out} && cml gallery {options.out}")
 
 
-def _begun(arguments: Sequence[str]) -> RunConfig | None:
-    """What the run began with that a command line asks to resume; None if it does not, or there is no such run."""
-    words = [part for word in arguments for part in word.split("=", 1)]
-    if "--resume" not in words or "--out" not in words[:-1]:
-        return None
-    from cml.training.run_config import RunConfig
-
-    run = Path(words[words.index("--out") + 1])
-    return RunConfig.load(run) if (run / "config.json").exists() else None
-
-
-def recipe_for(task: tasks.Task, arguments: Sequence[str]) -> TrainConfig:
-    """The task's recipe as the defaults of a command line.
-
-    A frozen backbone sees every image once, as it is: with ``--freeze-backbone`` the recipe's mirroring does not apply.
-    A ``--flip`` among ``arguments`` is the user's own word, which the options then check.
-    """
-    flags = {word.partition("=")[0].replace("_", "-") for word in arguments}
-    if "--freeze-backbone" not in flags or "--flip" in flags or task.recipe.flip == "none":
+def recipe_for(task: tasks.Task, arguments: Sequence[str], prog: str) -> TrainConfig:
+    """The task's recipe as the defaults of a command line; a ``--flip`` there is checked, as it is the user's own."""
+    deciding, _ = parse_known(Deciding, arguments, prog=prog)
+    if deciding.flip or not deciding.freeze_backbone or task.recipe.flip == "none":
         return task.recipe
     say("The backbone is frozen and sees every image once, as it is: the recipe's mirroring is off.")
-    return replace(task.recipe, flip="none")
+    return options_for(task, None, {"freeze_backbone": True})

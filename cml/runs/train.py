@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from cml import tasks
 from cml.data.prepared import PreparedDataset
-from cml.processes.join import joined
 from cml.task import Task
 from cml.training.config import TrainConfig, with_options
 
@@ -51,6 +50,7 @@ def train(
         >>> run = cml.train("value", "data/mine", "runs/mine", steps=300, freeze_backbone=True)  # doctest: +SKIP
         >>> print(run.evaluate())  # doctest: +SKIP
     """
+    from cml.processes.join import joined
     from cml.runs.run import open_run
 
     task = tasks.get(task) if isinstance(task, str) else task

@@ -39,15 +39,13 @@ class StopRequest:
 
     def stop(self, step: int, steps: int) -> NoReturn:
         """Stop; the checkpoint is written."""
-        raise KeyboardInterrupt(
-            f"the checkpoint of step {step} of {steps} is written; the same command with --resume goes on from there"
-        )
+        raise KeyboardInterrupt(f"the checkpoint of step {step} of {steps} is written")
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self.made:
             if time.monotonic() - self._heard < ECHO:
                 return
-            raise KeyboardInterrupt("the same command with --resume goes on from the last checkpoint")
+            raise KeyboardInterrupt
         self.made, self._heard = True, time.monotonic()
         os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")  # print may be busy
 

@@ -25,12 +25,12 @@ import torch
 
 import cml.losses
 import cml.sampling
-from cml.commands.demo import small_config
 from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.data_prep.drawn.people.people import draw_people
 from cml.distances import registry as distances
 from cml.models.embedding import EmbeddingModel
+from cml.runs.demo import small_config
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.loop import model_config, train
 from cml.training.targets import TrainingLabels

@@ -1,0 +1,42 @@
+"""What a search of an index found, as a page with the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from cml.data.images import read_image
+from cml.errors import DataError
+from cml.export.index import Hit
+from cml.reporting.search_page import Found, write_search_page
+
+
+def write_page(path: Path, images: Sequence[Path], found: Sequence[Sequence[Hit]], index: Path, items: int) -> None:
+    """Write what was found for each image as a page.
+
+    Args:
+        path: The HTML file.
+        images: The images that were looked for.
+        found: What was found for each, nearest first.
+        index: Folder of the index.
+        items: How many images it holds.
+
+    Raises:
+        UserError: there are no images.
+    """
+
+    def shown(path: Path, caption: str, distance: float | None = None) -> Found:
+        try:
+            image = Image.fromarray(read_image(path))
+            image.thumbnail((512, 512))
+            return Found(image, caption, distance)
+        except DataError:  # an item whose file was moved since it was indexed is still an answer
+            return Found(None, caption, distance)
+
+    rows = [
+        (shown(image, image.name), [shown(hit.path, hit.item_id, hit.distance) for hit in hits])
+        for image, hits in zip(images, found, strict=True)
+    ]
+    write_search_page(path, rows, title=f"Nearest in {index.name}", summary=f"An index of {items} images.")
