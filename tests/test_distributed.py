@@ -29,8 +29,9 @@ from cml.processes.join import own_device
 from cml.processes.launch import Launch
 from cml.processes.ranks import Ranks
 from cml.processes.watch import RankWatch
+from cml.training.checkpoint import read_checkpoint
 from cml.training.metrics_log import read_metrics
-from cml.training.run_folder import MODEL, load_checkpoint
+from cml.training.run_folder import MODEL
 
 ROOT = Path(__file__).resolve().parents[1]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
@@ -162,7 +163,7 @@ def test_torchrun_names_the_rank_that_was_killed(session: Session) -> None:
     assert session.code == 1
     cause = session.said[session.said.index("Root Cause") :]
     assert re.search(r"rank +: 1 .*\n +exitcode +: -9", cause), session.said
-    state = load_checkpoint(session.folder / "killed")
+    state = read_checkpoint(session.folder / "killed")
     assert state is not None
     assert state["step"] == 4
 
@@ -200,7 +201,7 @@ def test_without_torchrun_the_others_stop_too_and_say_whose_fault_it_was(how: st
         assert second.returncode == 2
         assert "error" not in first_said  # one line is enough
     assert "Traceback" not in first_said
-    state = load_checkpoint(tmp_path / "run")
+    state = read_checkpoint(tmp_path / "run")
     assert state is not None
     assert state["step"] == 4
 
@@ -238,7 +239,7 @@ def test_an_interrupted_torchrun_leaves_a_checkpoint_and_the_run_goes_on(session
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert [(folder / f"code-{rank}").read_text() for rank in (0, 1)] == ["130", "130"]
-    state = load_checkpoint(folder / "cut")
+    state = read_checkpoint(folder / "cut")
     assert state is not None
     assert 10 <= state["step"] < 20  # not one that was due
     assert said.count(f"stopped; the checkpoint of step {state['step']} of 24 is written") == 1

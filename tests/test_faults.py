@@ -38,7 +38,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.runs.planned import kept_evaluation
 from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder, locked
-from cml.training import metrics_log, run_folder, stopping, workers
+from cml.training import checkpoint, metrics_log, run_folder, stopping, workers
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 
@@ -239,7 +239,7 @@ def test_a_signal_ends_training_with_a_checkpoint_and_resume_goes_on(
         "stopped; the checkpoint of step 5 of 8 is written; the same command with --resume goes on from there"
     )
     assert {one: signal.getsignal(one) for one in before} == before
-    state = run_folder.load_checkpoint(out)
+    state = checkpoint.read_checkpoint(out)
     assert state is not None
     assert state["step"] == 5
     assert [record["step"] for record in metrics_log.read_metrics(out / "metrics.jsonl")] == [1, 2, 3, 4, 5]
@@ -268,7 +268,7 @@ def test_the_second_signal_stops_at_once(
     assert "goes on from the last checkpoint" in capsys.readouterr().err.splitlines()[-1]
     assert echoed
     assert not reached
-    assert not (tmp_path / "run" / run_folder.CHECKPOINT).exists()
+    assert not (tmp_path / "run" / checkpoint.CHECKPOINT).exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

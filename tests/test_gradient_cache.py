@@ -76,8 +76,8 @@ def test_gradients_are_those_of_the_direct_way(micro_batch: int, dtype: torch.dt
     inputs, loss = batch()
     inputs = inputs.to(dtype)
     cached, direct = (network(*([nn.BatchNorm1d(32).eval()] if fixed else [])).to(dtype) for _ in range(2))
-    value, embeddings = gradient_cache.backward(cached, cached, loss, inputs, micro_batch=micro_batch)
-    true, true_embeddings = gradient_cache.backward(direct, direct, loss, inputs)
+    value, embeddings = gradient_cache.backward(cached, loss, inputs, micro_batch=micro_batch)
+    true, true_embeddings = gradient_cache.backward(direct, loss, inputs)
     assert value.item() == pytest.approx(true.item(), rel=bar)
     torch.testing.assert_close(embeddings, true_embeddings)
     assert relative(gradients(cached), gradients(direct)) < bar
@@ -90,7 +90,7 @@ def test_one_micro_batch_is_the_direct_way_bit_for_bit(micro_batch: int | None) 
     inputs, loss = batch()
     cached, direct = network(nn.BatchNorm1d(32), nn.Dropout(0.5)), network(nn.BatchNorm1d(32), nn.Dropout(0.5))
     torch.manual_seed(5)
-    value, embeddings = gradient_cache.backward(cached, cached, loss, inputs, micro_batch=micro_batch)
+    value, embeddings = gradient_cache.backward(cached, loss, inputs, micro_batch=micro_batch)
     after = torch.get_rng_state()
     torch.manual_seed(5)
     true_embeddings = direct(inputs)
@@ -107,7 +107,7 @@ def test_dropout_draws_the_same_in_both_passes_and_batch_norm_moves_once() -> No
     inputs, loss = batch()
     cached, held = network(nn.BatchNorm1d(32), nn.Dropout(0.5)), network(nn.BatchNorm1d(32), nn.Dropout(0.5))
     torch.manual_seed(5)
-    value, embeddings = gradient_cache.backward(cached, cached, loss, inputs, micro_batch=6)
+    value, embeddings = gradient_cache.backward(cached, loss, inputs, micro_batch=6)
     after = torch.get_rng_state()
     torch.manual_seed(5)
     true, true_embeddings = parts_held_at_once(held, inputs, loss, 4)
@@ -123,13 +123,8 @@ def test_the_network_never_holds_a_graph_of_more_than_a_micro_batch() -> None:
     inputs, loss = batch()
     model = network()
     seen: list[tuple[int, bool]] = []
-
-    def embed(piece: Tensor) -> Tensor:
-        seen.append((len(piece), torch.is_grad_enabled()))
-        found: Tensor = model(piece)
-        return found
-
-    gradient_cache.backward(model, embed, loss, inputs, micro_batch=5)
+    model.register_forward_pre_hook(lambda _, given: seen.append((len(given[0]), torch.is_grad_enabled())))
+    gradient_cache.backward(model, loss, inputs, micro_batch=5)
     sizes = [5, 5, 4, 4, 4]  # 22 items in as few parts as go, as equal as they go
     assert seen == [(size, False) for size in sizes] + [(size, True) for size in sizes]
 
@@ -141,8 +136,8 @@ def test_under_autocast_as_direct() -> None:
     def cast() -> torch.autocast:
         return torch.autocast("cpu", torch.bfloat16)
 
-    value, embeddings = gradient_cache.backward(cached, cached, loss, inputs, micro_batch=6, cast=cast)
-    true, _ = gradient_cache.backward(direct, direct, loss, inputs, cast=cast)
+    value, embeddings = gradient_cache.backward(cached, loss, inputs, micro_batch=6, cast=cast)
+    true, _ = gradient_cache.backward(direct, loss, inputs, cast=cast)
     assert embeddings.dtype == torch.float32
     assert value.item() == pytest.approx(true.item(), rel=1e-2)
     assert relative(gradients(cached), gradients(direct)) < 0.02
@@ -152,8 +147,8 @@ def test_parameters_of_the_loss_learn_too() -> None:
     inputs, _ = batch()
     cached, direct = network(), network()
     proxies = [nn.Parameter(torch.ones(3, 4)) for _ in range(2)]
-    gradient_cache.backward(cached, cached, lambda f: (f @ proxies[0].T).logsumexp(1).sum(), inputs, micro_batch=6)
-    gradient_cache.backward(direct, direct, lambda f: (f @ proxies[1].T).logsumexp(1).sum(), inputs)
+    gradient_cache.backward(cached, lambda f: (f @ proxies[0].T).logsumexp(1).sum(), inputs, micro_batch=6)
+    gradient_cache.backward(direct, lambda f: (f @ proxies[1].T).logsumexp(1).sum(), inputs)
     assert proxies[0].grad is not None
     assert proxies[1].grad is not None
     torch.testing.assert_close(proxies[0].grad, proxies[1].grad)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.storage.saved_options import saved_options
 from cml.training.batches import BatchSource, TrainingData
+from cml.training.begin import suited, train_run
+from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
 from cml.training.loop import train
 from cml.training.metrics_log import read_metrics
@@ -151,9 +154,9 @@ def test_resume_restores_torchs_random_numbers(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.loop.LOG_EVERY", 7)  # after the checkpoint at step 4
-        patch.setattr("cml.training.loop._check_finite", lambda first, values: None if first < 4 else stop())
-        patch.setattr("cml.training.loop.metrics_log.MetricsLog.add", lambda self, records: None)
+        patch.setattr("cml.training.progress.LOG_EVERY", 7)  # after the checkpoint at step 4
+        patch.setattr("cml.training.progress._check_finite", lambda first, values: None if first < 4 else stop())
+        patch.setattr("cml.training.metrics_log.MetricsLog.add", lambda self, records: None)
         with pytest.raises(KeyboardInterrupt):
             cml.fit(images, places, config, out=tmp_path / "cut", quiet=True)
     torch.rand(3)  # somebody else's random numbers in between
@@ -237,9 +240,99 @@ def test_best_weights_are_kept_when_validated() -> None:
 
     distance = distances.get("euclidean")
     data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
-    trained = train(data, replace(CONFIG, evaluate_every=4), validate=validate, quiet=True)
+    trained = train(data, replace(CONFIG, evaluate_every=4), score=validate, quiet=True)
     assert same(trained.model.state_dict(), seen[1])
     assert [record["validation"] for record in trained.metrics if "validation" in record] == [3.0, 1.0, 2.0]
+
+
+def scored(*scores: float) -> Callable[[EmbeddingModel, TrainingData], float]:
+    """Scores that do not depend on the model."""
+    left = iter(scores)
+    return lambda model, held_out: next(left)
+
+
+def bars_data() -> TrainingData:
+    images, places = bars()
+    distance = distances.get("euclidean")
+    return TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
+
+
+def test_a_run_ends_after_as_many_validations_without_improvement_as_it_has_patience() -> None:
+    config = replace(CONFIG, steps=12, evaluate_every=2, patience=2)
+    trained = train(bars_data(), config, score=scored(3, 2, 2, 2), quiet=True)
+    assert [record["step"] for record in trained.metrics if "loss" in record] == list(range(1, 9))
+    assert [record["validation"] for record in trained.metrics if "validation" in record] == [3, 2, 2, 2]
+    at_best = train(bars_data(), replace(config, patience=0), score=scored(3, 1, 2, 2, 2, 2), quiet=True)
+    assert len([record for record in at_best.metrics if "loss" in record]) == 12  # 0 never ends it
+    assert same(trained.model.state_dict(), at_best.model.state_dict())  # both have the weights of step 4
+    with pytest.raises(UserError, match="'patience' counts validations: set 'evaluate_every'"):
+        replace(CONFIG, patience=2)
+
+
+@pytest.mark.parametrize("end", [5, 7, 8])
+def test_a_run_cut_off_and_resumed_loses_its_patience_where_the_whole_run_does(
+    end: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, places = bars()
+    config = replace(CONFIG, evaluate_every=2, patience=2, checkpoint_every=1)
+
+    def score(network: EmbeddingModel, held_out: TrainingData, *, ranks: object) -> float:
+        # of the weights alone, so that it is the same in every run; the first moves of the head make it worse
+        return float(network.head.weight.detach().double().square().mean())
+
+    monkeypatch.setattr("cml.training.validation.held_out_score", score)
+    monkeypatch.setattr("cml.training.optimizer.learning_rate_factor", lambda config, step: 1 if step < 4 else 0)
+    cml.fit(images, places, config, out=tmp_path / "whole", quiet=True)
+    whole = read_metrics(tmp_path / "whole" / "metrics.jsonl")
+    last = whole[-1]["step"]
+    assert last < 12
+    save = Checkpoint.save
+
+    def save_and_stop(self: Checkpoint, run: Path, step: int) -> None:
+        save(self, run, step)
+        if step == min(end, last):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", save_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            cml.fit(images, places, config, out=tmp_path / "cut", quiet=True)
+    cml.fit(images, places, config, out=tmp_path / "cut", resume=True, quiet=True)
+    assert read_metrics(tmp_path / "cut" / "metrics.jsonl") == whole
+    assert same(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+    cml.fit(images, places, config, out=tmp_path / "cut", resume=True, quiet=True)  # which has nothing left to do
+    assert read_metrics(tmp_path / "cut" / "metrics.jsonl") == whole
+
+
+def test_fit_validates_on_held_out_items() -> None:
+    images, places = bars()
+    for freeze in (False, True):
+        config = replace(CONFIG, evaluate_every=4, freeze_backbone=freeze)
+        trained = train(bars_data(), config, quiet=True)
+        kept, held_out = bars_data().held_out(0.1)
+        assert [record["step"] for record in trained.metrics if "validation" in record] == [4, 8, 12]
+        best = min(record["validation"] for record in trained.metrics if "validation" in record)
+        # by hand: every second held-out item finds the others, 3 of them, at this mean label distance
+        found = trained.model.embed(images[len(kept) :])
+        order = np.linalg.norm(found[0::2, None] - found[None, 1::2], axis=2).argsort(axis=1)
+        far = np.abs(places[len(kept) :][0::2, None] - places[len(kept) :][None, 1::2])
+        assert best == pytest.approx(np.take_along_axis(far, order, 1)[:, :3].mean(), rel=1e-4)
+        assert len(held_out) == 6
+
+
+def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
+    images, places = bars(30)
+    config = replace(CONFIG, steps=1, sampler="random")
+    with pytest.warns(UserWarning, match="A batch takes 150 items, but there are 30: the sampler is random.batch"):
+        cml.fit(images, places, config)
+    assert suited(config, 30, say=False).sampler == "random(batch_size=15)"
+    assert suited(config, 150) == config
+    distance = distances.get("euclidean")
+    with pytest.raises(UserError, match="takes 150 different items, but there are 30"):
+        train_run(images, distance.encode(places.tolist()), distance, config, quiet=True)
+    assert suited(replace(config, sampler="grouped"), 30, say=False).sampler == "random(batch_size=15)"
+    classes = replace(config, sampler="per-class(per_class=3)")
+    assert suited(classes, 30, say=False).sampler == "per-class(per_class=3, batch_size=15)"
 
 
 def test_frozen_backbone_trains_the_head_alone() -> None:
@@ -363,7 +456,6 @@ def test_options_out_of_range_are_named(change: dict[str, object], message: str)
         ({"backbone": "resnet341"}, "Unknown backbone 'resnet341'. Did you mean 'resnet34'"),
         ({"backbone": "small-cnn", "weights": "imagenet"}, "no published weights"),
         ({"label_distance": "euclid"}, "Unknown label distance 'euclid'"),
-        ({"sampler": "grouped"}, "takes 150 different items, but there are 60"),
         ({"device": "cuda:77"}, "'cuda:77' is not available"),
         ({"flip": "image"}, "set 'flip' to list or none"),
     ],

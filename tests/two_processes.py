@@ -31,8 +31,9 @@ from cml.processes.batch_norm import share_batch_norm
 from cml.processes.join import joined
 from cml.processes.ranks import Ranks
 from cml.retrieval import embedding_ranker, evaluate
-from cml.training import gradient_cache, run_folder
+from cml.training import gradient_cache
 from cml.training.batches import BatchSource, TrainingData
+from cml.training.checkpoint import CHECKPOINT, Checkpoint
 
 ITEMS = 13  # two processes have 7 and 6 of them
 WORDS = ("red", "green", "blue", "grey")
@@ -106,7 +107,7 @@ def gradients(ranks: Ranks, name: str, words: Path, *, micro_batch: int | None =
         network.zero_grad()
         loss.zero_grad()
         value, embeddings = gradient_cache.backward(
-            network, network, loss_of, inputs[items][own], micro_batch=micro_batch, largest=ranks.largest_share(ITEMS)
+            network, loss_of, inputs[items][own], micro_batch=micro_batch, largest=ranks.largest_share(ITEMS)
         )
         ranks.sum_gradients(network, loss)
         memory.store(ranks.gather(embeddings, ITEMS), items)
@@ -199,18 +200,18 @@ def small_facts(ranks: Ranks) -> dict[str, Any]:
 
 def train(out: Path, *, resume: bool = False, snapshot: Path | None = None) -> None:
     """A run on bars; ``snapshot`` gets what a run killed after its first checkpoint would have left."""
-    save = run_folder.save_checkpoint
+    save = Checkpoint.save
 
-    def save_and_copy(run: Path, state: Any) -> None:  # noqa: ANN401
-        save(run, state)
+    def save_and_copy(self: Checkpoint, run: Path, step: int) -> None:
+        save(self, run, step)
         if snapshot is not None and not snapshot.exists():
             shutil.copytree(run, snapshot)
 
-    run_folder.save_checkpoint = save_and_copy
+    Checkpoint.save = save_and_copy  # type: ignore[method-assign]
     try:
         cml.fit(*bars(), CONFIG, out=out, resume=resume, quiet=True)
     finally:
-        run_folder.save_checkpoint = save
+        Checkpoint.save = save  # type: ignore[method-assign]
 
 
 def small_command(people: Path) -> list[str]:
@@ -256,7 +257,7 @@ def die_after_checkpoint(out: Path, how: str) -> None:
     read = Images.read
 
     def read_or_fail(self: Images, items: Any) -> Any:  # noqa: ANN401
-        if os.environ["RANK"] == "1" and (out / run_folder.CHECKPOINT).exists():
+        if os.environ["RANK"] == "1" and (out / CHECKPOINT).exists():
             if how == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise DataError("The image of rank 1 cannot be read.")

@@ -133,6 +133,12 @@ class Images:
     def __len__(self) -> int:
         return len(self._source)
 
+    @property
+    def paths(self) -> Sequence[Path] | None:
+        """Their files; None where some of them are no files."""
+        is_files = not isinstance(self._source, np.ndarray) and all(isinstance(one, Path) for one in self._source)
+        return self._source if is_files else None
+
     def subset(self, items: slice) -> Images:
         """A part of the images, sharing what is in memory already."""
         part = Images(self._source[items], self.size, cache_bytes=self._cache_bytes)

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cml import distances, losses, sampling
-from cml.data.augmentation import stored_size
-from cml.data.images import Images
+from cml import distances
 from cml.data.inputs import images_and_labels
 from cml.distances import LabelError
-from cml.distances.jobs.stored_matrix import through_matrix
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
 from cml.processes.join import joined
-from cml.registry import Choice
 from cml.runs.model import Model
-from cml.training import run_folder
-from cml.training.batches import TrainingData
+from cml.training.begin import train_run
 from cml.training.config import TrainConfig, with_options
-from cml.training.loop import model_config, train
-from cml.training.run_config import RunConfig
-from cml.training.validation import held_out_score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,37 +85,15 @@ def fit(
             f"The 'labels' do not fit the label distance {distance.name!r}: {error} Mend the label, or choose another "
             "distance by label_distance=.."
         ) from None
-    if config.flip == "image":
-        raise UserError("Mirroring image by image needs a task that mirrors the labels; set 'flip' to list or none.")
-    stored = Images(source, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
-    folder = None if out is None else Path(out)
-    run = RunConfig(
-        task="",
-        dataset="",
-        dataset_fingerprint=hashlib.sha256(encoded.fingerprint().encode()).hexdigest(),
-        train=config,
-        model=model_config(config, losses.registry.make(config.loss)),
-        label_distance=str(Choice(distance.name, distance.settings())),
-    )
-    with joined(config.device) as ranks, contextlib.ExitStack() as held:
-        if folder is not None and ranks.first:
-            held.enter_context(run_folder.begun(folder, run, resume=resume))
-        ranks.wait()
-        sampler = sampling.registry.make(config.sampler)
-        known, encoded = through_matrix(
-            distance,
+    with joined(config.device) as ranks:
+        trained, run = train_run(
+            source,
             encoded,
-            blocks=config.steps,
-            rows=sampler.batch_size,
-            all_pairs=sampler.neighbors > 0,
-            quiet=quiet or not ranks.first,
-        )
-        trained = train(
-            TrainingData(stored, encoded, known),
+            distance,
             config,
-            out=folder,
+            out=None if out is None else Path(out),
             resume=resume,
-            validate=functools.partial(held_out_score, ranks=ranks),
+            shrink=True,
             quiet=quiet,
             ranks=ranks,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -88,7 +87,6 @@ def train_task(
     """
     from cml.reporting.curves import write_curves
     from cml.training.prepared import train_prepared
-    from cml.training.validation import held_out_score
 
     trained = train_prepared(
         dataset,
@@ -98,7 +96,6 @@ def train_task(
         label_distance=task.label_distance(config, dataset.info),
         mirror=None if task.mirror is None else lambda label: task.mirror(label, dataset.info),  # type: ignore[misc]
         resume=resume,
-        validate=functools.partial(held_out_score, ranks=ranks),
         quiet=quiet,
         ranks=ranks,
     )

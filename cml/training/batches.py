@@ -19,11 +19,12 @@ from torch.utils.data import Dataset
 
 from cml.data.augmentation import Jitter, jittered_box, mirrored
 from cml.data.images import Images, Size
-from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import UserError
 from cml.losses.loss import LabelSource
 from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Int64, Sampler
+from cml.training.frozen import Features
 from cml.training.targets import BatchLabels, TrainingLabels, label_distances
 from cml.training.workers import made_ahead
 
@@ -37,13 +38,13 @@ class TrainingData:
     """What is trained on: images and their labels, in the same order.
 
     Attributes:
-        images: N images.
+        images: N images, or what a frozen backbone made of them.
         labels: N encoded labels.
         distance: The label distance that encoded them.
         mirrored_labels: Labels of the mirrored images; needed where images are mirrored one by one.
     """
 
-    images: Images
+    images: Images | Features
     labels: Labels
     distance: LabelDistance
     mirrored_labels: Labels | None = None
@@ -59,12 +60,13 @@ class TrainingData:
     def held_out(self, share: float) -> tuple[TrainingData, TrainingData]:
         """What is trained on, and a share of the items to validate with.
 
-        Those are the last ones: neighbours in order, such as video frames, stay on one side.
+        Those are the last ones: neighbours in order, such as video frames, stay on one side. Of a share of 0 they are
+        none.
 
         Raises:
             UserError: fewer than 2 items would be left.
         """
-        kept = len(self) - max(4, round(share * len(self)))
+        kept = len(self) - (max(4, round(share * len(self))) if share else 0)
         if kept < 2:
             raise UserError(f"{len(self)} training items are too few to hold some out: set evaluate_every to 0.")
         return self.subset(slice(0, kept)), self.subset(slice(kept, len(self)))
@@ -88,7 +90,6 @@ class BatchSource(Dataset[Step]):
         image_size: (height, width) that the network sees.
         jitter: How much an image may move.
         flip: Whether whole lists ("list") or single images ("image") are mirrored.
-        features: (N, F) features to train on instead of the images.
         target: What makes the loss's target of a batch's labels: its ``target``.
         memory: M; label distances get a column more for each of the last M items of the steps before, newest batch
             first, as ``CrossBatchMemory`` stores them.
@@ -109,7 +110,6 @@ class BatchSource(Dataset[Step]):
         image_size: Size,
         jitter: Jitter,
         flip: str = "none",
-        features: Float32 | None = None,
         target: Callable[[LabelSource], Tensor] = label_distances,
         memory: int = 0,
         ranks: Ranks | None = None,
@@ -122,7 +122,7 @@ class BatchSource(Dataset[Step]):
             )
         self._training, self._target, self._ranks = TrainingLabels(data.distance, data.labels), target, ranks
         self._data, self._sampler, self._given, self._seed = data, sampler, given, seed
-        self._image_size, self._jitter, self._flip, self._features = image_size, jitter, flip, features
+        self._image_size, self._jitter, self._flip = image_size, jitter, flip
         self._memory = memory
         self._plans: dict[int, _Plan] = {}  # of the steps that the memory reaches back to
 
@@ -139,10 +139,10 @@ class BatchSource(Dataset[Step]):
         items, flips, anchors, rng = self._plan(step)
         target = self._step_target(step, items, flips, anchors)
         own = self._ranks.share(len(items))
-        if self._features is not None:
-            return torch.from_numpy(self._features[items[own]]), target
-        pixels = self._data.images.read(items[own])
-        boxes = jittered_box(pixels, self._image_size, self._jitter, rng, part=own, total=len(items))
+        images = self._data.images
+        if isinstance(images, Features):
+            return torch.from_numpy(images.read(items[own])), target
+        boxes = jittered_box(images.read(items[own]), self._image_size, self._jitter, rng, part=own, total=len(items))
         return mirrored(boxes, flips[own]), target
 
     def shared(self, target: Tensor, step: int) -> Tensor:
@@ -203,5 +203,5 @@ class BatchSource(Dataset[Step]):
 
         See ``made_ahead`` for ``timeout`` and for what goes wrong.
         """
-        workers = workers if self._features is None else 0
+        workers = 0 if isinstance(self._data.images, Features) else workers
         return made_ahead(self, range(first, last), workers=workers, timeout=timeout)

@@ -78,6 +78,8 @@ class TrainConfig:
     """Evaluate on held-out training items every so many steps and keep the best weights; 0 trains to the end."""
     validation_share: float = 0.1
     """Share of the training items held out when evaluate_every is set."""
+    patience: int = 0
+    """Validations without a better score until the run ends early; 0 never ends it."""
     checkpoint_every: int = 200
     """Steps between two checkpoints."""
     seed: int = 0
@@ -98,7 +100,7 @@ class TrainConfig:
         for rule, names, low, high in (
             ("1 or more", ("dimension", "steps", "checkpoint_every"), 1, math.inf),
             ("above 0", ("learning_rate", "backbone_rate", "proxy_rate", "crop", "validation_share"), TINY, math.inf),
-            ("0 or more", ("warmup", "decay", "weight_decay", "evaluate_every", "seed"), 0, math.inf),
+            ("0 or more", ("warmup", "decay", "weight_decay", "evaluate_every", "patience", "seed"), 0, math.inf),
             ("0 or more", ("workers", "worker_timeout", "cache_bytes", "memory"), 0, math.inf),
             ("in 0..0.5", ("scale_jitter", "shift_jitter", "brightness_jitter"), 0, 0.5),
             ("at most 1", ("crop",), 0, 1),
@@ -113,6 +115,8 @@ class TrainConfig:
             raise UserError(f"'micro_batch' must be 1 or more, or none. Got {self.micro_batch} instead.")
         if self.clip_gradient is not None and self.clip_gradient <= 0:
             raise UserError(f"'clip_gradient' must be above 0 or none. Got {self.clip_gradient} instead.")
+        if self.patience and not self.evaluate_every:
+            raise UserError(f"'patience' counts validations: set 'evaluate_every'. Got patience={self.patience} alone.")
         if self.freeze_backbone and self.flip != "none":
             raise UserError(
                 "With 'freeze_backbone' every image is embedded once, as it is: set 'flip' to none. "

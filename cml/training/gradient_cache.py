@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 def backward(
     network: nn.Module,
-    embed: Callable[[Tensor], Tensor],
     loss: Callable[[Tensor], Tensor],
     inputs: Tensor,
     *,
@@ -35,8 +34,7 @@ def backward(
     """Embeddings and loss of a batch, and the gradient of the loss added to all parameters that it depends on.
 
     Args:
-        network: What ``embed`` runs, for its buffers.
-        embed: Embeddings (b, D) of inputs (b, ..).
+        network: Gives embeddings (b, D) of inputs (b, ..).
         loss: Scalar of embeddings (B, D) in at least float32.
         inputs: (B, ..), on the network's device.
         micro_batch: Inputs that go through the network at once, at least 1. A larger batch is cut into as few parts as
@@ -52,14 +50,14 @@ def backward(
         >>> import torch
         >>> network = torch.nn.Linear(3, 2)
         >>> inputs = torch.randn(10, 3)
-        >>> value, embeddings = backward(network, network, lambda f: f.square().sum(), inputs, micro_batch=4)
+        >>> value, embeddings = backward(network, lambda f: f.square().sum(), inputs, micro_batch=4)
         >>> torch.allclose(network.weight.grad, 2 * embeddings.T @ inputs, atol=1e-5)
         True
     """
     parts = 1 if micro_batch is None else -(-(largest or len(inputs)) // micro_batch)
     if parts <= 1:
         with cast():
-            embedded = embed(inputs)
+            embedded = network(inputs)
         embeddings = _full(embedded)
         value = loss(embeddings)
         torch.autograd.backward(value)
@@ -72,7 +70,7 @@ def backward(
         for piece in pieces:
             random.append(_random_state(inputs.device))
             with cast():  # one a pass: autocast must not keep weights that it has cast without a graph
-                found.append(_full(embed(piece)))
+                found.append(_full(network(piece)))
         for buffer, before in buffers:
             buffer.copy_(before)
     embeddings = torch.cat(found).requires_grad_()
@@ -83,7 +81,7 @@ def backward(
     for piece, state, gradient in zip(pieces, random, embeddings.grad.tensor_split(parts), strict=True):
         _set_random_state(inputs.device, state)
         with cast():
-            again = embed(piece)
+            again = network(piece)
         torch.autograd.backward(_full(again), gradient)
     _set_random_state(inputs.device, after)
     return value.detach(), embeddings.detach()

@@ -51,6 +51,12 @@ def learning_rate_factor(config: TrainConfig, step: int) -> float:
     return warm
 
 
+def set_learning_rates(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int) -> None:
+    """Give every group of ``make_optimizer`` its learning rate of a 0-based step."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * learning_rate_factor(config, step)
+
+
 def check_held(optimizer: torch.optim.Optimizer, value: Tensor, loss: nn.Module, embeddings: Tensor) -> None:
     """Check that the optimiser holds every tensor that a loss value sends a gradient to.
 

@@ -3,21 +3,17 @@
 A loss that has learnt something (proxies) leaves it in loss.safetensors, and ``lock`` is held by the process that
 trains; it goes with the process.
 
-``model.safetensors`` is written last: a run that has it is finished. Nothing is ever read half-written, nothing here is
-a pickle: checkpoints are read with ``weights_only=True``; and what changed on the disk since it was written is noticed
-by its checksums. Not for: the content of config.json (run_config.py) nor metrics.jsonl (metrics_log.py).
+``model.safetensors`` is written last: a run that has it is finished. Nothing is ever read half-written, and what
+changed on the disk since it was written is noticed by its checksums. Not for: the content of config.json
+(run_config.py), of metrics.jsonl (metrics_log.py) and of a checkpoint (checkpoint.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +21,10 @@ from torch import Tensor, nn
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.storage.atomic import atomic_file, check_vacant, locked, read_json, write_json
+from cml.training.checkpoint import CHECKPOINT, disk_errors
 from cml.training.config import TrainConfig
 from cml.training.run_config import RunConfig
 
-CHECKPOINT = "checkpoints/last.pt"
 MODEL = "model.safetensors"
 LOSS = "loss.safetensors"
 EVALUATION = "evaluation.json"
@@ -108,49 +104,6 @@ def save_loss_constants(run: Path, constants: Mapping[str, float]) -> None:
     write_json(path, {**read_json(path, "the run's config"), "loss_constants": dict(constants)})
 
 
-def save_checkpoint(run: Path, state: Mapping[str, Any]) -> None:
-    """Write the checkpoint atomically."""
-    with atomic_file(run / CHECKPOINT) as temporary, _disk_errors(), temporary.open("wb") as file:
-        torch.save(dict(state), file)
-
-
-def load_checkpoint(run: Path) -> dict[str, Any] | None:
-    """The checkpoint, or None when the run was cut off before its first.
-
-    Raises:
-        DataError: the file is damaged: cut short, or not what was written.
-    """
-    path = run / CHECKPOINT
-    if not path.exists():
-        return None
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if (part := archive.testzip()) is not None:  # torch.load looks at no checksum
-                raise DataError(f"The checksum of {part!r} is wrong")
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises half a dozen types for a damaged file
-        why = str(error) if isinstance(error, DataError) else type(error).__name__
-        raise DataError(f"The checkpoint {path} is damaged ({why}); delete it to start over.") from None
-    return state
-
-
-@contextlib.contextmanager
-def fitting_checkpoint(run: Path | None) -> Iterator[None]:
-    """What fails within, where a checkpoint's content is taken over, is the checkpoint's fault.
-
-    Raises:
-        DataError: the checkpoint does not hold what this run needs.
-    """
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
-        where = "" if run is None else f" {run / CHECKPOINT}"
-        raise DataError(
-            f"The checkpoint{where} does not fit the run ({type(error).__name__}: {str(error)[:200]}); delete it to "
-            "start over."
-        ) from None
-
-
 def save_loss(run: Path, loss: nn.Module) -> None:
     """Write the loss's parameters and buffers as safetensors, atomically; nothing if it has none."""
     state = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
@@ -167,7 +120,7 @@ def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     from safetensors.torch import save_file
 
     state = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    with atomic_file(path) as temporary, _disk_errors():
+    with atomic_file(path) as temporary, disk_errors():
         save_file(state, temporary, {_CHECKSUM: _checksum(state)})
 
 
@@ -177,21 +130,6 @@ def _checksum(state: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-@contextlib.contextmanager
-def _disk_errors() -> Iterator[None]:
-    """Errors of the disk as such: torch and safetensors hide them in errors of their own."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (RuntimeError, SafetensorError) as error:
-        if isinstance(error.__context__, OSError):
-            raise error.__context__ from None
-        if found := re.search(r"\(os error (\d+)\)", str(error)):
-            raise OSError(int(found[1]), os.strerror(int(found[1]))) from None
-        raise
 
 
 _ANEW = "Delete it and write it anew from the last checkpoint: cml train TASK --out {run} --resume."

@@ -20,6 +20,25 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ECHO = 1.0  # seconds in which a signal is the one before: a scheduler tells all processes, torchrun tells them again
 
 
+@contextlib.contextmanager
+def heard(listen: bool = True) -> Iterator[StopRequest]:
+    """Hear signals while the block runs; afterwards they do again what they did before.
+
+    Args:
+        listen: False lets them do what they do.
+    """
+    request = StopRequest()
+    if not listen or threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    before = {number: signal.signal(number, request.hear) for number in SIGNALS}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class StopRequest:
     """Whether somebody asked for an end.
 
@@ -31,34 +50,15 @@ class StopRequest:
         self.made = False
         self._heard = 0.0
 
-    def listen(self) -> None:
-        """Hear signals from now on; ``heard_no_more`` ends it."""
-        if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                signal.signal(number, self._hear)
-
     def stop(self, step: int, steps: int) -> NoReturn:
         """Stop; the checkpoint is written."""
         raise KeyboardInterrupt(f"the checkpoint of step {step} of {steps} is written")
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        """What a signal does."""
         if self.made:
             if time.monotonic() - self._heard < ECHO:
                 return
             raise KeyboardInterrupt
         self.made, self._heard = True, time.monotonic()
         os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")  # print may be busy
-
-
-@contextlib.contextmanager
-def heard_no_more() -> Iterator[None]:
-    """At the end of the block signals do again what they did before it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

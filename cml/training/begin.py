@@ -1,0 +1,150 @@
+"""From labelled images to a run: what comes before the first step, the same for arrays and for prepared datasets.
+
+Not for: where images and labels come from (prepared.py, arrays.py) and the steps (loop.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import nn
+
+from cml import losses, plugins, sampling
+from cml.data.augmentation import stored_size
+from cml.data.images import Images
+from cml.data.inputs import ImageSource
+from cml.distances.jobs.stored_matrix import through_matrix
+from cml.distances.label_distance import LabelDistance, Labels
+from cml.errors import UserError
+from cml.models import Backbone
+from cml.processes.device import pick_device
+from cml.processes.ranks import Ranks
+from cml.registry import Choice
+from cml.sampling.sampler import Sampler, suited_batch
+from cml.training import run_folder
+from cml.training.batches import TrainingData
+from cml.training.config import TrainConfig
+from cml.training.loop import Trained, model_config, train
+from cml.training.run_config import RunConfig
+from cml.training.validation import Score
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the images and labels of a run come from, as its config.json says it.
+
+    Attributes:
+        task: Name of the task, "" for a run on arrays.
+        dataset: Folder of the prepared dataset, "" for a run on arrays.
+        fingerprint: Of the dataset; "" takes that of the labels.
+    """
+
+    task: str = ""
+    dataset: str = ""
+    fingerprint: str = ""
+
+
+def train_run(
+    images: ImageSource,
+    labels: Labels,
+    distance: LabelDistance,
+    config: TrainConfig,
+    *,
+    backbone: nn.Module | Backbone | None = None,
+    origin: Origin | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    shrink: bool = False,
+    score: Score | None = None,
+    quiet: bool = False,
+    ranks: Ranks | None = None,
+) -> tuple[Trained, RunConfig]:
+    """Train on labelled images, in a run folder if there should be one.
+
+    Args:
+        images: N images.
+        labels: Their N labels, encoded; for ``flip="image"`` those of the mirrored images follow.
+        distance: The label distance that encoded them.
+        config: All options.
+        backbone: A module of the user's own, which ``config.backbone`` then calls ``custom``; it is trained in place.
+        origin: What config.json says of the data; None for arrays.
+        out: Run folder, begun or continued; None keeps nothing.
+        resume: Continue the run in ``out`` if it was begun.
+        shrink: Make a batch that is larger than the data smaller, with a warning, instead of refusing it.
+        score: See ``loop.train``.
+        quiet: No progress bar.
+        ranks: See ``loop.train``.
+
+    Returns:
+        What training leaves behind, and what config.json holds of the run.
+
+    Raises:
+        UserError: options, labels or a run folder that do not fit.
+    """
+    ranks = Ranks(device=pick_device(config.device)) if ranks is None else ranks
+    origin = Origin() if origin is None else origin
+    count = len(images)
+    if config.flip == "image" and len(labels) < 2 * count:
+        who = f"The task {origin.task!r} cannot mirror its labels" if origin.task else "No mirrored labels are given"
+        raise UserError(f"{who}; set 'flip' to list or none.")
+    if shrink:
+        config = suited(config, count, say=ranks.first and not quiet)
+    sampler = sampling.registry.make(config.sampler)
+    sampler.check_count(count)  # before there is a run folder in which nothing was trained
+    label_distance = str(Choice(distance.name, distance.settings()))
+    run = RunConfig(
+        task=origin.task,
+        dataset=origin.dataset,
+        dataset_fingerprint=origin.fingerprint or hashlib.sha256(labels.fingerprint().encode()).hexdigest(),
+        train=config,
+        model=model_config(config, losses.registry.make(config.loss)),
+        label_distance=label_distance,
+        plugins=plugins.needed(origin.task, label_distance, config.loss, config.sampler, config.backbone),
+    )
+    stored = Images(images, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
+    with contextlib.ExitStack() as held:
+        if out is not None and ranks.first:
+            held.enter_context(run_folder.begun(out, run, resume=resume))
+        ranks.wait()
+        distance, labels = through_matrix(
+            distance,
+            labels,
+            blocks=config.steps,
+            rows=sampler.batch_size,
+            all_pairs=sampler.neighbors > 0,
+            quiet=quiet or not ranks.first,
+        )
+        data = TrainingData(stored, labels[:count], distance, labels[count:] if len(labels) > count else None)
+        trained = train(data, config, backbone=backbone, out=out, resume=resume, score=score, quiet=quiet, ranks=ranks)
+        return trained, run
+
+
+def suited(config: TrainConfig, items: int, *, say: bool = True) -> TrainConfig:
+    """The options with a smaller batch where the sampler's is larger than the data; a warning says so."""
+    sampler = sampling.registry.make(config.sampler)
+    if items >= sampler.batch_size or items < 2:
+        return config
+    smaller = _smaller(config.sampler, suited_batch(items))
+    if say:
+        warnings.warn(
+            f"A batch takes {sampler.batch_size} items, but there are {items}: the sampler is {smaller} instead of "
+            f"{config.sampler}.",
+            stacklevel=4,
+        )
+    return replace(config, sampler=smaller)
+
+
+def _smaller(sampler: str, batch_size: int) -> str:
+    """The sampler with another batch size; the random one where its other settings do not allow that."""
+    choice = Choice.parse(sampler)
+    smaller = str(Choice(choice.name, {**choice.settings, "batch_size": batch_size}))
+    try:
+        made: Sampler = sampling.registry.make(smaller)
+        made.check_count(batch_size)
+    except UserError:
+        return str(Choice("random", {"batch_size": batch_size}))
+    return smaller

@@ -1,0 +1,78 @@
+"""Training on a frozen backbone: every image goes through it once, and its features are the images from then on.
+
+Not for: the cache in which features of published weights are kept (cml.models.frozen).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from cml.data.images import Images
+from cml.distances.label_distance import Float32
+from cml.models.embedding import EmbeddingModel
+from cml.models.frozen import frozen_features
+from cml.processes.ranks import Ranks
+
+
+class Features:
+    """Backbone features (N, F) in the place of N images."""
+
+    def __init__(self, rows: Float32) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def subset(self, items: slice) -> Features:
+        """A part of them."""
+        return Features(self.rows[items])
+
+    def load(self) -> None:
+        """Nothing to do: they are in memory."""
+
+    def read(self, items: NDArray[np.integer]) -> Float32:
+        """The features (B, F) of ``items`` (B,)."""
+        rows: Float32 = self.rows[items]
+        return rows
+
+
+class FrozenNetwork(nn.Module):
+    """A model that takes features for images: its head learns, its backbone stays as it is."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        super().__init__()
+        self.model = model
+        model.backbone.requires_grad_(False).eval()
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Embeddings (B, D) of features (B, F)."""
+        return self.model.embed_features(features)
+
+    def embed(self, features: Features) -> Float32:
+        """Embeddings (N, D), in evaluation mode."""
+        return self.model.embed_extracted(features.rows)
+
+    def train(self, mode: bool = True) -> FrozenNetwork:
+        """Set the head alone to training mode: running statistics of the backbone stay too."""
+        super().train(mode)
+        self.model.backbone.eval()
+        return self
+
+
+def frozen(model: EmbeddingModel, images: Images | Features, ranks: Ranks) -> tuple[FrozenNetwork, Features]:
+    """The network and the inputs to train a model's head with.
+
+    Args:
+        model: With the weights that its backbone keeps.
+        images: N images, or their features; those of files are read from their cache if the weights are published.
+        ranks: The processes that share the work.
+    """
+    network = FrozenNetwork(model)
+    if isinstance(images, Features):
+        return network, images
+    paths = images.paths
+    if paths is not None:
+        return network, Features(ranks.rows(len(images), lambda rows: frozen_features(model, paths[rows])))
+    return network, Features(ranks.rows(len(images), lambda rows: model.extract(images.subset(rows))))
