@@ -409,7 +409,7 @@ def test_lspet_on_the_real_photographs(real_data: RealData, tmp_path: Path) -> N
     before = times(dataset.folder)
     source.prepare(dataset.folder)
     assert times(dataset.folder) == before
-    with pytest.raises(UserError, match="image_size 64, now 32"):
+    with pytest.raises(UserError, match="image_size was 64, now 32"):
         Lspet(source.source, image_size=32).prepare(dataset.folder)
 
 
@@ -600,7 +600,7 @@ def test_folder_with_csv(photos: Path, tmp_path: Path) -> None:
     before = times(dataset.folder)
     source.prepare(dataset.folder)
     assert times(dataset.folder) == before
-    with pytest.raises(UserError, match="unit 'years', now 'days'"):
+    with pytest.raises(UserError, match="unit was years, now days"):
         dataclasses.replace(source, unit="days").prepare(dataset.folder)
 
 
@@ -733,7 +733,7 @@ def test_people(tmp_path: Path) -> None:
     before = times(dataset.folder)
     dataclasses.replace(source, workers=2).prepare(dataset.folder)  # nothing is drawn: it is there already
     assert times(dataset.folder) == before
-    with pytest.raises(UserError, match="seed 3, now 4"):
+    with pytest.raises(UserError, match="seed was 3, now 4"):
         dataclasses.replace(source, seed=4).prepare(dataset.folder)
     with pytest.raises(UserError, match="at least 12"):
         People(count=11)

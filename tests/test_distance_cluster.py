@@ -131,11 +131,12 @@ def test_a_worker_killed_in_the_middle_costs_only_its_strips(
     distance = cml.distances.get("slow-euclidean", log=str(log))
     labels = distance.encode(list(range(100)))
     out = tmp_path / "m"
+    journal = out / ".job.partial-work" / "journal.jsonl"
     killed: list[int] = []
 
     def kill_one(_: str) -> None:
         def when_strips_came_back() -> None:
-            while not (out / "done.txt").exists() or len((out / "done.txt").read_text().splitlines()) < 3:
+            while not journal.exists() or len(journal.read_text().splitlines()) < 2 + 3:
                 time.sleep(0.01)
             workers.workers[0].kill()
             killed.append(workers.workers[0].pid)
@@ -166,10 +167,11 @@ def test_a_job_without_workers_says_so_and_goes_on_when_one_comes(
     distance = cml.distances.get("slow-euclidean", log=str(tmp_path / "log"))
     labels = distance.encode(list(range(60)))
     out = tmp_path / "m"
+    journal = out / ".job.partial-work" / "journal.jsonl"
 
     def kill_all(_: str) -> None:
         def when_a_strip_came_back() -> None:
-            while not (out / "done.txt").exists() or not (out / "done.txt").read_text():
+            while not journal.exists() or len(journal.read_text().splitlines()) < 2 + 1:
                 time.sleep(0.01)
             for process in workers.workers:
                 process.kill()

@@ -5,6 +5,7 @@ import errno
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,10 +28,11 @@ from cml.distances.jobs import row_file
 from cml.distances.jobs.check import verify
 from cml.distances.jobs.forecast import forecast, pairs_a_second, pairs_a_strip
 from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
-from cml.distances.jobs.work import FolderError, MatrixWork, Strip, cut
+from cml.distances.jobs.work import MatrixWork, Strip, cut
 from cml.distances.label_distance import Float32, LabelDistance, Labels
 from cml.errors import DataError, UserError
 from cml.storage.atomic import locked
+from cml.storage.work_folder import FolderError
 
 QUIET = Runner(bar_after=None)
 COUNT = 97
@@ -152,7 +154,7 @@ def test_a_finished_job_is_left_alone(tmp_path: Path) -> None:
     again = write_matrix(distance, labels, tmp_path / "m", runner=replace(QUIET, strip_pairs=10, threads=1))
     assert again.pairs == 0
     assert first.path.stat().st_mtime_ns == before
-    assert {path.name for path in (tmp_path / "m").iterdir()} == {"job.json", "lock", "matrix.npy"}
+    assert {path.name for path in (tmp_path / "m").iterdir()} == {"job.json", "matrix.npy"}
 
 
 SCRIPT = """
@@ -201,9 +203,16 @@ def slow_labels() -> tuple[Euclidean, Labels]:
     return distance, distance.encode(np.random.default_rng(1).integers(0, 999, 150).tolist())
 
 
+def recorded(out: Path) -> list[dict[str, object]]:
+    """What a job that is not finished has recorded: first how the rows are cut, then the strips and bands."""
+    journal = out / ".job.partial-work" / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True) if journal.exists() else []
+    return [json.loads(line) for line in lines[1:] if line.endswith(b"\n")]
+
+
 def wait_for_strips(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
     deadline = time.monotonic() + 60
-    while not (out / "done.txt").exists() or len((out / "done.txt").read_text().splitlines()) < count:
+    while len(recorded(out)) <= count:
         assert process.poll() is None, "the job ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -220,7 +229,7 @@ def test_killed_and_resumed_is_the_uninterrupted_job(kind: str, tmp_path: Path) 
             time.sleep(rng.uniform(0, 0.06))
             process.send_signal(signal.SIGKILL)
             process.wait()
-        done = len((out / "done.txt").read_text().splitlines())
+        done = len(recorded(out)) - 1
         assert not list(out.glob("matrix.npy")) + list(out.glob("ids.npy"))
     with slow_job(out, log, kind, 0) as process:
         assert process.wait(60) == 0
@@ -243,7 +252,7 @@ def test_a_second_process_is_refused_and_a_dead_one_holds_no_lock(tmp_path: Path
     out = tmp_path / "job"
     with slow_job(out, tmp_path / "log", "matrix", 0.3) as process:
         wait_for_strips(process, out, 1)
-        with pytest.raises(UserError, match="Another process is working on the job"):
+        with pytest.raises(UserError, match=f"Another process is working on {out} "):
             write_matrix(distance, labels, out, runner=QUIET)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -291,16 +300,17 @@ def begun(tmp_path: Path) -> tuple[Path, Euclidean, Labels]:
 
 def test_only_recorded_strips_count(tmp_path: Path) -> None:
     out, distance, labels = begun(tmp_path)
-    done = (out / "done.txt").read_text().splitlines()
-    starts = json.loads((out / "job.json").read_text())["strips"]
-    assert done == [f"strip {start}" for start in starts[: len(done)]]
+    cut_at, *done = recorded(out)
+    starts = cut_at["strips"]
+    assert isinstance(starts, list)
+    assert done == [{"strip": start} for start in starts[: len(done)]]
     assert 0 < len(done) < len(starts)
-    partial = out / "matrix.npy.partial"
+    partial = out / ".job.partial-work" / "matrix.npy"
     stored = np.load(partial, mmap_mode="r+")
     stored[starts[len(done)] :] = -7  # what a killed process had half-written
     stored.flush()
-    with (out / "done.txt").open("a") as file:
-        file.write(f"strip {starts[len(done)]}")  # a line without its end was cut off in mid-word
+    with (out / ".job.partial-work" / "journal.jsonl").open("a") as file:
+        file.write(f'{{"strip": {starts[len(done)]}}}')  # a line without its end was cut off in mid-word
     result = write_matrix(distance, labels, out, runner=QUIET)
     np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
     assert result.pairs < COUNT * (COUNT + 1) // 2
@@ -309,7 +319,7 @@ def test_only_recorded_strips_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["gone", "short", "other"])
 def test_a_lost_or_damaged_partial_file_is_made_again(damage: str, tmp_path: Path) -> None:
     out, distance, labels = begun(tmp_path)
-    partial = out / "matrix.npy.partial"
+    partial = out / ".job.partial-work" / "matrix.npy"
     if damage == "gone":
         partial.unlink()
     elif damage == "short":
@@ -349,14 +359,44 @@ def test_mirroring_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.
     np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
 
 
-def test_a_process_killed_among_the_last_renames(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["second part", "manifest", "deletion"])
+def test_a_process_killed_among_the_last_renames(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distance, labels = sample("euclidean", tmp_path)
-    result = write_neighbors(distance, labels, tmp_path / "job", 3, runner=QUIET)
-    expected = (result.folder / "distances.npy").read_bytes()
-    (result.folder / "distances.npy").rename(result.folder / "distances.npy.partial")
-    (result.folder / "done.txt").write_text("strip 0\n")
+    whole = write_neighbors(distance, labels, tmp_path / "whole", 3, runner=QUIET)
+    replace_file, delete = os.replace, shutil.rmtree
+
+    def renames(source: Path, target: Path) -> None:
+        if Path(target).name == {"second part": "distances.npy", "manifest": "job.json"}.get(moment):
+            raise Cut
+        replace_file(source, target)
+
+    def deletes(folder: Path, **how: bool) -> None:
+        if moment == "deletion":
+            raise Cut
+        delete(folder, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", renames)
+        patch.setattr("shutil.rmtree", deletes)
+        with pytest.raises(Cut):
+            write_neighbors(distance, labels, tmp_path / "job", 3, runner=QUIET)
+    assert (tmp_path / "job" / ".job.partial-work").is_dir()
     assert write_neighbors(distance, labels, tmp_path / "job", 3, runner=QUIET).pairs == 0
-    assert (result.folder / "distances.npy").read_bytes() == expected
+    assert {path.name for path in (tmp_path / "job").iterdir()} == {"job.json", "ids.npy", "distances.npy"}
+    for path in whole.folder.glob("*.npy"):
+        assert (tmp_path / "job" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_what_an_earlier_version_began_is_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    distance, labels = sample("euclidean", tmp_path)
+    out = write_matrix(distance, labels, tmp_path / "job", runner=QUIET).folder
+    (out / "matrix.npy").rename(out / "matrix.npy.partial")  # as it was called then
+    (out / "done.txt").write_text("strip 0\n")
+    with pytest.raises(UserError, match="not finished; run it again"):
+        verify(distance, labels, out)
+    assert write_matrix(distance, labels, out, runner=QUIET).pairs == COUNT * (COUNT + 1) // 2
+    assert f"{out} is not whole, or was begun by another version of cml; starting over." in capsys.readouterr().err
+    np.testing.assert_array_equal(np.load(out / "matrix.npy"), distance.pairwise(labels, labels))
 
 
 def test_what_is_not_finished_is_not_read(tmp_path: Path) -> None:
@@ -373,24 +413,26 @@ def test_another_job_in_the_folder_is_one_clear_error(tmp_path: Path, monkeypatc
     write_matrix(distance, labels, out, runner=QUIET)
     before = (out / "matrix.npy").read_bytes()
     changed = distance.encode([*range(COUNT - 1), 1000])
-    mend = r"Choose another folder, or delete this one to start over\."
-    with pytest.raises(UserError, match=f"job of other labels.*{mend}"):
+    mend = r"Choose another folder or delete this one\."
+    with pytest.raises(UserError, match=f"made otherwise .not with the same labels.*{mend}"):
         write_matrix(distance, changed, out, runner=QUIET)
-    with pytest.raises(UserError, match=r"the job of another label distance, euclidean\(squared=False\)"):
+    with pytest.raises(
+        UserError, match=r"label_distance was euclidean\(squared=False\), now euclidean\(squared=True\)"
+    ):
         write_matrix(Euclidean(squared=True), labels, out, runner=QUIET)
-    with pytest.raises(UserError, match="dtype=float32, now dtype=float16"):
+    with pytest.raises(UserError, match="dtype was float32, now float16"):
         write_matrix(distance, labels, out, dtype="float16", runner=QUIET)
-    with pytest.raises(UserError, match="another kind, matrix, not neighbors"):
+    with pytest.raises(UserError, match="kind was matrix, now neighbors"):
         write_neighbors(distance, labels, out, 4, runner=QUIET)
     write_neighbors(distance, labels, tmp_path / "lists", 4, runner=QUIET)
-    with pytest.raises(UserError, match="k=4, now k=5"):
+    with pytest.raises(UserError, match="k was 4, now 5"):
         write_neighbors(distance, labels, tmp_path / "lists", 5, runner=QUIET)
     with pytest.raises(UserError, match=f"job of {COUNT} items, but there are 5"):
         verify(distance, labels[:5], out)
-    with pytest.raises(UserError, match="job of other labels"):
+    with pytest.raises(UserError, match="not with the same labels"):
         verify(distance, changed, out)
     monkeypatch.setattr(job_folder, "FORMAT", 2)
-    with pytest.raises(UserError, match=r"another version of cml began \(0"):
+    with pytest.raises(UserError, match="another version of cml made it"):
         write_matrix(distance, labels, out, runner=QUIET)
     assert (out / "matrix.npy").read_bytes() == before
 
@@ -431,9 +473,9 @@ def test_too_little_room_is_said_before_the_start(tmp_path: Path, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr("os.posix_fallocate", full)
-        with pytest.raises(FolderError, match=r"no room for .*matrix\.npy\.partial: it takes .* bytes"):
+        with pytest.raises(FolderError, match=r"no room for .*matrix\.npy: it takes .* bytes"):
             write_matrix(distance, labels, tmp_path / "m", runner=QUIET)
-        assert not list((tmp_path / "m").glob("*.npy*"))
+        assert not list((tmp_path / "m").rglob("*.npy*"))
     np.testing.assert_array_equal(
         np.load(write_matrix(distance, labels, tmp_path / "m", runner=QUIET).path), distance.pairwise(labels, labels)
     )

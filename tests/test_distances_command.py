@@ -135,7 +135,7 @@ def test_command_writes_finds_and_verifies(
     every = json.loads(printed(capsys, people, "--matrix", "--role", "all", "--json", "--out", tmp_path / "a"))
     assert (every["items"], record["items"] + both["items"]) == (60, 60)
     torsos = ("--label-distance", "keypoints(min_shared=2)")
-    assert "another label distance" in printed(capsys, people, "--matrix", "--out", out, *torsos, code=2)
+    assert "label_distance was keypoints(" in printed(capsys, people, "--matrix", "--out", out, *torsos, code=2)
 
 
 def test_command_summarizes(people: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -169,6 +169,12 @@ def test_embed_takes_roles_and_labels_of_a_prepared_dataset(run: Path, model: Em
     assert [item["role"] for item in EmbeddingFolder.open(tmp_path / "some").items()] == ["query"] * 4 + ["gallery"] * 4
 
 
+def last_record(work: Path) -> dict[str, object]:
+    """What the journal of unfinished work says last."""
+    found: dict[str, object] = json.loads((work / "journal.jsonl").read_text().splitlines()[-1])
+    return found
+
+
 def test_a_killed_embedding_is_continued_to_the_same_bytes(
     model: EmbeddingModel, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,8 +226,7 @@ embeddings.embed_folder(model, ImageList.open(sys.argv[2]), Path(sys.argv[3]), b
 """
     command = [sys.executable, "-c", script, str(run), str(photos), str(tmp_path / "killed")]
     assert subprocess.run(command, check=False, timeout=240).returncode == -signal.SIGKILL
-    record = json.loads((tmp_path / "killed" / ".manifest.partial-work" / "record.json").read_text())
-    assert record["state"]["seen"] == 8
+    assert last_record(tmp_path / "killed" / ".manifest.partial-work")["seen"] == 8
     for name in ("killed", "whole"):
         embed_folder(model, ImageList.open(photos), tmp_path / name, batch_size=2, quiet=True)
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
@@ -233,7 +238,7 @@ def test_second_process_is_refused(model: EmbeddingModel, photos: Path, tmp_path
     with building(tmp_path / "out", made_with, ["embeddings.npy"]):
         with pytest.raises(UserError, match="Another process is working on"):
             embed_folder(model, images, tmp_path / "out", quiet=True)
-        assert (tmp_path / "out" / ".manifest.partial-work" / "lock").exists()
+        assert (tmp_path / "out" / ".manifest.partial-work" / "journal.jsonl").exists()
     embed_folder(model, images, tmp_path / "out", quiet=True)
 
 
@@ -351,8 +356,7 @@ def test_full_disk_is_said_and_the_rest_is_kept(
     with monkeypatch.context() as patch:
         patch.setattr(GrowingFile, "sync", full)
         assert "The disk is full" in failure(capsys, *command, code=1)
-    state = json.loads((tmp_path / "out" / ".manifest.partial-work" / "record.json").read_text())["state"]
-    assert state["seen"] == 4
+    assert last_record(tmp_path / "out" / ".manifest.partial-work")["seen"] == 4
     assert main([str(one) for one in command]) == 0
     embed_folder(model, ImageList.open(tmp_path / "photos"), tmp_path / "whole", batch_size=2, quiet=True)
     assert content(tmp_path / "out") == content(tmp_path / "whole")
@@ -391,7 +395,7 @@ def test_results_with_parts_lost_are_refused(model: EmbeddingModel, tmp_path: Pa
         EmbeddingFolder.open(tmp_path / "out")
 
 
-def test_a_building_ends_where_it_was_stopped(tmp_path: Path) -> None:
+def test_a_building_ends_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped() -> None:
         with building(tmp_path / "o", {"a": 1}, ["x", "y"]) as made:
             (made.work / "x").write_text("x")
@@ -405,10 +409,19 @@ def test_a_building_ends_where_it_was_stopped(tmp_path: Path) -> None:
         building(tmp_path / "o", {"a": 2}, ["x"]),
     ):
         pass
-    with building(tmp_path / "o", {"a": 1}, ["x", "y"]) as made:
-        assert made.state == {"seen": 1}
-        # killed between the renames: the record says that everything is finished
-        made.record({"seen": 2, "finished": {"items": 2}})
+
+    def killed(*_: object) -> None:
+        raise MemoryError
+
+    def finish() -> None:
+        with building(tmp_path / "o", {"a": 1}, ["x", "y"]) as made:
+            assert made.records == [{"seen": 1}]
+            made.finish({"items": 2})
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", killed)
+        with pytest.raises(MemoryError):
+            finish()
     with building(tmp_path / "o", {"a": 1}, ["x", "y"]) as made:
         assert made.manifest == {"items": 2, "made_with": {"a": 1}}
     assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["manifest.json", "x"]

@@ -234,7 +234,7 @@ def test_a_stopped_export_is_continued(
         with pytest.raises(OSError, match="No space left"):
             export_captioning(model, images, tmp_path / "out", options, quiet=True)
     (work,) = (tmp_path / "out").iterdir()
-    assert json.loads((work / "record.json").read_text())["state"]["seen"] == 8
+    assert json.loads((work / "journal.jsonl").read_text().splitlines()[-1])["seen"] == 8
     seen = []
     done = EmbeddingModel.feature_maps
 

@@ -75,8 +75,9 @@ def whole(people: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 HANG = """
 import os, sys, time
 from pathlib import Path
-from cml.storage import partial_dataset
+from cml.storage import partial_dataset, work_folder
 from cml.storage.partial_dataset import PartialDataset
+from cml.storage.work_folder import WorkFolder
 from cml.data_prep.lspet import Lspet
 
 def hang():
@@ -84,11 +85,11 @@ def hang():
     time.sleep(60)
 
 real_write, real_record, real_publish, real_replace = (
-    Path.write_bytes, PartialDataset.record, PartialDataset.publish, os.replace)
+    Path.write_bytes, WorkFolder.record, PartialDataset.publish, os.replace)
 written, recorded = [], []
 """
 MOMENTS = {  # name: where the process stands when it is killed, and how many items are finished by then
-    "before the first image": ("PartialDataset.record = lambda *_: hang()", 0),
+    "before the first image": ("WorkFolder.record = lambda *_, **__: hang()", 0),
     "half a file written": (
         """
         def write(path, content):
@@ -103,25 +104,25 @@ MOMENTS = {  # name: where the process stands when it is killed, and how many it
     ),
     "a file written but not recorded": (
         """
-        def record(self, item_id, paths):
-            recorded.append(item_id)
+        def record(self, entry, **how):
+            recorded.append(entry)
             if len(recorded) == 21:
                 hang()
-            real_record(self, item_id, paths)
-        PartialDataset.record = record
+            real_record(self, entry, **how)
+        WorkFolder.record = record
         """,
         20,
     ),
     "half a record": (
         """
-        def record(self, item_id, paths):
-            recorded.append(item_id)
-            real_record(self, item_id, paths)
+        def record(self, entry, **how):
+            recorded.append(entry)
+            real_record(self, entry, **how)
             if len(recorded) == 8:
-                size = os.fstat(self._record.fileno()).st_size
-                self._record.truncate(size - 15)
+                size = os.fstat(self._journal.fileno()).st_size
+                self._journal.truncate(size - 15)
                 hang()
-        PartialDataset.record = record
+        WorkFolder.record = record
         """,
         7,
     ),
@@ -185,7 +186,7 @@ def test_killed_twice_and_killed_after_the_end(
     out = tmp_path / "set"
     kill_at(people, out, MOMENTS["half a file written"][0])
     kill_at(people, out, MOMENTS["a file written but not recorded"][0])  # counts from the first item, old or new
-    kill_at(people, out, "partial_dataset.shutil.rmtree = lambda *_, **__: hang()")
+    kill_at(people, out, "work_folder.shutil.rmtree = lambda *_, **__: hang()")
     assert content(out) == whole  # it was published and died over its tidying up
     assert partial(out).exists()
     cropped = count_crops(monkeypatch)
@@ -202,7 +203,7 @@ def test_other_settings_start_over(
     cropped = count_crops(monkeypatch)
     made = Lspet(people, image_size=16).prepare(out)
     assert len(cropped) == COUNT
-    assert "was begun otherwise (image_size 32, now 16); starting over" in capsys.readouterr().err
+    assert "was begun otherwise (image_size was 32, now 16); starting over" in capsys.readouterr().err
     assert check_dataset(made.folder) == []
     assert content(out) == content(Lspet(people, image_size=16).prepare(tmp_path / "other").folder)
 
@@ -226,7 +227,7 @@ def test_what_a_power_cut_has_torn_is_made_anew(
     images[1].write_bytes(b"\0" * images[1].stat().st_size)
     images[2].unlink()
     images[3].with_name("stray.jpg").write_bytes(b"")
-    record = partial(out) / "finished.jsonl"
+    record = partial(out) / "journal.jsonl"
     lines = record.read_bytes().splitlines(keepends=True)
     record.write_bytes(b"".join(lines[:-2]) + b'{"item_id": 3}\n' + lines[-1])  # two more lost
     cropped = count_crops(monkeypatch)
@@ -241,7 +242,7 @@ def test_a_record_without_a_head_starts_over(
 ) -> None:
     folder = partial(tmp_path / "set")
     folder.mkdir()
-    (folder / "finished.jsonl").write_bytes(head)
+    (folder / "journal.jsonl").write_bytes(head)
     (folder / "dataset").mkdir()
     (folder / "dataset/stray").write_bytes(b"")
     assert content(Lspet(people, image_size=32).prepare(tmp_path / "set").folder) == whole
@@ -314,9 +315,9 @@ def test_a_mistake_that_would_only_come_again_leaves_nothing(tmp_path: Path) -> 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "set"
     with PartialDataset(out, MADE_WITH) as first:
-        with pytest.raises(UserError, match=f"Another process is preparing {out}"):
+        with pytest.raises(UserError, match=f"Another process is working on {out}"):
             write_dataset(out, info("value"), [])
-        assert (first.data.parent / "finished.jsonl").exists()  # the refused one leaves it alone
+        assert (first.data.parent / "journal.jsonl").exists()  # the refused one leaves it alone
     assert list(tmp_path.iterdir()) == []
 
 
@@ -361,15 +362,15 @@ def test_control_c_is_one_line_and_goes_on(people: Path, whole: dict[str, bytes 
     script = f"""
         import sys, time
         from cml import cli
-        from cml.storage.partial_dataset import PartialDataset
-        record, recorded = PartialDataset.record, []
-        def slow(self, item_id, paths):
-            record(self, item_id, paths)
-            recorded.append(item_id)
+        from cml.storage.work_folder import WorkFolder
+        record, recorded = WorkFolder.record, []
+        def slow(self, entry, **how):
+            record(self, entry, **how)
+            recorded.append(entry)
             if len(recorded) == 9:
                 print("here", flush=True)
                 time.sleep(60)
-        PartialDataset.record = slow
+        WorkFolder.record = slow
         sys.exit(cli.main({arguments!r}))
     """
     with subprocess.Popen(

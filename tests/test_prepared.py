@@ -255,7 +255,7 @@ def test_already_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert again.fingerprint == made.fingerprint
     assert "already prepared" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
-    with pytest.raises(UserError, match=r"size 24, now 32"):
+    with pytest.raises(UserError, match=r"size was 24, now 32"):
         already_prepared(out, {**origin, "settings": {"size": 32, "names": ["a", "b"]}})
     with pytest.raises(UserError, match="already exists"):
         write(out)

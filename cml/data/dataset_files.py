@@ -192,9 +192,7 @@ class PreparedWriter:
             **self._checked(extra or {}),
         }
         line = json.dumps(entry, ensure_ascii=False, allow_nan=False)
-        for path, content in files.items():
-            self._partial.write(f"{below}/{path}", content)
-        self._partial.record(item_id, [f"{below}/{path}" for path in files])
+        self._partial.add(item_id, {f"{below}/{path}": content for path, content in files.items()})
         self._metadata[below].write(line + "\n")
         self._ids.add(item_id)
         self._counts[role] += 1

@@ -7,7 +7,6 @@ are counted. Not for: the files themselves (dataset_files.py), cropping and resi
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -27,7 +26,8 @@ from cml.data.metadata import INFO
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.errors import DataError, UserError
 from cml.storage.atomic import check_vacant, read_json
-from cml.storage.partial_dataset import difference, partial_folder
+from cml.storage.made_with import as_json, difference
+from cml.storage.partial_dataset import partial_folder
 
 __all__ = ["Item", "PreparedWriter", "already_prepared", "write_dataset"]
 
@@ -127,7 +127,7 @@ def already_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedData
         return None
     there = read_json(folder / INFO, "what the dataset is")
     there = there.get("made_with") if isinstance(there, dict) else None
-    wanted = json.loads(json.dumps(dict(made_with)))
+    wanted = as_json(made_with)
     if there != wanted:
         raise UserError(
             f"{folder} already holds a dataset that was made otherwise ({difference(there, wanted)}). "

@@ -128,13 +128,12 @@ def export_captioning(
         **{key: value for key, value in asdict(options).items() if key != "name"},
         **({"image_size": list(model.config.image_size)} if options.view == "crop" else {}),
     }
-    manifest = f"{options.name}_manifest.json"
-    with building(out, made_with, store.parts(options.name), manifest) as made, _evaluating(model):
+    manifest, about = f"{options.name}_manifest.json", {"images": str(images.root)}
+    with building(out, made_with, store.parts(options.name), manifest, about=about) as made, _evaluating(model):
         if made.manifest is not None:
             return made.manifest
         shape = Shape(_channels(model), options.att_size, options.dtype, options.compress)
-        state: dict[str, Any] = {"seen": 0, "scaled": 0, "skipped": []} | made.state
-        left = len(images) - int(state["seen"])
+        left = len(images) - _seen(made)
         estimate = Estimate(left, left * store.bytes_each(shape), shutil.disk_usage(made.work).free)
         if estimate.needed > estimate.free and not options.compress:
             raise UserError(
@@ -143,27 +142,32 @@ def export_captioning(
             )
         if tell is not None:
             tell(estimate)
-        if state.get("dropping"):
+        if any("dropping" in record for record in made.records):
             raise DataError(f"The export in {out} was stopped while it ended; delete {made.work} to start over.")
         files = store(made.work, options.name, images.item_ids, shape)
         try:
             work = _Work(model, images, view, files, shape, batch_size)
-            _write(work, made, state, threads, skip_bad=skip_bad, quiet=quiet)
+            _write(work, made, threads, skip_bad=skip_bad, quiet=quiet)
         finally:
             files.close()
-        if state["skipped"]:
-            made.record({**state, "dropping": store.drop_may_break})
-            files.drop([entry["id"] for entry in state["skipped"]])
+        scaled = sum(record["scaled"] for record in made.records)
+        skipped = [entry for record in made.records for entry in record["skipped"]]
+        if len(skipped) == len(images):
+            raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
+        if skipped:
+            if store.drop_may_break:
+                made.record({"dropping": len(skipped)})
+            files.drop([entry["id"] for entry in skipped])
         return made.finish(
             {
                 "cml": __version__,
                 "kind": "captioning features",
                 "trunk": trunk or model.config.backbone,
-                "images": str(images.root),
-                "items": len(images) - len(state["skipped"]),
+                **about,
+                "items": len(images) - len(skipped),
                 "channels": shape.channels,
-                "scaled": state["scaled"],
-                "skipped": state["skipped"],
+                "scaled": scaled,
+                "skipped": skipped,
             }
         )
 
@@ -191,19 +195,22 @@ class _Work:
     batch_size: int
 
 
-def _write(work: _Work, made: Building, state: dict[str, Any], threads: int, *, skip_bad: bool, quiet: bool) -> None:
-    """Compute chunk after chunk while the one before is written; ``state`` is brought up to date and recorded."""
+def _seen(made: Building) -> int:
+    """Images behind which the records are."""
+    return int(made.records[-1]["seen"]) if made.records else 0
+
+
+def _write(work: _Work, made: Building, threads: int, *, skip_bad: bool, quiet: bool) -> None:
+    """Compute chunk after chunk while the one before is written and recorded."""
     from tqdm import tqdm
 
-    images = work.images
-    decoding = decoded_chunks(
-        images.paths, work.view, size=CHUNK, start=state["seen"], threads=threads, skip_bad=skip_bad
-    )
+    images, seen = work.images, _seen(made)
+    decoding = decoded_chunks(images.paths, work.view, size=CHUNK, start=seen, threads=threads, skip_bad=skip_bad)
     pending: tuple[Future[None], Decoded] | None = None
     with (
         contextlib.closing(decoding) as chunks,
         ThreadPoolExecutor(1) as writer,
-        tqdm(total=len(images), initial=state["seen"], desc="features", unit="image", disable=quiet) as bar,
+        tqdm(total=len(images), initial=seen, desc="features", unit="image", disable=quiet) as bar,
     ):
 
         def settle() -> None:
@@ -211,12 +218,11 @@ def _write(work: _Work, made: Building, state: dict[str, Any], threads: int, *, 
                 return
             future, chunk = pending
             future.result()
-            state["seen"] = chunk.stop
-            state["scaled"] += sum(images.paths[item] in work.view.scaled for item in chunk.items)
-            for item, fault in chunk.faults.items():
+            scaled = sum(images.paths[item] in work.view.scaled for item in chunk.items)
+            for fault in chunk.faults.values():
                 bar.write(f"skipped: {fault}", file=sys.stderr)
-                state["skipped"].append({"id": images.item_ids[item], "error": str(fault)})
-            made.record(state)
+            skipped = [{"id": images.item_ids[item], "error": str(fault)} for item, fault in chunk.faults.items()]
+            made.record({"seen": chunk.stop, "scaled": scaled, "skipped": skipped})
             bar.update(chunk.stop - chunk.start)
 
         for chunk in chunks:
@@ -224,8 +230,6 @@ def _write(work: _Work, made: Building, state: dict[str, Any], threads: int, *, 
             settle()
             pending = writer.submit(work.files.write, features), chunk
         settle()
-    if len(state["skipped"]) == len(images):
-        raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
 
 
 def _chunk_features(work: _Work, chunk: Decoded) -> Iterator[Features]:

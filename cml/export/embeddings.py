@@ -138,7 +138,8 @@ def embed_folder(
         raise UserError(f"'batch_size' and 'threads' must be 1 or more. Got {batch_size} and {threads} instead.")
     # batch size and threads are no part of it: they change rounding at most, and a call may be continued with less
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
-    with building(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED)) as made:
+    about = {"images": str(images.root)}
+    with building(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about) as made:
         if made.manifest is None:
             kept = _write(model, images, made, batch_size, threads, skip_bad=skip_bad, quiet=quiet)
             if not kept:
@@ -147,7 +148,7 @@ def embed_folder(
                 {
                     "cml": __version__,
                     "kind": "embeddings",
-                    "images": str(images.root),
+                    **about,
                     "model": made_with["model"],
                     "items": kept,
                     "skipped": len(images) - kept,
@@ -173,7 +174,7 @@ def _write(
     from tqdm import tqdm
 
     dimension = model.config.dimension
-    state = {"seen": 0, "kept": 0, EMBEDDINGS: 0, ITEMS: 0, SKIPPED: 0} | made.state
+    state = {"seen": 0, "kept": 0, EMBEDDINGS: 0, ITEMS: 0, SKIPPED: 0} | (made.records[-1] if made.records else {})
     seen, kept = int(state["seen"]), int(state["kept"])
     read = functools.partial(read_image, size=stored_size(model.config.image_size, model.config.crop))
     with (
@@ -185,7 +186,7 @@ def _write(
             decoded_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
         ) as chunks,
     ):
-        if not body.size:
+        if not state[EMBEDDINGS]:
             body.append(_header(0, dimension))  # its room; the true one is known at the end
         for number, chunk in enumerate(chunks, 1):
             if chunk.items:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import UserError
+from cml.storage.atomic import force, write_all
 
 Layout = Literal["directory", "hdf5", "lmdb"]
 _BLOCK = 4096  # bytes: what a file system and LMDB round up to
@@ -132,7 +133,7 @@ class DirectoryStore(FeatureStore):
             list(self._pool.map(self._fill, features, files))
             list(self._pool.map(_force_file, itertools.chain(*files)))
         for folder in (self._fc, self._att):
-            _force(folder)
+            force(folder)
 
     def _fill(self, features: Features, files: tuple[BinaryIO, ...]) -> None:
         np.save(files[0], features.fc, allow_pickle=False)
@@ -179,10 +180,10 @@ class Hdf5Store(FeatureStore):
         with h5py.File(path, "w") as file:
             datasets = (h5py.h5d.create(file.id, key.encode("ascii"), kind, space, plan) for key in self._keys)
             places = np.array([dataset.get_offset() for dataset in datasets], np.int64)
-        _force(path)
+        force(path)
         with saved.open("wb") as target:
             np.save(target, places, allow_pickle=False)
-        _force(saved)
+        force(saved)
         return places
 
     def write(self, features: Sequence[Features]) -> None:
@@ -191,10 +192,7 @@ class Hdf5Store(FeatureStore):
             for one in features:
                 array = one.fc if path == self._fc else one.att
                 content = array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
-                place = int(self._places[path][self._row[one.key]])
-                while content:  # a disk about to be full takes a part of it, then says so
-                    written = os.pwrite(handle, content, place)
-                    content, place = content[written:], place + written
+                write_all(handle, content, int(self._places[path][self._row[one.key]]))
             os.fsync(handle)
 
     def close(self) -> None:
@@ -211,7 +209,7 @@ class Hdf5Store(FeatureStore):
                 for key in missing:
                     del file[key]
                     dropped += 1
-            _force(path)
+            force(path)
         return dropped
 
 
@@ -272,15 +270,6 @@ def _force_file(file: BinaryIO) -> None:
     """Have what was written to an open file on the disk."""
     file.flush()
     os.fsync(file.fileno())
-
-
-def _force(path: Path) -> None:
-    """Have a file, or the list of a folder's files, on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _h5py() -> Any:  # noqa: ANN401 - a module without types

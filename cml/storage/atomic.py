@@ -18,7 +18,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from cml.errors import DataError, UserError
 from cml.storage.strict_json import parse_json
@@ -34,7 +34,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     _clear_dead(path)
     temporary, handle = _own_temporary(path, folder=False)
     try:
-        with _located(path):
+        with located(path):
             yield temporary
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
@@ -57,7 +57,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     _clear_dead(path)
     temporary, handle = _own_temporary(path, folder=True)
     try:
-        with _located(path):
+        with located(path):
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             os.replace(temporary, path)  # replaces an empty folder, refuses a full one
@@ -78,32 +78,69 @@ def check_vacant(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[None]:
+def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
     """Hold the lock file ``path`` while the block runs, so that one process at a time works on something.
 
     The lock goes with the process: one that was killed leaves a file that locks nothing. Processes forked off it, such
     as data workers, do not hold it.
 
     Args:
-        path: The lock file; its folder must exist. It stays behind, empty of meaning.
+        path: The lock file, which is no link; the folder around its folder must exist.
         what: What it guards, for the error: "the run runs/mine".
         wait: Wait until nobody else holds the lock, however long that takes.
+
+    Yields:
+        The file, open for reading and appending. It stays behind.
 
     Raises:
         UserError: another process holds the lock.
     """
-    with path.open("ab") as file:
+    while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise UserError(
-                f"Another process is working on {what} (it holds {path}). Wait for it to end or stop it."
-            ) from None
-        _held.add(file.fileno())
+            path.parent.mkdir(exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.fdopen(os.open(path, flags, 0o666), "a+b")
+        except FileNotFoundError:  # the process that was here has just deleted the folder
+            if not path.parent.parent.exists():
+                raise
+            continue
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    continue
+            except FileNotFoundError:
+                continue
+            except BlockingIOError:
+                raise UserError(
+                    f"Another process is working on {what} (it holds {path}). Wait for it to end or stop it."
+                ) from None
+            _held.add(file.fileno())
+            try:
+                yield file
+                return
+            finally:
+                _held.discard(file.fileno())
+
+
+def force(*paths: Path) -> None:
+    """Return when files, or the lists of folders' files, are on the disk."""
+    for path in paths:
+        number = os.open(path, os.O_RDONLY)
         try:
-            yield
+            os.fsync(number)
         finally:
-            _held.discard(file.fileno())
+            os.close(number)
+
+
+def write_all(descriptor: int, content: bytes | memoryview, at: int | None = None) -> None:
+    """Write bytes behind what is there, or from the byte ``at`` on: all of them, also where one call takes only some.
+
+    A call takes up to 2 GiB, and on a disk about to be full a part of that; the next one says so.
+    """
+    while len(content):
+        written = os.write(descriptor, content) if at is None else os.pwrite(descriptor, content, at)
+        content, at = content[written:], None if at is None else at + written
 
 
 def _let_go() -> None:
@@ -142,7 +179,7 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def read_json(path: Path, what: str, *, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
-    """Read a JSON file strictly (json_text.py).
+    """Read a JSON file strictly (strict_json.py).
 
     Args:
         path: The file.
@@ -184,7 +221,7 @@ def _clear_dead(path: Path) -> None:
     prefix = f".{path.name}{PARTIAL}"
     for entry in [entry for entry in os.scandir(path.parent) if entry.name.startswith(prefix)]:
         with contextlib.suppress(OSError):
-            handle = os.open(entry.path, os.O_RDONLY)
+            handle = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if entry.is_dir(follow_symlinks=False):
@@ -196,7 +233,7 @@ def _clear_dead(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _located(path: Path) -> Iterator[None]:
+def located(path: Path) -> Iterator[None]:
     """Give an error of the machine that names no file, such as that of a full disk, the file it happened to."""
     try:
         yield

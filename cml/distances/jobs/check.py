@@ -1,6 +1,6 @@
 """Finished distance jobs: opened for reading, and a random part computed again.
 
-Not for: doing jobs (jobs.py).
+Not for: doing jobs (run.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.jobs.folder import JobFolder, read_record
+from cml.distances.jobs.folder import check_finished, read_record
 from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import DataError, UserError
@@ -21,8 +21,8 @@ from cml.storage.npy import map_array
 VERIFIED_ROWS, VERIFIED_LISTS = 64, 16
 
 
-def open_job(distance: LabelDistance, labels: Labels, folder: Path) -> JobFolder:
-    """A finished job of these labels and this label distance, whatever its kind.
+def open_job(distance: LabelDistance, labels: Labels, folder: Path) -> Work:
+    """What a finished job computed, of these labels and this label distance, whatever its kind.
 
     Raises:
         UserError: the job in ``folder`` is of something else, or not finished.
@@ -36,10 +36,8 @@ def open_job(distance: LabelDistance, labels: Labels, folder: Path) -> JobFolder
         work = MatrixWork(distance, labels, record.get("dtype", ""))
     else:
         work = NeighborsWork(distance, labels, record.get("k", 0))
-    job = JobFolder.find(folder, work)
-    if job is None or not job.is_finished:
-        raise UserError(f"The job in {folder} is not finished; run it again to go on.")
-    return job
+    check_finished(folder, work)
+    return work
 
 
 def verify(distance: LabelDistance, labels: Labels, folder: Path, *, seed: int | None = None) -> int:
@@ -60,20 +58,20 @@ def verify(distance: LabelDistance, labels: Labels, folder: Path, *, seed: int |
         UserError: the job in ``folder`` is of something else, or not finished.
         DataError: what is stored differs from what was computed: says where.
     """
-    job = open_job(distance, labels, folder)
+    work = open_job(distance, labels, folder)
     rng, n = np.random.default_rng(seed), len(labels)
-    stored = {path.name: map_array(path) for path in job.paths}
-    if isinstance(job.work, MatrixWork):
+    stored = {name: map_array(folder / name) for name in work.forms}
+    if isinstance(work, MatrixWork):
         rows, columns = (np.sort(rng.choice(n, min(n, VERIFIED_ROWS), replace=False)) for _ in range(2))
         with one_blas_thread():
-            expected = job.work.stored(rows, columns)
+            expected = work.stored(rows, columns)
         _compare(folder / "matrix.npy", rows, columns, stored["matrix.npy"][rows[:, None], columns], expected)
         return expected.size
     rows = np.sort(rng.choice(n, min(n, VERIFIED_LISTS), replace=False))
-    columns = np.arange(job.work.option[1])
+    columns = np.arange(work.option[1])
     for row in rows:
         with one_blas_thread():
-            lists = job.work.compute(Strip(int(row), int(row) + 1))
+            lists = work.compute(Strip(int(row), int(row) + 1))
         for name, expected in lists.items():
             _compare(folder / name, row[None], columns, stored[name][row][None], expected)
     return len(rows) * len(columns)

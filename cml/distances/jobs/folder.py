@@ -4,13 +4,11 @@
 
     job.json             what is computed, of which labels by which label distance, and how the rows are cut
     items.json           the id of each row's item, if they have any
-    done.txt             one line a strip, written after the strip itself is safe on the disk
-    matrix.npy.partial   the result while it is being made; without .partial when it is whole (matrix.npy, or
-                         ids.npy and distances.npy)
-    lock                 held by the process that works on it; it goes with the process
+    matrix.npy           the result: this, or ids.npy and distances.npy
 
-A process killed at any moment leaves strips that are whole and recorded, and others that are made again. Not for:
-making strips (strips.py, jobs.py).
+job.json is written last. Until then everything grows in a hidden folder (cml.storage.resumable), whose journal says
+which strips, and at the end which bands below the diagonal, are safe on the disk. Not for: making strips (work.py,
+run.py).
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,175 +24,149 @@ from cml.distances.jobs.row_file import TILE, RowFile, is_sound
 from cml.distances.jobs.work import Arrays, Strip, Work
 from cml.errors import DataError, UserError
 from cml.registry import Choice
-from cml.storage.atomic import PARTIAL, check_vacant, read_json, write_json
+from cml.storage.atomic import check_vacant, read_json, write_json
+from cml.storage.resumable import Building, building, found_whole, work_of
 from cml.version import __version__
 
 FORMAT = 1  # raise it when a label distance gives other numbers than before: what is stored then is not used any more
-JOB, DONE, LOCK, ITEMS = "job.json", "done.txt", "lock", "items.json"
-_BEING_MADE = ".partial"
+JOB, ITEMS = "job.json", "items.json"
 
 
 class JobFolder:
-    """A job that was begun, or is finished. Made by ``begin`` and ``find``.
+    """A job under way, or finished. Made by ``job_folder``.
 
     Attributes:
         folder: Where it lies.
         work: What it computes.
-        strips: All strips.
+        strips: All strips; empty until they are cut.
+        is_finished: True if the result is whole.
     """
 
-    def __init__(self, folder: Path, work: Work, strips: list[Strip]) -> None:
-        self.folder, self.work, self.strips = folder, work, strips
-        self._files: dict[str, RowFile] = {}
-        self._recording = threading.Lock()
+    def __init__(self, work: Work, made: Building) -> None:
+        self.folder, self.work, self.is_finished = made.out, work, made.manifest is not None
+        self._made, self._files = made, dict[str, RowFile]()
+        starts: Any = made.records[0].get("strips") if made.records else None
+        known: list[int] = starts if _is_cut(starts) else []
+        self.strips = [Strip(*ends) for ends in itertools.pairwise([*known, len(work.labels)])]
 
-    @classmethod
-    def begin(
-        cls, folder: Path, work: Work, strips: list[Strip], about: Mapping[str, Any], item_ids: Sequence[str]
-    ) -> JobFolder:
-        """Write job.json, with ``about`` for people to read, and the ids of the rows if there are any."""
-        (folder / DONE).unlink(missing_ok=True)
-        if item_ids:
-            write_json(folder / ITEMS, list(item_ids))
-        distance = work.distance
-        record = {
-            "cml": __version__,
-            **about,
-            "label_distance": str(Choice(distance.name, distance.settings())),
-            "unit": distance.unit,
-            "symmetric": distance.is_symmetric,
-            "items": len(work.labels),
-            **_terms(work),
-            "strips": [strip.start for strip in strips],
-        }
-        write_json(folder / JOB, record)
-        return cls(folder, work, strips)
-
-    @classmethod
-    def find(cls, folder: Path, work: Work) -> JobFolder | None:
-        """The job in ``folder``, if one was begun there.
-
-        Raises:
-            UserError: ``folder`` holds something else, or the job of something else: says what differs.
-            DataError: job.json is damaged.
-        """
-        if not (folder / JOB).exists():
-            if not folder.is_dir() or any(not _of_a_job(path.name) for path in folder.iterdir()):
-                check_vacant(folder)
-            return None
-        record = read_record(folder)
-        for name, now in _terms(work).items():
-            if record.get(name) != now:
-                raise UserError(
-                    f"{folder} holds {_differs(name, record, now)}. Choose another folder, or delete this one to start "
-                    "over."
-                )
-        starts = [*record["strips"], len(work.labels)]
-        return cls(folder, work, [Strip(*ends) for ends in itertools.pairwise(starts)])
-
-    @property
-    def paths(self) -> list[Path]:
-        """The files of the finished result."""
-        return [self.folder / name for name in self.work.forms]
-
-    @property
-    def is_finished(self) -> bool:
-        """True if the result is whole."""
-        return all(self._is_whole(name) for name in self.work.forms)
+    def begin(self, strips: Sequence[Strip]) -> None:
+        """Say how the rows are cut; whatever was done is done anew."""
+        if self._made.records:
+            self._made.start_over()
+        self.strips = list(strips)
+        self._made.record({"strips": [strip.start for strip in strips]})
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Open the files for ``store`` and ``mirror``."""
+        """Open the files for ``store`` and ``mirror``; where one was lost or damaged, all begin anew."""
+        paths = {name: self._made.work / name for name in self.work.forms}
+        forms = self.work.forms.items()
+        if not all(is_sound(paths[name], len(self.work.labels), form) for name, form in forms):
+            self.begin(self.strips)
         with contextlib.ExitStack() as stack:
-            for name, form in self.work.forms.items():
-                if self._is_whole(name):  # the process was killed among the last renames
-                    continue
-                path = self.folder / (name + _BEING_MADE)
-                self._files[name] = stack.enter_context(RowFile(path, len(self.work.labels), form))
-            if any(file.is_new for file in self._files.values()):
-                (self.folder / DONE).unlink(missing_ok=True)
-            self._cut_torn_line()
+            for name, form in forms:
+                self._files[name] = stack.enter_context(RowFile(paths[name], len(self.work.labels), form))
             yield
-        self._files = {}
 
     def pending(self) -> list[Strip]:
         """The strips that are not recorded yet."""
-        done = self._done()
-        return [strip for strip in self.strips if f"strip {strip.start}" not in done]
+        done = self._recorded("strip")
+        return [strip for strip in self.strips if strip.start not in done]
 
     def store(self, strip: Strip, arrays: Arrays) -> None:
         """Write a strip, wait until it is on the disk, then record it. Several threads may call it."""
         for name, file in self._files.items():
             file.write(strip.start, arrays[name])
             file.sync()
-        self._record(f"strip {strip.start}")
+        self._made.record({"strip": strip.start})
 
     def bands(self) -> list[int]:
         """First rows of the bands below the diagonal that are still to be mirrored."""
-        done = self._done()
-        starts = range(0, len(self.work.labels), TILE) if self.work.mirrored else ()
-        return [start for start in starts if f"mirror {start}" not in done]
+        done, starts = self._recorded("mirror"), range(0, len(self.work.labels), TILE)
+        return [start for start in starts if start not in done] if self.work.mirrored else []
 
     def mirror(self, start: int) -> None:
         """Fill the band below the diagonal that begins with row ``start``, and record it."""
         for file in self._files.values():
             file.mirror(start)
             file.sync()
-        self._record(f"mirror {start}")
+        self._made.record({"mirror": start})
 
-    def finish(self) -> None:
-        """Give the result its name; every strip and band must be done."""
-        for name in self.work.forms:
-            if not self._is_whole(name):
-                os.replace(self.folder / (name + _BEING_MADE), self.folder / name)
-        self._sync_folder()
-        (self.folder / DONE).unlink(missing_ok=True)
+    def finish(self, about: Mapping[str, Any], item_ids: Sequence[str]) -> None:
+        """Give the result its name; every strip and band must be done.
 
-    def _is_whole(self, name: str) -> bool:
-        return is_sound(self.folder / name, len(self.work.labels), self.work.forms[name])
+        Args:
+            about: What job.json should say beside, for people to read.
+            item_ids: Ids of the rows' items, if they have any.
+        """
+        if item_ids:
+            write_json(self._made.work / ITEMS, list(item_ids))
+        record = {
+            "cml": __version__,
+            **about,
+            **_about(self.work),
+            "unit": self.work.distance.unit,
+            "symmetric": self.work.distance.is_symmetric,
+            "items": len(self.work.labels),
+            **_terms(self.work),
+            "strips": [strip.start for strip in self.strips],
+        }
+        self._made.finish(record)
 
-    def _record(self, line: str) -> None:
-        with self._recording:
-            is_first = not (self.folder / DONE).exists()
-            with (self.folder / DONE).open("ab") as file:
-                file.write(f"{line}\n".encode())
-                file.flush()
-                os.fsync(file.fileno())
-            if is_first:
-                self._sync_folder()
+    def _recorded(self, what: str) -> set[object]:
+        return {record.get(what) for record in self._made.records}
 
-    def _done(self) -> set[str]:
-        try:
-            return set((self.folder / DONE).read_text(encoding="utf-8").splitlines())
-        except FileNotFoundError:
-            return set()
 
-    def _cut_torn_line(self) -> None:
-        """A process killed in mid-line leaves one without its end, to which the next would be added."""
-        with contextlib.suppress(FileNotFoundError), (self.folder / DONE).open("r+b") as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
+@contextlib.contextmanager
+def job_folder(folder: Path, work: Work, *, wait: bool) -> Iterator[JobFolder]:
+    """Begin, continue or find a job; whoever comes second waits, or is refused.
 
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    Raises:
+        UserError: ``folder`` holds something else, the job of something else (says what differs), or another process
+            works on it.
+        FolderError: it cannot be written.
+        DataError: job.json is damaged.
+    """
+    if (folder / JOB).exists():
+        read_record(folder)
+    elif not work_of(folder, JOB).is_dir():
+        check_vacant(folder)
+
+    def sound() -> bool:
+        return _is_sound(folder, work)
+
+    parts = (*work.forms, ITEMS)
+    with building(folder, _terms(work), parts, JOB, about=_about(work), sound=sound, wait=wait) as made:
+        yield JobFolder(work, made)
+
+
+def check_finished(folder: Path, work: Work) -> None:
+    """Raise ``UserError`` unless ``folder`` holds this very job, finished."""
+    if found_whole(folder / JOB, _terms(work), _about(work)) is None or not _is_sound(folder, work):
+        raise UserError(f"The job in {folder} is not finished; run it again to go on.")
 
 
 def read_record(folder: Path) -> dict[str, Any]:
     """What job.json says.
 
     Raises:
-        DataError: it is missing or damaged.
+        UserError: the job is not finished.
+        DataError: job.json is missing or damaged.
     """
     path = folder / JOB
+    if not path.exists() and work_of(folder, JOB).is_dir():
+        raise UserError(f"The job in {folder} is not finished; run it again to go on.")
     record = read_json(path, "the record of a distance job")
-    starts: Any = record.get("strips") if isinstance(record, dict) else None
-    whole = isinstance(starts, list) and all(isinstance(start, int) for start in starts)
-    if not whole or starts[:1] != [0] or any(a >= b for a, b in itertools.pairwise(starts)) or "items" not in record:
+    if not isinstance(record, dict) or not _is_cut(record.get("strips")) or "items" not in record:
         raise DataError(f"{path} is not the record of a distance job; delete {folder} to start over.")
     return dict(record)
+
+
+def _is_cut(starts: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Whether rows may be cut into strips that begin there."""
+    if not isinstance(starts, list) or starts[:1] != [0] or not all(isinstance(start, int) for start in starts):
+        return False
+    return all(a < b for a, b in itertools.pairwise(starts))
 
 
 def key(work: Work) -> str:
@@ -218,18 +188,10 @@ def _terms(work: Work) -> dict[str, Any]:
     }
 
 
-def _differs(name: str, record: Mapping[str, Any], now: Any) -> str:  # noqa: ANN401 - any term
-    then = record.get(name)
-    if name == "kind":
-        return f"the job of another kind, {then}, not {now}"
-    if name == "format":
-        return f"a job that another version of cml began ({record.get('cml')})"
-    if name == "labels_fingerprint":
-        return "the job of other labels: the items have changed, or it was begun on other ones"
-    if name == "distance_fingerprint":
-        return f"the job of another label distance, {record.get('label_distance')}"
-    return f"a job with {name}={then}, now {name}={now}"
+def _about(work: Work) -> dict[str, Any]:
+    """What the digests of ``_terms`` are of."""
+    return {"label_distance": str(Choice(work.distance.name, work.distance.settings()))}
 
 
-def _of_a_job(name: str) -> bool:
-    return name in (LOCK, ITEMS) or (PARTIAL in name and (JOB in name or ITEMS in name))
+def _is_sound(folder: Path, work: Work) -> bool:
+    return all(is_sound(folder / name, len(work.labels), form) for name, form in work.forms.items())

@@ -1,6 +1,6 @@
 """What a distance job will take: pairs a second from a measured sample, time, room on the disk, size of a strip.
 
-Not for: doing the job (jobs.py).
+Not for: doing the job (run.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 
 from cml.command_line.amounts import size_text, time_text
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.jobs.work import FolderError, MatrixWork, Strip, Work
+from cml.distances.jobs.work import MatrixWork, Strip, Work
+from cml.storage.work_folder import FolderError
 
 SAMPLE_SECONDS = 0.5  # a sample as long as this is believed
 MOST_PAIRS = 1 << 22  # in a strip: 16 MiB of float32, and what the label distance needs to compute it
@@ -56,7 +57,7 @@ def check_room(work: Work, folder: Path) -> None:
     Raises:
         FolderError: it does not.
     """
-    there = sum(path.stat().st_blocks * 512 for path in folder.glob("*.npy*"))
+    there = sum(path.stat().st_blocks * 512 for path in folder.rglob("*.npy"))
     free = shutil.disk_usage(folder).free
     if work.size - there > free:
         smaller = ", --dtype float16" if work.option == ("dtype", "float32") else ""

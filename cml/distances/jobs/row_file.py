@@ -2,7 +2,7 @@
 
 Its whole room on the disk is taken at the start, and it is written by ``pwrite``, not through a memory map: a disk
 that is full is then an error at the start, and the memory of the process stays that of the pieces. Not for: knowing
-which pieces are there (job_folder.py).
+which pieces are there (folder.py).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.jobs.work import FolderError, Form
+from cml.distances.jobs.work import Form
+from cml.storage.atomic import write_all
 from cml.storage.npy import map_array
+from cml.storage.work_folder import FolderError
 
 TILE = 1024  # rows and columns mirrored at a time: runs of 4 KiB of float32, a page of the disk
 
@@ -102,11 +104,7 @@ class RowFile:
         return self._offset + (row * self._form.columns + column) * self._item
 
     def _write(self, row: int, column: int, values: NDArray[Any]) -> None:
-        left = values.reshape(-1).view(np.uint8).data
-        at = self._at(row, column)
-        while len(left):  # one call writes up to 2 GiB
-            written = os.pwrite(self._descriptor, left, at)
-            left, at = left[written:], at + written
+        write_all(self._descriptor, values.reshape(-1).view(np.uint8).data, self._at(row, column))
 
     def _read(self, row: int, column: int, values: NDArray[Any]) -> None:
         into = values.view(np.uint8).data

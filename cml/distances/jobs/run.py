@@ -4,7 +4,7 @@
 refuse a folder that holds the result of other labels or settings. Memory is that of the strips under way, whatever
 the number of items. The result does not depend on threads, strips or machines.
 
-Not for: checking a finished job (job_check.py), blocks on demand, which ``LabelDistance.pairwise`` gives, lists that
+Not for: checking a finished job (check.py), blocks on demand, which ``LabelDistance.pairwise`` gives, lists that
 stay in memory (``neighbors``).
 """
 
@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.jobs.folder import LOCK, JobFolder
+from cml.distances.jobs.folder import JobFolder, job_folder
 from cml.distances.jobs.forecast import check_room, forecast, pairs_a_second, pairs_a_strip
 from cml.distances.jobs.row_file import TILE
-from cml.distances.jobs.work import FolderError, MatrixWork, NeighborsWork, Strip, Work, cut
+from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work, cut
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import UserError
-from cml.storage.atomic import locked
 
 CLUSTER_THREADS = 64  # strips are cut for so many threads where it is not known how many there will be
 T = TypeVar("T")
@@ -157,28 +156,23 @@ def run_job(
         UserError: as ``write_matrix``.
     """
     began = time.perf_counter()
-    JobFolder.find(out, work)  # a folder of something else is refused before anything is written to it
-    _make_writable(out)
-    with locked(out / LOCK, f"the job {out}", wait=runner.wait):
-        job = JobFolder.find(out, work)
-        pairs = 0
-        if job is None or not job.is_finished:
+    pairs = 0
+    with job_folder(out, work, wait=runner.wait) as job:
+        if not job.is_finished:
             check_room(work, out)
-            measure = runner.say is not None or (job is None and runner.strip_pairs is None)
+            measure = runner.say is not None or (not job.strips and runner.strip_pairs is None)
             rate = pairs_a_second(work) if measure else 0.0
-            if job is None:
+            if not job.strips:
                 every = sum(work.pairs(strip) for strip in cut(work, len(work.labels)))
                 threads = CLUSTER_THREADS if runner.scheduler else runner.threads
-                strips = cut(work, runner.strip_pairs or pairs_a_strip(every, rate, threads))
-                job = JobFolder.begin(out, work, strips, about or {}, item_ids)
-            pairs = _finish(job, runner, rate)
-        else:
-            job.finish()  # it may have been killed just before its last step
+                job.begin(cut(work, runner.strip_pairs or pairs_a_strip(every, rate, threads)))
+            pairs = _compute(job, runner, rate)
+            job.finish(about or {}, item_ids)
     path = out / "matrix.npy" if isinstance(work, MatrixWork) else out
     return Result(out, path, pairs, time.perf_counter() - began)
 
 
-def _finish(job: JobFolder, runner: Runner, rate: float) -> int:
+def _compute(job: JobFolder, runner: Runner, rate: float) -> int:
     """Do what is still to do; returns the number of pairs computed."""
     work = job.work
 
@@ -209,7 +203,6 @@ def _finish(job: JobFolder, runner: Runner, rate: float) -> int:
         bands = job.bands()
         with progress_bar(runner, "lower half", "row", TILE * len(bands)) as bar:
             on_threads(job.mirror, bands, runner.threads, lambda _: bar.update(TILE))
-    job.finish()
     return pairs
 
 
@@ -243,11 +236,3 @@ def on_threads(run: Callable[[T], object], tasks: Sequence[T], threads: int, don
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def _make_writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / LOCK).open("ab").close()
-    except OSError as error:
-        raise FolderError(f"The folder {folder} cannot be written ({error.strerror}); choose another one.") from None

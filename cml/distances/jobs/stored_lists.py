@@ -1,7 +1,7 @@
 """Neighbour lists that were computed before are found again, by the fingerprints of labels and label distance.
 
 They lie in ``$CML_CACHE`` (default ``~/.cache/cml``) below ``distances``: the folders of jobs, and notes of where
-jobs lie that were written elsewhere. Deleting all of it costs only time. Not for: making lists (jobs.py).
+jobs lie that were written elsewhere. Deleting all of it costs only time. Not for: making lists (run.py).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 from cml.distances.jobs.check import open_job
 from cml.distances.jobs.folder import key
 from cml.distances.jobs.run import Runner, write_neighbors
-from cml.distances.jobs.work import FolderError, NeighborsWork, Work
+from cml.distances.jobs.work import NeighborsWork, Work
 from cml.distances.label_distance import LabelDistance, Labels, Neighbors
 from cml.errors import DataError, UserError
 from cml.storage.atomic import cache_folder, read_json, write_json
 from cml.storage.npy import map_array
+from cml.storage.work_folder import FolderError
 
 _ELSEWHERE = "elsewhere-"
 
@@ -83,11 +84,11 @@ def _stored(work: NeighborsWork) -> Neighbors | None:
     found: list[tuple[int, Path]] = []
     for folder in _folders(_shelf(work)):
         try:
-            job = open_job(work.distance, work.labels, folder)
+            there = open_job(work.distance, work.labels, folder)
         except (UserError, OSError):  # not finished, moved away, or damaged
             continue
-        if isinstance(job.work, NeighborsWork) and job.work.k >= work.k:
-            found.append((job.work.k, folder))
+        if isinstance(there, NeighborsWork) and there.k >= work.k:
+            found.append((there.k, folder))
     for _, folder in sorted(found):
         try:
             return _read(folder, work.k)

@@ -17,10 +17,11 @@ from cml.command_line.amounts import time_text
 from cml.distances.jobs.forecast import pairs_a_second, pairs_a_strip
 from cml.distances.jobs.run import Runner, on_threads, progress_bar, write_matrix
 from cml.distances.jobs.stored_lists import folder_of
-from cml.distances.jobs.work import FolderError, MatrixWork, Strip, cut
+from cml.distances.jobs.work import MatrixWork, Strip, cut
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.distances.precomputed import Precomputed
 from cml.errors import DataError
+from cml.storage.work_folder import FolderError
 
 MOST_ITEMS = 4096  # a matrix of 64 MB
 COSTLY = 20_000  # pairs a second that are so few that a distance counts as costly

@@ -1,8 +1,8 @@
 """The work of a distance job: a big result made in strips of rows, each from the labels alone.
 
 A strip is computed by whoever has the labels and the label distance, a thread here or a worker elsewhere, and is the
-same to the last bit whoever does it and however the rows are cut. Not for: where strips are stored (job_folder.py),
-and who computes them (jobs.py, cluster.py).
+same to the last bit whoever does it and however the rows are cut. Not for: where strips are stored (folder.py),
+and who computes them (run.py, cluster.py).
 """
 
 from __future__ import annotations
@@ -23,10 +23,6 @@ from cml.errors import UserError
 
 DTYPES = ("float32", "float16")
 Arrays = Mapping[str, NDArray[Any]]
-
-
-class FolderError(UserError):
-    """The folder of a job cannot be written or has no room; the job itself is sound."""
 
 
 class Strip(NamedTuple):

@@ -1,0 +1,61 @@
+"""What results are made with, and the first thing in which two notes of that differ, in words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_LONGEST = 80  # characters of a value that a message shows
+_DIGEST = re.compile(r"[0-9a-f]{16,}")
+
+
+def as_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping as it comes back from a JSON file: tuples are lists, keys are texts."""
+    found: dict[str, Any] = json.loads(json.dumps(dict(value)))
+    return found
+
+
+def difference(
+    there: object,
+    wanted: Mapping[str, Any],
+    about_there: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> str:
+    """In what results that are there differ from what is wanted: the first option, with both values; "" if in nothing.
+
+    Digests tell nobody anything. Where they differ, the first difference between ``about_there`` and ``about`` is
+    named, which say what the digests are of, else what kind of thing is another one.
+    """
+    if not isinstance(there, Mapping) or not there:
+        return "it does not say how"
+    then, now = _flat(there), _flat(wanted)
+    for key in {**now, **then}:
+        if then.get(key) == now.get(key):
+            continue
+        if key == "format":
+            return "another version of cml made it"
+        if not all(isinstance(values.get(key), str) and _DIGEST.fullmatch(values[key]) for values in (then, now)):
+            return _both(key, then.get(key), now.get(key))
+        for name, value in (about or {}).items():
+            if about_there is not None and about_there.get(name) != value:
+                return _both(name, about_there.get(name), value)
+        return f"not with the same {key.removesuffix('_fingerprint')}"
+    return ""
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a mapping and of those in it, under their own names."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value) if isinstance(value, Mapping) else {key: value}
+    return flat
+
+
+def _both(name: str, then: object, now: object) -> str:
+    texts = [str("nothing" if value is None else value) for value in (then, now)]
+    if max(map(len, texts)) > _LONGEST:  # what they begin with alike says nothing
+        alike = next((place for place, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0)
+        texts = [f"..{text[alike:]}" if alike > _LONGEST // 2 else text for text in texts]
+    return f"{name} was {texts[0][:_LONGEST]}, now {texts[1][:_LONGEST]}"

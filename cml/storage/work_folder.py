@@ -1,0 +1,150 @@
+"""A hidden folder in which one process at a time works, with a journal of what is whole there.
+
+The journal's first line says what the work is made with, each further line what is whole; a piece is on the disk before
+its line is. Links that somebody left in the folder are never followed: all of it is then begun anew. Not for: what the
+results are called and where they go (resumable.py, partial_dataset.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from cml.errors import UserError
+from cml.storage.atomic import located, locked, write_all
+from cml.storage.made_with import as_json, difference
+
+JOURNAL = "journal.jsonl"
+T = TypeVar("T")
+
+
+class FolderError(UserError):
+    """The folder of some work cannot be written or has no room; the work itself is sound."""
+
+
+class WorkFolder:
+    """A folder in which this process alone works. Made by ``work_folder``.
+
+    Attributes:
+        root: The folder.
+        made_with: What the work depends on, as JSON gives it back.
+        difference: In what the work that an earlier process has left differs; "" if in nothing, None if none is left.
+        recorded: How many records there are.
+    """
+
+    def __init__(self, root: Path, journal: IO[bytes], made_with: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+        self.root, self.made_with, self._journal = root, as_json(made_with), journal
+        self._head = {"made_with": self.made_with, "about": about}
+        self._recording = threading.Lock()
+        journal.seek(0)
+        head = journal.readline()
+        self._start, self.recorded = len(head), 0  # where the records begin
+        self.difference: str | None = None
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            there = json.loads(head) if head.endswith(b"\n") and not _holds_links(root) else {}
+            same = there["made_with"] == self.made_with
+            self.difference = "" if same else difference(there["made_with"], self.made_with, there["about"], about)
+
+    def start_over(self) -> None:
+        """Delete what is there."""
+        for path in self.root.iterdir():
+            if path.name != JOURNAL:
+                delete(path)
+        self._journal.truncate(0)
+        self._append(self._head)
+        self._start, self.recorded = os.fstat(self._journal.fileno()).st_size, 0
+
+    def records(self, parse: Callable[[Any], T]) -> list[T]:
+        """What was recorded, oldest first.
+
+        Args:
+            parse: Makes something of a record; a LookupError, TypeError or ValueError of it says that a power cut has
+                torn the journal there, which then ends before.
+        """
+        self._journal.seek(self._start)
+        found, end = [], self._start
+        for line in self._journal:
+            try:
+                if not line.endswith(b"\n"):
+                    break
+                found.append(parse(json.loads(line)))
+            except (LookupError, TypeError, ValueError):
+                break
+            end += len(line)
+        self._journal.truncate(end)
+        self.recorded = len(found)
+        return found
+
+    def record(self, entry: object, *, sync: bool = True) -> None:
+        """Note what is whole; a kill takes it back no more, nor a power cut after ``sync``. For several threads too."""
+        with self._recording:
+            self._append(entry)
+        if sync:
+            os.fsync(self._journal.fileno())
+
+    def discard(self) -> None:
+        """Delete the folder."""
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def _append(self, entry: object) -> None:
+        # past the file's buffer, which would be written once more when it is closed on a full disk
+        write_all(self._journal.fileno(), json.dumps(entry).encode() + b"\n")
+        self.recorded += 1
+
+
+@contextlib.contextmanager
+def work_folder(
+    root: Path, made_with: Mapping[str, Any], what: str, *, about: Mapping[str, Any] | None = None, wait: bool = False
+) -> Iterator[WorkFolder]:
+    """Open a folder to work in, alone; it is made if it is missing.
+
+    Args:
+        root: The folder.
+        made_with: What the work depends on, fit for JSON.
+        what: What is worked on, for the error.
+        about: What the digests in ``made_with`` are of, in words, for errors.
+        wait: Wait for another process that works there; otherwise it is an error.
+
+    Raises:
+        UserError: another process works there.
+        FolderError: the folder cannot be made.
+    """
+    try:
+        if _is_link(root):
+            root.unlink()
+        root.mkdir(parents=True, exist_ok=True)
+        if _is_link(root / JOURNAL):
+            (root / JOURNAL).unlink()
+    except OSError as error:
+        place = f"The folder {root.parent} cannot be written"
+        raise FolderError(f"{place} ({error.strerror}); choose another one.") from None
+    with located(root.parent), locked(root / JOURNAL, what, wait=wait) as journal:
+        yield WorkFolder(root, journal, made_with, about or {})
+
+
+def _is_link(path: Path) -> bool:
+    """Whether writing to a path may write elsewhere: it is a symbolic link, a file of two names, or no plain file."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISDIR(found.st_mode) and (not stat.S_ISREG(found.st_mode) or found.st_nlink > 1)
+
+
+def _holds_links(root: Path) -> bool:
+    return any(_is_link(Path(at, name)) for at, folders, files in os.walk(root) for name in (*folders, *files))
+
+
+def delete(path: Path) -> None:
+    """Delete a file, a link or a folder with all that is in it, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
