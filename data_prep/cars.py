@@ -5,21 +5,19 @@ Not for: its boxes, nor its own split for classification (the field test).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared
-from cml.data_prep.class_labels import Protocol, check_image_size, check_roles, image_item, write_classes
+from cml.data_prep.class_labels import ClassSource, Listed, Protocol
 from cml.data_prep.mat_file import read_variables
-from cml.data_prep.source import input_folders, made_with
 from cml.errors import DataError
 
 
 @dataclass(frozen=True)
-class Cars:
+class Cars(ClassSource):
     """Cars of Cars-196 with their model, split as zero-shot retrieval has it: 98 models train, 98 test.
 
     Command: cml prepare cars --source cars196 --out DIR
@@ -32,49 +30,22 @@ class Cars:
 
     source: Path
     """The folder with cars_annos.mat."""
-    image_size: int | None = 256
-    """Larger images are shrunk once so that their shorter side has so many pixels; none keeps the files."""
 
-    def __post_init__(self) -> None:
-        check_image_size(self.image_size)
+    protocol = Protocol((1, 2, 4, 8))
+    name = "cars"
+    published = "Cars-196, Krause and others, 3DRR 2013"
+    licence = "none stated; research use only"
+    images = "car_ims"
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
-        path = self.source / "cars_annos.mat"
-        origin = made_with(self, revision=1, files=[path], images=self.source / "car_ims")
-        if (done := already_prepared(out, origin)) is not None:
-            return done
-        cars, names = read_annotations(path)
+    def _files(self) -> tuple[list[Path], Path]:
+        return [self.source / "cars_annos.mat"], self.source
+
+    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+        cars, names = read_annotations(lists[0])
         half = max(number for _, number in cars) // 2
-        items: list[Item | DataError] = []
-        seen: dict[str, str] = {}
         for position, (name, number) in enumerate(cars, 1):
-            try:
-                items.append(
-                    image_item(
-                        self.source,
-                        name,
-                        label=names[number - 1] if number <= len(names) else f"class {number}",
-                        role="train" if number <= half else "query",
-                        where=f"{path}: annotation {position}",
-                        image_size=self.image_size,
-                        seen=seen,
-                    )
-                )
-            except DataError as error:
-                items.append(error)
-        check_roles(items, ("train", "query"), str(path))
-        return write_classes(
-            out,
-            items,
-            Protocol((1, 2, 4, 8)),
-            name="cars",
-            source="Cars-196, Krause and others, 3DRR 2013",
-            licence="none stated; research use only",
-            made_with=origin,
-            skip_bad=skip_bad,
-            within=input_folders(self),
-        )
+            label = names[number - 1] if number <= len(names) else f"class {number}"
+            yield Listed(f"{lists[0]}: annotation {position}", name, label, "train" if number <= half else "query")
 
 
 def read_annotations(path: Path) -> tuple[list[tuple[str, int]], list[str]]:

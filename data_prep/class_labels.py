@@ -7,14 +7,15 @@ queries have a gallery of their own, and the K of Recall@K. Not for: the files o
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, write_dataset
+from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data_prep.shrink import Shrink
+from cml.data_prep.source import input_folders, made_with
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
@@ -38,26 +39,11 @@ class Protocol:
         return {"recall_ks": list(self.recall_ks), **itself}
 
 
-def check_image_size(image_size: int | None) -> None:
-    """Raise ``UserError`` if images would be shrunk to less than 16 pixels."""
-    if image_size is not None and image_size < 16:
-        raise UserError(f"The image_size should be at least 16 pixels. Got {image_size} instead.")
-
-
-def write_classes(
-    out: Path,
-    items: Sequence[Item | DataError],
-    protocol: Protocol,
-    *,
-    name: str,
-    source: str,
-    licence: str,
-    made_with: Mapping[str, Any],
-    skip_bad: bool,
-    within: Iterable[Path] = (),
-) -> PreparedDataset:
-    """Write a dataset of classes; see ``write_dataset``."""
-    info = DatasetInfo(
+def class_info(
+    protocol: Protocol, made_with: Mapping[str, Any], *, name: str, source: str, licence: str
+) -> DatasetInfo:
+    """What dataset.json says of a dataset of classes."""
+    return DatasetInfo(
         name=name,
         task="classes",
         label_column="class",
@@ -68,31 +54,71 @@ def write_classes(
         details=protocol.details(),
         made_with=made_with,
     )
-    return write_dataset(out, info, items, skip_bad=skip_bad, within=within)
 
 
-def image_item(
-    folder: Path, name: str, label: str, role: str, where: str, *, image_size: int | None, seen: dict[str, str]
-) -> Item:
-    """An item whose image lies at ``folder / name``.
+class Listed(NamedTuple):
+    """A line of a list of images: where it stands ("FILE:LINE"), the image's path, its class and its role."""
 
-    Args:
-        folder: The folder that names are relative to.
-        name: The image's path; the item's id too.
-        label: Its class.
-        role: Its role.
-        where: "FILE:LINE" that names it.
-        image_size: Pixels of the shorter side to shrink to, or None to keep the file.
-        seen: Names so far and where they stood.
+    where: str
+    name: str
+    label: str
+    role: str
 
-    Raises:
-        DataError: the name leads out of the folder, stands twice, or there is no such file.
-    """
-    path = file_inside(folder, name, where)
-    if (first := seen.setdefault(name, where)) is not where:
-        raise DataError(f"{where}: {name!r} stands already in {first}; an image has one line.")
-    picture = Shrink(image_size, sys.maxsize).picture(path)
-    return Item(item_id=name, role=role, image=picture, label=label, where=where)
+
+@dataclass(frozen=True)
+class ClassSource:
+    """A folder with lists of images and their classes. A source of its own names the files and reads the lists."""
+
+    source: Path
+    """The folder of the dataset."""
+    image_size: int | None = 256
+    """Larger images are shrunk once so that their shorter side has so many pixels; none keeps the files."""
+
+    protocol: ClassVar[Protocol]
+    name: ClassVar[str]
+    published: ClassVar[str]
+    licence: ClassVar[str]
+    images: ClassVar[str] = ""
+    """Where below the folder of ``_files`` all images lie."""
+
+    def __post_init__(self) -> None:
+        if self.image_size is not None and self.image_size < 16:
+            raise UserError(f"The image_size should be at least 16 pixels. Got {self.image_size} instead.")
+
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+        """Write the dataset; see ``DataSource.prepare``."""
+        lists, folder = self._files()
+        origin = made_with(self, revision=1, files=lists, images=folder / self.images)
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        seen: dict[str, str] = {}
+        items = [self._item(folder, one, seen) for one in self._listed(lists)]
+        present = {item.role for item in items if isinstance(item, Item)}
+        for role in ("train", "query", "gallery") if self.protocol.own_gallery else ("train", "query"):
+            if role not in present:
+                raise DataError(f"{' and '.join(map(str, lists))} list no {role} images.")
+        info = class_info(self.protocol, origin, name=self.name, source=self.published, licence=self.licence)
+        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
+
+    def _files(self) -> tuple[list[Path], Path]:
+        """The lists, and the folder that their paths are relative to."""
+        raise NotImplementedError
+
+    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+        """The lines of the lists in order, and what is wrong with one."""
+        raise NotImplementedError
+
+    def _item(self, folder: Path, one: Listed | DataError, seen: dict[str, str]) -> Item | DataError:
+        if isinstance(one, DataError):
+            return one
+        try:
+            path = file_inside(folder, one.name, one.where)
+            if (first := seen.setdefault(one.name, one.where)) is not one.where:
+                raise DataError(f"{one.where}: {one.name!r} stands already in {first}; an image has one line.")
+        except DataError as error:
+            return error
+        picture = Shrink(self.image_size, sys.maxsize).picture(path)
+        return Item(one.name, one.role, picture, one.label, where=one.where)
 
 
 def text_lines(path: Path) -> list[tuple[str, list[str]]]:
@@ -111,11 +137,3 @@ def text_lines(path: Path) -> list[tuple[str, list[str]]]:
     if not found:
         raise DataError(f"{path} is empty.")
     return found
-
-
-def check_roles(items: Iterable[Item | DataError], roles: Sequence[str], what: str) -> None:
-    """Raise ``DataError`` unless there is an item of every role; ``what`` names the files that list them."""
-    present = {item.role for item in items if isinstance(item, Item)}
-    missing = [role for role in roles if role not in present]
-    if missing:
-        raise DataError(f"{what} list no {missing[0]} images.")

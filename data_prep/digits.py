@@ -12,10 +12,10 @@ import numpy as np
 from PIL import Image
 
 from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared
-from cml.data_prep.class_labels import Protocol, write_classes
+from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.class_labels import Protocol, class_info
 from cml.data_prep.source import made_with
-from cml.errors import DataError, UserError
+from cml.errors import UserError
 
 _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -47,25 +47,12 @@ class Digits:
         if (done := already_prepared(out, origin)) is not None:
             return done
         digits = load_digits()
-        items: list[Item | DataError] = []
+        items = []
         for number, (pixels, digit) in enumerate(zip(digits.images, digits.target.tolist(), strict=True)):
             image = Image.fromarray(np.rint(pixels * (255 / 16)).astype(np.uint8))
-            items.append(
-                Item(
-                    item_id=f"{number:04d}",
-                    role="train" if digit < 5 else "query",
-                    image=image.resize((self.size, self.size), Image.Resampling.BICUBIC),
-                    label=_NAMES[digit],
-                    quality=None,
-                )
-            )
-        return write_classes(
-            out,
-            items,
-            Protocol((1, 2, 4, 8)),
-            name="digits",
-            source="scikit-learn's digits: Alpaydin and Kaynak, UCI, 1998",
-            licence="CC BY 4.0",
-            made_with=origin,
-            skip_bad=skip_bad,
-        )
+            image = image.resize((self.size, self.size), Image.Resampling.BICUBIC)
+            role = "train" if digit < 5 else "query"
+            items.append(Item(f"{number:04d}", role, image, _NAMES[digit], quality=None))
+        published = "scikit-learn's digits: Alpaydin and Kaynak, UCI, 1998"
+        info = class_info(Protocol((1, 2, 4, 8)), origin, name="digits", source=published, licence="CC BY 4.0")
+        return write_dataset(out, info, items, skip_bad=skip_bad)

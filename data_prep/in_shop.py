@@ -5,13 +5,11 @@ Not for: its boxes, landmarks and attributes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared
-from cml.data_prep.class_labels import Protocol, check_image_size, check_roles, image_item, text_lines, write_classes
-from cml.data_prep.source import input_folders, made_with
+from cml.data_prep.class_labels import ClassSource, Listed, Protocol, text_lines
 from cml.errors import DataError
 
 _HEADER = ["image_name", "item_id", "evaluation_status"]
@@ -19,7 +17,7 @@ _ROLES = ("train", "query", "gallery")
 
 
 @dataclass(frozen=True)
-class InShop:
+class InShop(ClassSource):
     """Garments of In-Shop Clothes Retrieval, split as published: 3,997 train, 3,985 are queried in a gallery.
 
     Command: cml prepare in_shop --source In-shop --out DIR
@@ -32,58 +30,28 @@ class InShop:
 
     source: Path
     """The folder with Eval/ and Img/."""
-    image_size: int | None = 256
-    """Larger images are shrunk once so that their shorter side has so many pixels; none keeps the files."""
 
-    def __post_init__(self) -> None:
-        check_image_size(self.image_size)
+    protocol = Protocol((1, 10, 20, 40), own_gallery=True)
+    name = "in-shop"
+    published = "In-Shop Clothes Retrieval of DeepFashion, Liu and others, CVPR 2016"
+    licence = "non-commercial research use only"
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    def _files(self) -> tuple[list[Path], Path]:
         places = [self.source / folder / "list_eval_partition.txt" for folder in ("Eval", "Anno", ".")]
-        path = next((place for place in places if place.is_file()), places[0])
-        images = self.source / "Img" if (self.source / "Img").is_dir() else self.source
-        origin = made_with(self, revision=1, files=[path], images=images)
-        if (done := already_prepared(out, origin)) is not None:
-            return done
-        items = self._items(path, images)
-        check_roles(items, _ROLES, str(path))
-        return write_classes(
-            out,
-            items,
-            Protocol((1, 10, 20, 40), own_gallery=True),
-            name="in-shop",
-            source="In-Shop Clothes Retrieval of DeepFashion, Liu and others, CVPR 2016",
-            licence="non-commercial research use only",
-            made_with=origin,
-            skip_bad=skip_bad,
-            within=input_folders(self),
+        images = self.source / "Img"
+        return [next((place for place in places if place.is_file()), places[0])], (
+            images if images.is_dir() else self.source
         )
 
-    def _items(self, path: Path, images: Path) -> list[Item | DataError]:
-        lines = text_lines(path)
+    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+        path, lines = lists[0], text_lines(lists[0])
         if len(lines[0][1]) != 1 or len(lines) < 2 or lines[1][1] != _HEADER:
             raise DataError(f"{path}: should begin with the number of images and the header {' '.join(_HEADER)!r}.")
         count, lines = lines[0][1][0], lines[2:]
         if count != str(len(lines)):
             raise DataError(f"{path}: announces {count} images, but lists {len(lines)}. Fetch it again.")
-        items: list[Item | DataError] = []
-        seen: dict[str, str] = {}
         for where, words in lines:
-            try:
-                if len(words) != 3 or words[2] not in _ROLES:
-                    raise DataError(f"{where}: should have a path, an item and one of {', '.join(_ROLES)}.")
-                items.append(
-                    image_item(
-                        images,
-                        words[0],
-                        label=words[1],
-                        role=words[2],
-                        where=where,
-                        image_size=self.image_size,
-                        seen=seen,
-                    )
-                )
-            except DataError as error:
-                items.append(error)
-        return items
+            if len(words) != 3 or words[2] not in _ROLES:
+                yield DataError(f"{where}: should have a path, an item and one of {', '.join(_ROLES)}.")
+            else:
+                yield Listed(where, *words)

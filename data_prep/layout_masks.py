@@ -14,12 +14,46 @@ from PIL import Image
 
 from cml.data.images import Size, native_size, read_image
 from cml.data.masks import MaskFault, check_ids, check_size
-from cml.data_prep.drawn.rooms.view import SURFACES
 from cml.errors import DataError
+
+FRONT, LEFT, RIGHT, FLOOR, CEILING = 1, 2, 3, 4, 5
+SURFACES = {FRONT: "front", LEFT: "left", RIGHT: "right", FLOOR: "floor", CEILING: "ceiling"}
+"""What an id of a mask means, as in the corrected labels of the LSUN challenge; 0 means: does not count."""
+
+LAYOUT_TYPES: tuple[frozenset[int], ...] = tuple(
+    frozenset(ids)
+    for ids in (
+        {LEFT, FRONT, RIGHT, FLOOR, CEILING},
+        {LEFT, FRONT, RIGHT, FLOOR},
+        {LEFT, FRONT, RIGHT, CEILING},
+        {LEFT, RIGHT, CEILING},
+        {LEFT, RIGHT, FLOOR},
+        {LEFT, RIGHT, FLOOR, CEILING},
+        {FRONT, FLOOR, CEILING},
+        {LEFT, FRONT, RIGHT},
+        {FRONT, CEILING},
+        {FRONT, FLOOR},
+        {LEFT, RIGHT},
+    )
+)
+"""The 11 layout types of the LSUN challenge by number: the surfaces in view.
+
+One wall in view is the front wall; two, which meet in a corner, are left and right; of three, one after the other from
+left to right, the middle one is the front. Each of these with or without floor and with or without ceiling, but for one
+wall alone, makes the 11 types: which surfaces are in view also says which of them touch. Source: the challenge's
+corner orders in its toolkit and in the published relabelling.
+"""
+
 
 IDS = {str(number): name for number, name in SURFACES.items()}
 DETAILS: dict[str, Any] = {"ids": IDS, "ignore_id": 0}
 """For dataset.json: what the ids mean, and which of them does not count."""
+
+
+def layout_type(mask: NDArray[np.uint8]) -> int | None:
+    """Number of the LSUN layout type of a mask (H, W) of ids; None if it is none of them."""
+    present = frozenset(np.unique(mask).tolist())
+    return LAYOUT_TYPES.index(present) if present in LAYOUT_TYPES else None
 
 
 def check_mask(mask: NDArray[np.uint8], path: Path, image: Path) -> None:

@@ -20,8 +20,7 @@ from cml.data.image_files import Picture
 from cml.data.images import native_size
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
-from cml.data_prep.drawn.rooms.view import LAYOUT_TYPES
-from cml.data_prep.layout_masks import DETAILS, IDS, check_mask, shorter_side, shrunk_image, shrunk_mask
+from cml.data_prep.layout_masks import DETAILS, IDS, LAYOUT_TYPES, check_mask, shorter_side, shrunk_image, shrunk_mask
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from cml.errors import DataError, UserError

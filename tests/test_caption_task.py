@@ -19,7 +19,7 @@ from cml import distances, losses, sampling, tasks
 from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data_prep.scenes import Scenes
+from cml.data_prep.drawn.source import Scenes
 from cml.distances import LabelDistance
 from cml.distances.captions.distance import Captions
 from cml.distances.jobs import stored_matrix

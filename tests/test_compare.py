@@ -18,7 +18,7 @@ from PIL import Image
 from cml import losses, sampling, tasks
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.people import People
+from cml.data_prep.drawn.source import People
 from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
 from cml.retrieval.comparison import Comparison, apart, over_seeds

@@ -30,9 +30,9 @@ from cml import data_prep
 from cml.data.images import upright_rgb
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
 from cml.data_prep.donkeycar import Donkeycar, deal_roles
+from cml.data_prep.drawn.source import People
 from cml.data_prep.folder import Folder
 from cml.data_prep.lspet import JOINTS, Lspet, read_joints
-from cml.data_prep.people import People
 from cml.data_prep.person_crop import Box, crop, crop_file, into_crop, person_box
 from cml.data_prep.source import made_with, role_by_hash
 from cml.errors import DataError, UserError

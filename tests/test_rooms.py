@@ -28,21 +28,9 @@ from cml.data_prep.drawn.rooms.materials import (
 from cml.data_prep.drawn.rooms.rooms import Rooms, draw_rooms
 from cml.data_prep.drawn.rooms.surfaces import Patch, Surface
 from cml.data_prep.drawn.rooms.trace import Light, Part, Piece, trace
-from cml.data_prep.drawn.rooms.view import (
-    CEILING,
-    CLOCKWISE,
-    FLOOR,
-    FRONT,
-    LAYOUT_TYPES,
-    LEAST_SHARE,
-    LEFT,
-    RIGHT,
-    View,
-    layout_type,
-    mask_of,
-    sample_view,
-)
-from cml.data_prep.rooms import Rooms as Source
+from cml.data_prep.drawn.rooms.view import CLOCKWISE, LEAST_SHARE, View, mask_of, sample_view
+from cml.data_prep.drawn.source import Rooms as Source
+from cml.data_prep.layout_masks import CEILING, FLOOR, FRONT, LAYOUT_TYPES, LEFT, RIGHT, layout_type
 from cml.errors import UserError
 
 SEEDS = st.integers(0, 2**32 - 1)

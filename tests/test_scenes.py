@@ -20,7 +20,7 @@ from cml.data_prep.drawn.scenes.pen import Pen
 from cml.data_prep.drawn.scenes.scenes import RING, Scenes, Thing, draw_scenes, sample_things
 from cml.data_prep.drawn.scenes.things import COLOURS, KINDS, sample_rgb
 from cml.data_prep.drawn.scenes.words import glove_text
-from cml.data_prep.scenes import Scenes as ScenesSource
+from cml.data_prep.drawn.source import Scenes as ScenesSource
 from cml.distances.captions.tokens import WORDS, tokenize
 from cml.errors import UserError
 from cml.word_vectors.open import SCENE_WORDS

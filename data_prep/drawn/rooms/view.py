@@ -14,48 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data_prep.layout_masks import CEILING, FLOOR, FRONT, LEFT, RIGHT
+
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 UInt8 = NDArray[np.uint8]
-
-FRONT, LEFT, RIGHT, FLOOR, CEILING = 1, 2, 3, 4, 5
-SURFACES = {FRONT: "front", LEFT: "left", RIGHT: "right", FLOOR: "floor", CEILING: "ceiling"}
-"""What an id of a mask means, as in the corrected labels of the LSUN challenge; 0 means: does not count."""
 
 FACES = 6  # numbers of the planes: x = 0, x = width, floor, ceiling, z = 0, z = depth
 FLOOR_FACE, CEILING_FACE = 2, 3
 CLOCKWISE = (4, 0, 5, 1)  # the walls as a camera sees them that turns to the right
 LEAST_SHARE = 0.02  # of the picture: a surface that shows less would be a label that nobody sees
-
-LAYOUT_TYPES: tuple[frozenset[int], ...] = tuple(
-    frozenset(ids)
-    for ids in (
-        {LEFT, FRONT, RIGHT, FLOOR, CEILING},
-        {LEFT, FRONT, RIGHT, FLOOR},
-        {LEFT, FRONT, RIGHT, CEILING},
-        {LEFT, RIGHT, CEILING},
-        {LEFT, RIGHT, FLOOR},
-        {LEFT, RIGHT, FLOOR, CEILING},
-        {FRONT, FLOOR, CEILING},
-        {LEFT, FRONT, RIGHT},
-        {FRONT, CEILING},
-        {FRONT, FLOOR},
-        {LEFT, RIGHT},
-    )
-)
-"""The 11 layout types of the LSUN challenge by number: the surfaces in view.
-
-One wall in view is the front wall; two, which meet in a corner, are left and right; of three, one after the other from
-left to right, the middle one is the front. Each of these with or without floor and with or without ceiling, but for one
-wall alone, makes the 11 types: which surfaces are in view also says which of them touch. Source: the challenge's
-corner orders in its toolkit and in the published relabelling.
-"""
-
-
-def layout_type(mask: UInt8) -> int | None:
-    """Number of the LSUN layout type of a mask (H, W) of ids; None if it is none of them."""
-    present = frozenset(np.unique(mask).tolist())
-    return LAYOUT_TYPES.index(present) if present in LAYOUT_TYPES else None
 
 
 @dataclass(frozen=True)
