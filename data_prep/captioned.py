@@ -6,10 +6,12 @@ Not for: any one dataset's files (coco_captions.py, flickr8k.py).
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from cml.data.prepared import DatasetInfo
 from cml.data.prepared_writer import Item
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError
@@ -64,3 +66,20 @@ def items_of(photos: Iterable[tuple[Photo, str]], shrink: Shrink) -> list[Item |
         except DataError as error:
             items.append(error)
     return items
+
+
+def caption_info(
+    name: str, split: str, left_out: Mapping[str, int], made_with: Mapping[str, Any], *, source: str, licence: str
+) -> DatasetInfo:
+    """What dataset.json says of captioned photographs."""
+    return DatasetInfo(
+        name=name,
+        task="caption",
+        label_column="captions",
+        label_unit="captions",
+        frame="",
+        source=source,
+        licence=licence,
+        details={"split": split, "left_out": dict(left_out)},
+        made_with=made_with,
+    )

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import input_folders, made_with
+from cml.data_prep.source import input_folders, made_with, text_lines
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
@@ -121,19 +121,12 @@ class ClassSource:
         return Item(one.name, one.role, picture, one.label, where=one.where)
 
 
-def text_lines(path: Path) -> list[tuple[str, list[str]]]:
-    """The lines of a UTF-8 text file that are not empty, each with "FILE:LINE", cut at white space.
+def split_lines(path: Path) -> list[tuple[str, list[str]]]:
+    """The lines of a text file, each with "FILE:LINE", cut at white space.
 
     Raises:
-        DataError: the file is missing, empty or not UTF-8.
+        DataError: the file cannot be read, is empty or not UTF-8.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} should be UTF-8 text, but is not: {error.reason} at byte {error.start + 1}.") from None
-    found = [(f"{path}:{number}", line.split()) for number, line in enumerate(lines, 1) if line.strip()]
-    if not found:
+    if not (lines := [(where, line.split()) for where, line in text_lines(path)]):
         raise DataError(f"{path} is empty.")
-    return found
+    return lines

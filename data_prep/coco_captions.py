@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import already_prepared, write_dataset
-from cml.data_prep.captioned import Photo, items_of
-from cml.data_prep.coco_file import load_coco
+from cml.data_prep.captioned import Photo, caption_info, items_of
+from cml.data_prep.coco_file import annotation_files, load_coco
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from cml.errors import DataError, UserError
@@ -65,7 +65,7 @@ class CocoCaptions:
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
-        files = self._files()
+        files = annotation_files(self.source, self.year, "captions")
         split = [] if self.karpathy is None else [self.karpathy]
         folders = [self._folder(name) for name in files]
         origin = made_with(self, revision=1, files=[*files.values(), *split], images=folders)
@@ -75,34 +75,15 @@ class CocoCaptions:
         left_out: Counter[str] = Counter()
         photos = self._photos(files, roles, left_out)
         items = items_of(photos, Shrink(self.short_side, self.long_side))
-        info = DatasetInfo(
-            name=f"coco-captions-{self.year}",
-            task="caption",
-            label_column="captions",
-            label_unit="captions",
-            frame="",
+        info = caption_info(
+            f"coco-captions-{self.year}",
+            "Karpathy" if roles else "train and val files" if len(files) == 2 else "hash of the ids",
+            left_out,
+            origin,
             source="COCO captions, Chen et al., arXiv 1504.00325, 2015",
             licence="annotations CC BY 4.0; photographs under their owners' Flickr licences",
-            details={
-                "split": "Karpathy" if roles else "train and val files" if len(files) == 2 else "hash of the ids",
-                "left_out": dict(left_out),
-            },
-            made_with=origin,
         )
         return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
-
-    def _files(self) -> dict[str, Path]:
-        """The annotation files that are there, by the image folder that they are about."""
-        names = [f"{part}{self.year}" for part in ("train", "val")]
-        files = {name: self.source / "annotations" / f"captions_{name}.json" for name in names}
-        there = {name: path for name, path in files.items() if path.exists()}
-        if not there:
-            others = sorted(path.name for path in (self.source / "annotations").glob("captions_*.json"))
-            hint = f" There is {others[0]}: give its year with --year." if others else ""
-            raise DataError(
-                f"{files[names[0]]} is missing: {self.source} should be a folder of COCO {self.year}.{hint}"
-            )
-        return there
 
     def _folder(self, name: str) -> Path:
         folder = self.source / name

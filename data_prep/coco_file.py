@@ -14,6 +14,22 @@ from cml.errors import DataError
 from cml.storage.atomic import read_json
 
 
+def annotation_files(source: Path, year: int, kind: str) -> dict[str, Path]:
+    """The annotation files of a kind ("captions", ..) that are there, by the image folder that they are about.
+
+    Raises:
+        DataError: there is none; names the year that there is.
+    """
+    names = [f"{part}{year}" for part in ("train", "val")]
+    files = {name: source / "annotations" / f"{kind}_{name}.json" for name in names}
+    there = {name: path for name, path in files.items() if path.exists()}
+    if not there:
+        others = sorted(path.name for path in (source / "annotations").glob(f"{kind}_*.json"))
+        hint = f" There is {others[0]}: give its year with --year." if others else ""
+        raise DataError(f"{files[names[0]]} is missing: {source} should be a folder of COCO {year}.{hint}")
+    return there
+
+
 def load_coco(path: Path) -> Any:  # noqa: ANN401 - pycocotools has no types
     """The file as pycocotools' ``COCO``; its images and annotations are lists of objects.
 

@@ -5,9 +5,6 @@ Not for: COCO's captions and its other objects.
 
 from __future__ import annotations
 
-import functools
-import math
-import reprlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from cml.data.images import native_size
-from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
-from cml.data_prep.coco_file import load_coco
-from cml.data_prep.person_crop import Box, Float64, box_around, check_joints_inside, crop_file, into_crop
-from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
-from cml.errors import DataError, UserError
+from cml.data_prep.coco_file import annotation_files, load_coco
+from cml.data_prep.person_crop import Box, Float64, box_around, check_joints_inside, finite, person_item, pose_info
+from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with, role_by_hash
+from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
 COCO_JOINTS = (
@@ -70,48 +67,26 @@ class CocoKeypoints:
 
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share, query_share=self.query_share)
-        for name, value, least in (
-            ("image_size", self.image_size, 16),
-            ("min_joints", self.min_joints, 2),
-            ("min_area", self.min_area, 0),
-            ("margin", self.margin, 0),
-        ):
-            if not least <= value < math.inf:
-                raise UserError(f"The {name} should be at least {least}. Got {value} instead.")
+        check_at_least(self, image_size=16, min_joints=2, min_area=0, margin=0)
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
-        files = self._files()
+        files = annotation_files(self.source, self.year, "person_keypoints")
         origin = made_with(self, revision=1, files=files.values(), images=[self.source / name for name in files])
         if (done := already_prepared(out, origin)) is not None:
             return done
         left_out: Counter[str] = Counter()
         items = [item for name, path in files.items() for item in self._items(path, name, len(files) == 1, left_out)]
-        info = DatasetInfo(
-            name=f"coco-keypoints-{self.year}",
-            task="pose",
-            label_column="keypoints",
-            label_unit="px",
-            frame="pixels of the crop: x to the right, y down, 0 at the outer edge of the first pixel",
+        info = pose_info(
+            f"coco-keypoints-{self.year}",
+            JOINTS,
+            self.image_size,
+            origin,
             source="COCO person keypoints, Lin et al., ECCV 2014",
             licence="annotations CC BY 4.0; photographs under their owners' Flickr licences",
-            details={
-                "joints": list(JOINTS),
-                "image_size": [self.image_size, self.image_size],
-                "left_out": dict(left_out),
-            },
-            made_with=origin,
+            left_out=dict(left_out),
         )
         return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
-
-    def _files(self) -> dict[str, Path]:
-        """The annotation files that are there, by the image folder that they are about."""
-        names = [f"train{self.year}", f"val{self.year}"]
-        files = {name: self.source / "annotations" / f"person_keypoints_{name}.json" for name in names}
-        there = {name: path for name, path in files.items() if path.exists()}
-        if not there:
-            raise DataError(f"{files[names[0]]} is missing: {self.source} should be a folder of COCO {self.year}.")
-        return there
 
     def _items(self, path: Path, folder: str, alone: bool, left_out: Counter[str]) -> Iterator[Item | DataError]:
         photos, people = read_coco(path)
@@ -151,14 +126,8 @@ class CocoKeypoints:
             raise DataError(f"{where}: the image {file} has {size[1]} x {size[0]} pixels, but should have {said}.")
         joints, box = read_joints(person, where), person_square(person, self.margin, where)
         check_joints_inside(joints, JOINTS, size, f"{where}, image {file}")
-        return Item(
-            item_id=f"{relative.stem}_{person['id']}",
-            role=self._role(folder, relative.stem, alone),
-            image=functools.partial(crop_file, file, box, self.image_size),
-            label=into_crop(joints, box, self.image_size).round(2),
-            extra={"crop": [round(value, 2) for value in box]},
-            where=where,
-        )
+        role = self._role(folder, relative.stem, alone)
+        return person_item(f"{relative.stem}_{person['id']}", role, file, joints, box, self.image_size, where)
 
     def _role(self, folder: str, photo: str, alone: bool) -> str:
         if folder.startswith("train") and not alone:
@@ -189,7 +158,7 @@ def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any
 
 def read_joints(person: dict[str, Any], where: str) -> Float64:
     """The joints of an annotation: (17, 3) x, y, and 1 or all 0; 0 is the outer edge of the first pixel."""
-    numbers = _numbers(person.get("keypoints"), 3 * len(JOINTS), f"{where}: keypoints")
+    numbers = finite(person.get("keypoints"), (3 * len(JOINTS),), f"{where}: keypoints")
     joints = numbers.reshape(len(JOINTS), 3)
     flags = joints[:, 2]
     if not np.isin(flags, (0, 1, 2)).all():
@@ -202,17 +171,7 @@ def read_joints(person: dict[str, Any], where: str) -> Float64:
 
 def person_square(person: dict[str, Any], margin: float, where: str) -> Box:
     """The square around the person's box with ``margin`` times its longer side added on each side."""
-    x, y, width, height = _numbers(person.get("bbox"), 4, f"{where}: bbox")
+    x, y, width, height = finite(person.get("bbox"), (4,), f"{where}: bbox")
     if min(width, height) <= 0:
         raise DataError(f"{where}: the bbox should have a width and a height above 0. Got {width:g} and {height:g}.")
     return box_around(x + width / 2, y + height / 2, max(width, height, 1) * (1 + 2 * margin))
-
-
-def _numbers(value: object, count: int, what: str) -> Float64:
-    try:
-        numbers = np.array(value, np.float64)
-    except (ValueError, TypeError, OverflowError):
-        numbers = np.empty(0)
-    if numbers.shape != (count,) or not np.isfinite(numbers).all():
-        raise DataError(f"{what} should be {count} finite numbers. Got {reprlib.repr(value)} instead.")
-    return numbers

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.data_prep.class_labels import ClassSource, Listed, Protocol, text_lines
+from cml.data_prep.class_labels import ClassSource, Listed, Protocol, split_lines
 from cml.errors import DataError
 
 
@@ -39,12 +39,12 @@ class Cub(ClassSource):
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         images, labels = lists
         numbers: dict[str, int] = {}
-        for where, words in text_lines(labels):
+        for where, words in split_lines(labels):
             if len(words) != 2 or not words[1].isdecimal() or int(words[1]) < 1:
                 raise DataError(f"{where}: should be an image's number and its class, 1 or more. Got {words} instead.")
             numbers[words[0]] = int(words[1])
         half = max(numbers.values()) // 2
-        for where, words in text_lines(images):
+        for where, words in split_lines(images):
             if len(words) != 2:
                 yield DataError(f"{where}: should be an image's number and its path. Got {words} instead.")
             elif words[0] not in numbers:

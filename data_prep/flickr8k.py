@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import already_prepared, write_dataset
-from cml.data_prep.captioned import Photo, items_of
+from cml.data_prep.captioned import Photo, caption_info, items_of
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
+from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash, text_lines
 from cml.errors import DataError, UserError
 
 _LINE = re.compile(r"(?P<name>[^\t/\\]+)#(?P<number>\d+)\t(?P<caption>.*)")
@@ -71,16 +71,13 @@ class Flickr8k:
         left_out: Counter[str] = Counter()
         photos, bad = read_tokens(self.captions, self.images, left_out)
         items = items_of(self._with_roles(photos, left_out), Shrink(self.short_side, self.long_side))
-        info = DatasetInfo(
-            name="flickr8k",
-            task="caption",
-            label_column="captions",
-            label_unit="captions",
-            frame="",
+        info = caption_info(
+            "flickr8k",
+            "lists" if lists else "hash of the names",
+            left_out,
+            origin,
             source="Flickr8k, Hodosh, Young and Hockenmaier, JAIR 2013, or Flickr30k, Young et al., TACL 2014",
             licence="photographs under their owners' Flickr licences; research and education only",
-            details={"split": "lists" if lists else "hash of the names", "left_out": dict(left_out)},
-            made_with=origin,
         )
         return write_dataset(out, info, [*bad, *items], skip_bad=skip_bad, within=input_folders(self))
 
@@ -116,10 +113,9 @@ def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[
         DataError: the file cannot be read, or holds no caption.
     """
     photos: dict[str, Photo] = {}
-    numbers: dict[tuple[str, str], int] = {}
+    numbers: dict[tuple[str, str], str] = {}
     bad: list[DataError] = []
-    for line, text in _lines(path):
-        where = f"{path}:{line}"
+    for where, text in text_lines(path):
         match = _LINE.fullmatch(text)
         if match is None:
             bad.append(DataError(f"{where}: should read NAME.jpg#NUMBER<TAB>CAPTION, but is {text[:60]!r}."))
@@ -129,9 +125,9 @@ def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[
             left_out["captions of a photograph that was never published"] += 1
             continue
         photo = photos.setdefault(name, Photo(Path(name).stem, folder / name, where))
-        first = numbers.setdefault((name, number), line)
-        if first != line:
-            photo.fault = photo.fault or f"{where}: caption {number} of {name} stands already in line {first}."
+        if (first := numbers.setdefault((name, number), where)) != where:
+            line = first.rpartition(":")[2]
+            photo.fault = photo.fault or f"{where}: caption {number} of {name} stands already in line {line}."
         photo.say(match["caption"], where)
     if not photos:
         raise DataError(str(bad[0]) if bad else f"{path} holds no caption.")
@@ -140,20 +136,9 @@ def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[
 
 def _names(path: Path, photos: dict[str, Photo]) -> set[str]:
     names = set()
-    for line, text in _lines(path):
+    for where, text in text_lines(path):
         name = text.strip()
         if name not in photos:
-            raise DataError(f"{path}:{line}: {name!r} has no captions; is the list of another dataset?")
+            raise DataError(f"{where}: {name!r} has no captions; is the list of another dataset?")
         names.add(name)
     return names
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text that are not empty, by their numbers."""
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line.rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as UTF-8 text: {error}.") from None

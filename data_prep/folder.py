@@ -6,7 +6,6 @@ Not for: reading the file (table.py), what the labels are (folder_labels.py), pu
 from __future__ import annotations
 
 import functools
-import math
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -24,9 +23,9 @@ from cml.data.prepared_writer import Item, already_prepared, unskipped, write_da
 from cml.data_prep import folder_labels
 from cml.data_prep.class_labels import Protocol
 from cml.data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
-from cml.data_prep.person_crop import check_joints_inside, crop_file, into_crop, person_box
+from cml.data_prep.person_crop import FRAME, check_joints_inside, crop_file, into_crop, person_box
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
+from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with, role_by_hash
 from cml.data_prep.table import MissingColumn, Row, cell, read_rows
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
@@ -34,7 +33,7 @@ from cml.storage.safe_paths import file_inside
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
 _FRAMES = {
     "masks": "a mask as large as its image",
-    "keypoints": "pixels of the crop: x to the right, y down, 0 at the outer edge of the first pixel",
+    "keypoints": FRAME,
 }
 _SPLITS = ("train", "query", "gallery", "test")
 
@@ -137,8 +136,7 @@ class Folder:
             raise UserError("joint_names belong to --kind keypoints.")
         if len(set(self.joint_names)) < len(self.joint_names):
             raise UserError(f"The joint_names should differ from each other. Got {' '.join(self.joint_names)} instead.")
-        if not 0 <= self.margin < math.inf:
-            raise UserError(f"The margin should be at least 0. Got {self.margin} instead.")
+        check_at_least(self, margin=0)
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.data_prep.class_labels import ClassSource, Listed, Protocol, text_lines
+from cml.data_prep.class_labels import ClassSource, Listed, Protocol, split_lines
 from cml.errors import DataError
 
 _HEADER = ["image_name", "item_id", "evaluation_status"]
@@ -44,7 +44,7 @@ class InShop(ClassSource):
         )
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
-        path, lines = lists[0], text_lines(lists[0])
+        path, lines = lists[0], split_lines(lists[0])
         if len(lines[0][1]) != 1 or len(lines) < 2 or lines[1][1] != _HEADER:
             raise DataError(f"{path}: should begin with the number of images and the header {' '.join(_HEADER)!r}.")
         count, lines = lines[0][1][0], lines[2:]

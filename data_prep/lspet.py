@@ -5,7 +5,6 @@ Not for: other pose sets, whose joints have other names and order.
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from dataclasses import dataclass
@@ -15,12 +14,12 @@ from typing import Literal
 import numpy as np
 
 from cml.data.images import native_size
-from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data_prep.mat_file import read_variable
-from cml.data_prep.person_crop import Float64, crop_file, into_crop, outside_photo, person_box
-from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
-from cml.errors import DataError, UserError
+from cml.data_prep.person_crop import Float64, outside_photo, person_box, person_item, pose_info
+from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with, role_by_hash
+from cml.errors import DataError
 
 JOINTS = (
     *("r_ankle", "r_knee", "r_hip", "l_hip", "l_knee", "l_ankle"),
@@ -59,13 +58,7 @@ class Lspet:
 
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share, query_share=self.query_share)
-        for name, value, least in (
-            ("image_size", self.image_size, 16),
-            ("margin", self.margin, 0),
-            ("min_joints", self.min_joints, 2),
-        ):
-            if not least <= value < math.inf:
-                raise UserError(f"The {name} should be at least {least}. Got {value} instead.")
+        check_at_least(self, image_size=16, margin=0, min_joints=2)
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
@@ -87,21 +80,15 @@ class Lspet:
             outside += int(beyond.sum())
             if joints[:, 2].sum() >= self.min_joints:
                 items.append(self._item(photo, joints))
-        info = DatasetInfo(
-            name="lspet",
-            task="pose",
-            label_column="keypoints",
-            label_unit="px",
-            frame="pixels of the crop: x to the right, y down, 0 at the outer edge of the first pixel",
+        info = pose_info(
+            "lspet",
+            JOINTS,
+            self.image_size,
+            origin,
             source="Leeds Sports Pose, Johnson and Everingham, BMVC 2010 and CVPR 2011",
             licence="none stated; research use only",
-            details={
-                "joints": list(JOINTS),
-                "image_size": [self.image_size, self.image_size],
-                "left_out": {f"fewer than {self.min_joints} visible joints": len(people) - len(items)},
-                "joints_outside_the_photograph": outside,
-            },
-            made_with=origin,
+            left_out={f"fewer than {self.min_joints} visible joints": len(people) - len(items)},
+            joints_outside_the_photograph=outside,
         )
         return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
 
@@ -121,14 +108,8 @@ class Lspet:
 
     def _item(self, photo: Path, joints: Float64) -> Item:
         box = person_box(joints, self.margin)
-        return Item(
-            item_id=photo.stem,
-            role=role_by_hash(photo.stem, self.test_share, self.query_share),
-            image=functools.partial(crop_file, photo, box, self.image_size),
-            label=into_crop(joints, box, self.image_size).round(2),
-            extra={"crop": [round(value, 2) for value in box]},
-            where=str(photo),
-        )
+        role = role_by_hash(photo.stem, self.test_share, self.query_share)
+        return person_item(photo.stem, role, photo, joints, box, self.image_size, str(photo))
 
 
 def read_joints(path: Path, third_number: str = "visible") -> Float64:

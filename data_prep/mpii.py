@@ -5,8 +5,6 @@ Not for: reading its annotation files (mpii_annotations.py), other pose sets, wh
 
 from __future__ import annotations
 
-import functools
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,12 +13,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from cml.data.images import Size, native_size
-from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data_prep.mpii_annotations import JOINTS, Person, read_people
-from cml.data_prep.person_crop import box_around, check_joints_inside, crop_file, into_crop
-from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
-from cml.errors import DataError, UserError
+from cml.data_prep.person_crop import box_around, check_joints_inside, into_crop, person_item, pose_info
+from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with, role_by_hash, text_lines
+from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
 _SEEN = 224 / 288  # share of a stored crop's side that the pose recipe shows the network
@@ -74,14 +72,7 @@ class Mpii:
 
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share, query_share=self.query_share)
-        for name, value, least in (
-            ("image_size", self.image_size, 16),
-            ("min_joints", self.min_joints, 2),
-            ("room", self.room, 0.1),
-            ("queries", self.queries, 1),
-        ):
-            if not least <= value < math.inf:
-                raise UserError(f"The {name} should be at least {least}. Got {value} instead.")
+        check_at_least(self, image_size=16, min_joints=2, room=0.1, queries=1)
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
@@ -92,20 +83,14 @@ class Mpii:
         listed = None if self.split is None else read_split(self.split, self.queries)
         left_out: Counter[str] = Counter()
         items = list(self._items(listed, left_out))
-        info = DatasetInfo(
-            name="mpii",
-            task="pose",
-            label_column="keypoints",
-            label_unit="px",
-            frame="pixels of the crop: x to the right, y down, 0 at the outer edge of the first pixel",
+        info = pose_info(
+            "mpii",
+            JOINTS,
+            self.image_size,
+            origin,
             source="MPII Human Pose, Andriluka et al., CVPR 2014",
             licence="MPII's own: non-commercial research only",
-            details={
-                "joints": list(JOINTS),
-                "image_size": [self.image_size, self.image_size],
-                "left_out": dict(left_out),
-            },
-            made_with=origin,
+            left_out=dict(left_out),
         )
         return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
 
@@ -161,14 +146,8 @@ class Mpii:
         placed = joints[joints[:, 2] > 0, :2]
         if not np.any(np.all((placed >= 0) & (placed <= self.image_size), axis=1)):
             raise DataError(f"{person.where}: none of its joints lies in the crop around its annotated middle.")
-        return Item(
-            item_id=f"{PurePosixPath(person.image).with_suffix('')}_{person.number}",
-            role=role,
-            image=functools.partial(crop_file, photo, box, self.image_size),
-            label=joints.round(2),
-            extra={"crop": [round(value, 2) for value in box]},
-            where=person.where,
-        )
+        name = f"{PurePosixPath(person.image).with_suffix('')}_{person.number}"
+        return person_item(name, role, photo, person.joints, box, self.image_size, person.where)
 
 
 def read_split(path: Path, queries: int) -> Listed:
@@ -196,17 +175,10 @@ def read_split(path: Path, queries: int) -> Listed:
 
 
 def _split_lines(path: Path) -> Iterable[tuple[str, str, int | None, str]]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} should be UTF-8 text, but is not: {error.reason} at byte {error.start + 1}.") from None
-    for number, line in enumerate(lines, start=1):
+    for where, line in text_lines(path):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        where = f"{path}:{number}"
         known = words[-1] in ("train", "query", "gallery", "test")
         counted = len(words) == 2 or (len(words) == 3 and words[1].isdecimal() and int(words[1]) > 0)
         if not known or not counted:

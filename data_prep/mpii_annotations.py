@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cml.data_prep.mat_file import read_variable
-from cml.data_prep.person_crop import Float64
+from cml.data_prep.person_crop import Float64, finite
 from cml.errors import DataError
 from cml.storage.atomic import read_json
 
@@ -165,8 +165,8 @@ def _from_json(path: Path) -> Iterator[Numbered]:
 def _json_person(entry: dict[str, Any], name: str, number: int, where: str) -> Person:
     joints = np.zeros((len(JOINTS), 3))
     if "joints" in entry:  # the file of the test images has none
-        places = _array(entry["joints"], (len(JOINTS), 2), f"{where}: joints")
-        flags = _array(entry.get("joints_vis"), (len(JOINTS),), f"{where}: joints_vis")
+        places = finite(entry["joints"], (len(JOINTS), 2), f"{where}: joints")
+        flags = finite(entry.get("joints_vis"), (len(JOINTS),), f"{where}: joints_vis")
         if not np.isin(flags, (0, 1)).all():
             raise DataError(f"{where}: joints_vis should be 0 or 1. Got {entry['joints_vis']} instead.")
         placed = ~((places == -1).all(axis=1) | ((flags == 0) & (places <= 0).all(axis=1)))
@@ -174,16 +174,5 @@ def _json_person(entry: dict[str, Any], name: str, number: int, where: str) -> P
     scale = entry.get("scale")
     if isinstance(scale, bool) or not isinstance(scale, int | float):
         raise DataError(f"{where}: the scale should be a number above 0. Got {scale!r} instead.")
-    center = _array(entry.get("center"), (2,), f"{where}: center") - 0.5
+    center = finite(entry.get("center"), (2,), f"{where}: center") - 0.5
     return Person(name, number, name, center, _height(scale, where), joints, where)
-
-
-def _array(value: object, shape: tuple[int, ...], what: str) -> Float64:
-    try:
-        array = np.asarray(value, np.float64)
-    except (ValueError, TypeError, OverflowError):
-        array = np.empty(0)
-    if array.shape != shape or not np.isfinite(array).all():
-        size = " x ".join(map(str, shape))
-        raise DataError(f"{what} should be {size} finite numbers. Got {reprlib.repr(value)} instead.")
-    return array

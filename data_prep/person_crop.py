@@ -6,19 +6,24 @@ annotations, which each pose source does.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from cml.data.images import Size, is_upright, opened_image, upright_rgb
+from cml.data.prepared import DatasetInfo
+from cml.data.prepared_writer import Item
 from cml.errors import DataError
 
 Float64 = NDArray[np.float64]
+FRAME = "pixels of the crop: x to the right, y down, 0 at the outer edge of the first pixel"
 
 
 class Box(NamedTuple):
@@ -68,6 +73,58 @@ def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, wher
         x, y, _ = joints[beyond[0]]
         size = f"{photo[1]} x {photo[0]}"
         raise DataError(f"{where}: {names[beyond[0]]} at ({x:.1f}, {y:.1f}) lies outside the image of {size} pixels.")
+
+
+def finite(value: object, shape: tuple[int, ...], what: str) -> Float64:
+    """A list of a JSON file as an array of ``shape``.
+
+    Raises:
+        DataError: it is none, or not all of it is finite; names ``what``.
+    """
+    try:
+        array = np.array(value, np.float64)
+    except (ValueError, TypeError, OverflowError):
+        array = np.empty(0)
+    if array.shape != shape or not np.isfinite(array).all():
+        size = " x ".join(map(str, shape))
+        raise DataError(f"{what} should be {size} finite numbers. Got {reprlib.repr(value)} instead.")
+    return array
+
+
+def person_item(item_id: str, role: str, photo: Path, joints: Float64, box: Box, size: int, where: str) -> Item:
+    """The crop of a person of a photograph with its joints, which are (J, 3) in pixels of the photograph."""
+    return Item(
+        item_id=item_id,
+        role=role,
+        image=functools.partial(crop_file, photo, box, size),
+        label=into_crop(joints, box, size).round(2),
+        extra={"crop": [round(value, 2) for value in box]},
+        where=where,
+    )
+
+
+def pose_info(
+    name: str,
+    joints: Sequence[str],
+    size: int,
+    made_with: Mapping[str, Any],
+    *,
+    source: str,
+    licence: str,
+    **details: Any,  # noqa: ANN401 - whatever JSON holds
+) -> DatasetInfo:
+    """What dataset.json says of crops of ``size`` pixels with these joints; ``details`` are added to its own."""
+    return DatasetInfo(
+        name=name,
+        task="pose",
+        label_column="keypoints",
+        label_unit="px",
+        frame=FRAME,
+        source=source,
+        licence=licence,
+        details={"joints": list(joints), "image_size": [size, size], **details},
+        made_with=made_with,
+    )
 
 
 def crop_file(photo: Path, box: Box, size: int) -> Image.Image:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.data_prep.class_labels import ClassSource, Listed, Protocol, text_lines
+from cml.data_prep.class_labels import ClassSource, Listed, Protocol, split_lines
 from cml.errors import DataError
 
 _LISTS = {"Ebay_train.txt": "train", "Ebay_test.txt": "query"}
@@ -39,7 +39,7 @@ class Sop(ClassSource):
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         for path in lists:
-            (head, header), *lines = text_lines(path)
+            (head, header), *lines = split_lines(path)
             if header != _HEADER:
                 raise DataError(
                     f"{head}: should be the header {' '.join(_HEADER)!r}. Got {' '.join(header)!r} instead."

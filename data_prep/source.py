@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -107,3 +108,25 @@ def check_shares(**shares: float) -> None:
     for name, share in shares.items():
         if not 0 < share < 1:
             raise UserError(f"The {name} should be above 0 and below 1. Got {share} instead.")
+
+
+def check_at_least(source: DataclassInstance, **least: float) -> None:
+    """Raise ``UserError`` unless every named setting of a source is finite and at least so large."""
+    for name, low in least.items():
+        if not low <= (value := getattr(source, name)) < math.inf:
+            raise UserError(f"The {name} should be at least {low}. Got {value} instead.")
+
+
+def text_lines(path: Path) -> list[tuple[str, str]]:
+    """The lines of a UTF-8 text file that are not blank, each with "FILE:LINE".
+
+    Raises:
+        DataError: the file cannot be read, or is not UTF-8.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}).") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} should be UTF-8 text, but is not: {error.reason} at byte {error.start + 1}.") from None
+    return [(f"{path}:{number}", line) for number, line in enumerate(lines, start=1) if line.strip()]

@@ -421,7 +421,7 @@ def test_wrong_lines_are_named_or_skipped(tmp_path: Path, extra: str, message: s
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"", "holds no caption"), (b"\xff\xfe\x00", "as UTF-8"), (b"x\n", "1:")]
+    ("content", "message"), [(b"", "holds no caption"), (b"\xff\xfe\x00", "be UTF-8 text"), (b"x\n", "1:")]
 )
 def test_files_that_are_no_caption_lists_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     from collections import Counter
