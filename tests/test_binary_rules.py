@@ -172,8 +172,8 @@ def test_graph_is_symmetric_and_contains_the_nearest() -> None:
 def test_quantile_is_fitted_and_saved() -> None:
     f, labels = points(), line([0.1, 2.0, 0.4, 1.0, 3.1, 0.2, 2.2, 5.0, 0.9, 4.0])
     loss = losses.registry.make("binary(loss=contrastive, rule=threshold, quantile=0.2)")
-    with pytest.raises(UserError, match=r"'distance' of BinaryLoss .* call fit"):
-        loss(f, labels)
+    with pytest.warns(RuntimeWarning, match=r"BinaryLoss was not fitted, so it took 'distance' from"):
+        losses.get("binary", loss="contrastive", rule="threshold", quantile=0.2)(f, labels)
     loss.fit(labels[~torch.eye(10, dtype=torch.bool)])
     fitted = loss.fitted()["distance"]
     again = losses.registry.make("binary(loss=contrastive, rule=threshold, quantile=0.2)")

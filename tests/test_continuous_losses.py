@@ -7,6 +7,7 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,13 +36,14 @@ from cml.losses.row_order import ascending_rows, tie_runs
 from cml.losses.soft_target import soft_target_loss
 from cml.training.config import TrainConfig
 
+# what has no default, for it depends on the unit of the label distance; and w as the oracle has it
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "rank-n-contrast": rank_n_contrast_loss,
     "rkd-distance": rkd_distance_loss,
-    "relaxed-contrastive": relaxed_contrastive_loss,
-    "graded-contrastive": graded_contrastive_loss,
-    "soft-target": soft_target_loss,
-    "kernel-supcon": kernel_supcon_loss,
+    "relaxed-contrastive": partial(relaxed_contrastive_loss, label_scale=1.0, sigma=1.0),
+    "graded-contrastive": partial(graded_contrastive_loss, label_scale=1.0),
+    "soft-target": partial(soft_target_loss, label_temperature=0.1),
+    "kernel-supcon": partial(kernel_supcon_loss, bandwidth=1.0),
     "cosent": cosent_loss,
 }
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
@@ -233,8 +235,8 @@ def test_the_module_is_the_function_with_the_fitted_scale() -> None:
     for name, value in expected.items():
         module = losses.get(name)
         assert isinstance(module, ScaledLabelLoss)
-        with pytest.raises(UserError, match=r"'label_scale' of .* is not known yet"):
-            module(embeddings, label_distances)
+        with pytest.warns(RuntimeWarning, match=r"was not fitted, so it took 'label_scale' from"):
+            losses.get(name)(embeddings, label_distances)
         module.fit(torch.tensor([0.0, 0.0, 0.0, 1.0, 3.0, 50.0, torch.inf]))  # median of the positive ones: 3
         assert module.fitted() == {"label_scale": 3.0}
         assert module(embeddings, label_distances).item() == pytest.approx(value.item(), rel=1e-12)
@@ -432,7 +434,9 @@ def test_relations_between_the_losses() -> None:
     f = torch.nn.functional.normalize(embeddings)
     logits = (f[0] @ f[1:].T) / 0.1
     info_nce = torch.nn.functional.cross_entropy(logits[None], torch.tensor([2]))
-    assert kernel_supcon_loss(embeddings, one_positive).item() == pytest.approx(info_nce.item(), rel=1e-12)
+    assert kernel_supcon_loss(embeddings, one_positive, bandwidth=1.0).item() == pytest.approx(
+        info_nce.item(), rel=1e-12
+    )
     # label distances proportional to embedding distances are what RKD asks for
     proportional = 7 * torch.cdist(embeddings.detach(), embeddings.detach())
     assert rkd_distance_loss(embeddings, proportional).item() == pytest.approx(0, abs=1e-15)

@@ -19,11 +19,17 @@ from torch import Tensor
 import cml.losses.log_ratio
 from cml import losses
 from cml.errors import UserError
-from cml.losses.log_ratio import LogRatioLoss, Weights, log_ratio_loss
+from cml.losses.log_ratio import LogRatioLoss, Weights
 from cml.losses.row_order import _rank_weights_by_sort, rank_weights
 
+PUBLISHED: dict[str, Any] = {"label_exponent": 1.0, "floor": 0.0, "weights": "uniform", "normalize": False}
 CANDIDATE: dict[str, Any] = {"weights": "rank", "normalize": True, "floor": 0.1, "label_exponent": 0.7}
 SETTINGS: list[dict[str, Any]] = [{}, {"weights": "rank"}, {"weights": "rank", "rank_offset": 0.5}, CANDIDATE]
+
+
+def log_ratio_loss(embeddings: Tensor, label_distances: Tensor, **chosen: Any) -> Tensor:  # noqa: ANN401
+    """The function as published but for what is chosen."""
+    return cml.losses.log_ratio.log_ratio_loss(embeddings, label_distances, **{**PUBLISHED, **chosen})
 
 
 def batch(
@@ -316,10 +322,14 @@ def test_what_was_fitted_survives_a_state_dict() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "name"), [({}, "label_exponent"), ({"label_exponent": 1.0}, "floor")])
-def test_unfitted_is_an_error(chosen: dict[str, Any], name: str) -> None:
+def test_unfitted_takes_its_constants_from_the_first_batch_and_says_so(chosen: dict[str, Any], name: str) -> None:
     embeddings, label_distances = batch(5, 5)
-    with pytest.raises(UserError, match=f"'{name}' of LogRatioLoss .* call fit"):
-        LogRatioLoss(**chosen)(embeddings, label_distances)
+    loss, fitted = LogRatioLoss(**chosen), LogRatioLoss(**chosen)
+    with pytest.warns(RuntimeWarning, match=f"LogRatioLoss was not fitted, so it took .*'{name}'.* call loss.fit"):
+        value = loss(embeddings, label_distances)
+    fitted.fit(label_distances[~torch.eye(5, dtype=torch.bool)])
+    assert loss.fitted() == fitted.fitted()
+    assert value.item() == fitted(embeddings, label_distances).item()
 
 
 def test_the_papers_loss_needs_no_fit() -> None:

@@ -183,8 +183,8 @@ def test_binary_module_follows_its_rule() -> None:
     assert by_nearest(embeddings, label_distances).item() == expected.item()
     by_quantile = losses.get("binary-triplet", rule="threshold", quantile=0.3, margin=0.1, normalize=False)
     sample = label_distances[~torch.eye(10, dtype=torch.bool)]
-    with pytest.raises(UserError, match=r"'distance' of BinaryTripletLoss .* call fit"):
-        by_quantile(embeddings, label_distances)
+    with pytest.warns(RuntimeWarning, match=r"BinaryTripletLoss was not fitted, so it took 'distance' from"):
+        losses.get("binary-triplet", rule="threshold", quantile=0.3)(embeddings, label_distances)
     by_quantile.fit(torch.cat([sample, torch.tensor([torch.inf])]))
     distance = float(np.quantile(sample.numpy(), 0.3))
     assert by_quantile.fitted() == {"distance": distance}

@@ -7,18 +7,18 @@ which has no tensor of triplets).
 
 from __future__ import annotations
 
-import warnings
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import check_batch, warn_without_gradient
+from cml.losses.embeddings import in_full
 from cml.losses.loss import About
+from cml.losses.pairs import RowMean, check_batch
 from cml.losses.pml import PmlPairLoss, made
 from cml.losses.positives import BinaryPairs
-from cml.losses.rule_loss import RuleLoss, RuleName
+from cml.losses.rule_loss import RuleLoss, RuleName, with_warning
 from cml.registry import Choice
 
 Indices = tuple[Tensor, ...]  # (anchors, positives, anchors, negatives), or (anchors, positives, negatives)
@@ -46,8 +46,7 @@ class BinaryLoss(RuleLoss):
         miner: A miner of the library by its class name. ``None``: the loss's own, or none.
 
     Raises:
-        UserError: a setting is out of range, unknown, or names a loss that cannot do with pairs; or, at the first
-            batch, the quantile was not fitted.
+        UserError: a setting is out of range, unknown, or names a loss that cannot do with pairs.
 
     Example:
         >>> import torch
@@ -80,26 +79,13 @@ class BinaryLoss(RuleLoss):
         self.normalize = pair_loss.normalize
         _probe(pair_loss, loss)
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch, with the triplets of each anchor."""
         check_batch(embeddings, label_distances)
         pairs = self.pairs(label_distances)
         counts = pairs.positives.sum(dim=1) * pairs.negatives.sum(dim=1)  # (A,) triplets
-        self.count_left_out(counts)
-        warn_without_gradient(counts, "both a positive and a negative")
-        if bool(counts.any()) and not bool(counts.all()):
-            warnings.warn(
-                "Some anchors have no positive or no negative in the batch (the module counts them in left_out).",
-                RuntimeWarning,
-                stacklevel=2,
-            )
         with torch.autocast(embeddings.device.type, enabled=False):
-            full = embeddings if embeddings.dtype == torch.float64 else embeddings.float()
-            return _value(self.inner, full, pairs)
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"loss={self.loss!r}, {self.rule_repr()}"
+            return with_warning(RowMean(_value(self.inner, in_full(embeddings), pairs), counts))
 
 
 def pair_indices(pairs: BinaryPairs) -> Indices:

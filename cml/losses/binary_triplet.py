@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import check_batch, check_mask, check_number, warn_without_gradient
+from cml.losses.label_distance_loss import taught
 from cml.losses.loss import About
 from cml.losses.ordered_hinge import ordered_hinge
+from cml.losses.pairs import RowMean, check_batch, check_mask
 from cml.losses.positives import BinaryPairs
-from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows
-from cml.losses.rule_loss import RuleLoss, RuleName
+from cml.losses.row_blocks import RowTerms, mean_over_rows
+from cml.losses.rule_loss import RuleLoss, RuleName, with_warning
+from cml.losses.settings import check_number
 
 
 def binary_triplet_loss(
@@ -58,8 +59,7 @@ def binary_triplet_loss(
     """
     check_number("margin", margin, least=0)
     mean = _binary_triplet(embeddings, BinaryPairs(positives, negatives), margin, normalize)
-    _warn(mean.counts)
-    return mean.loss
+    return taught(with_warning(mean), RuleLoss.lacking)
 
 
 class BinaryTripletLoss(RuleLoss):
@@ -80,14 +80,7 @@ class BinaryTripletLoss(RuleLoss):
         normalize: L2-normalise the embeddings.
 
     Raises:
-        UserError: a setting is out of range or belongs to the other rule; or, at the first batch, the quantile was not
-            fitted.
-
-    Example:
-        >>> import torch
-        >>> loss = BinaryTripletLoss(rule="nearest", k=2)
-        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
-        torch.Size([])
+        UserError: a setting is out of range or belongs to another rule.
     """
 
     about: ClassVar[About] = About(
@@ -109,17 +102,10 @@ class BinaryTripletLoss(RuleLoss):
         self.margin = check_number("margin", margin, least=0)
         self.normalize = normalize
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch, with the triplets of each anchor."""
         check_batch(embeddings, label_distances)
-        mean = _binary_triplet(embeddings, self.pairs(label_distances), self.margin, self.normalize)
-        self.count_left_out(mean.counts)
-        _warn(mean.counts)
-        return mean.loss
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"{self.rule_repr()}, margin={self.margin}, normalize={self.normalize}"
+        return with_warning(_binary_triplet(embeddings, self.pairs(label_distances), self.margin, self.normalize))
 
 
 def _binary_triplet(embeddings: Tensor, pairs: BinaryPairs, margin: float, normalize: bool) -> RowMean:
@@ -136,13 +122,3 @@ def _binary_triplet(embeddings: Tensor, pairs: BinaryPairs, margin: float, norma
         return ordered_hinge(squared, order[rows].to(squared.dtype), margin)
 
     return mean_over_rows(embeddings, len(order), row_terms, normalize=normalize)
-
-
-def _warn(counts: Tensor) -> None:
-    warn_without_gradient(counts, "both a positive and a negative")
-    if bool(counts.any()) and not bool(counts.all()):
-        warnings.warn(
-            "Some anchors have no positive or no negative and are left out (the module counts them in left_out).",
-            RuntimeWarning,
-            stacklevel=3,
-        )

@@ -7,14 +7,13 @@ loss would take for classes of one item each and silently learn nothing; a rule 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from cml.errors import UserError
+from cml.losses.embeddings import check_matrix
 from cml.losses.loss import LabelSource, Loss
 
 
@@ -70,18 +69,12 @@ class ClassLoss(Loss):
 
 
 class ProxyLoss(ClassLoss):
-    """Base of the losses with proxies of our own: ``proxy`` (C M, D), M of each class in a row, made by ``prepare``.
+    """Base of the losses with proxies, learnt points that stand for classes: all of its parameters.
 
-    Attributes:
-        per_class: M.
+    ``prepare`` makes them, so a loss that is loaded from a ``state_dict`` needs it as well, with as many classes.
     """
 
-    per_class = 1
-    proxy: nn.Parameter | None
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_parameter("proxy", None)
+    normalize = True
 
     def prepare(
         self,
@@ -91,18 +84,67 @@ class ProxyLoss(ClassLoss):
         names: Sequence[str] = (),
         generator: torch.Generator | None = None,
     ) -> None:
-        """Make the proxies: normal, with the spread of ``start``."""
-        count = class_count(target, names)
-        with seeded(generator):
-            self.proxy = nn.Parameter(self.start(count, dimension))
+        """Make the proxies, before the optimiser that shall hold them: ``loss.prepare(classes, dimension=128)``.
 
-    def start(self, classes: int, dimension: int) -> Tensor:
-        """The proxies to start from, (C M, D): kaiming-normal by fan-out, as Proxy-Anchor does."""
-        return nn.init.kaiming_normal_(torch.empty(classes * self.per_class, dimension), mode="fan_out")
+        Args:
+            target: (N,) int64 class numbers 0..C-1 of the training items.
+            dimension: D of the embeddings.
+            names: The names of the C classes; without them C is the largest number and 1.
+            generator: For where the proxies start; ``None``: seed 0.
+
+        Raises:
+            UserError: the target is no such tensor.
+        """
+        if not isinstance(target, Tensor) or target.dtype != torch.int64 or target.ndim != 1 or len(target) == 0:
+            got = f"{target.dtype} {tuple(target.shape)}" if isinstance(target, Tensor) else type(target).__name__
+            raise UserError(
+                f"prepare takes the class numbers (N,) of the training items, torch.int64. Got {got} instead."
+            )
+        count = len(names) if names else int(target.max()) + 1
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0 if generator is None else int(torch.randint(2**62, (), generator=generator)))
+            self.make_proxies(count, dimension)
+
+    def make_proxies(self, classes: int, dimension: int) -> None:
+        """Make the parameters for so many classes and dimensions, from torch's random numbers."""
+        raise NotImplementedError
 
     def proxies(self) -> list[nn.Parameter]:
         """The proxies, once they are made."""
-        return [] if self.proxy is None else [self.proxy]
+        return list(self.parameters())
+
+    def check_prepared(self) -> None:
+        """Check that the proxies are made.
+
+        Raises:
+            UserError: they are not.
+        """
+        if not self.proxies():
+            raise UserError(
+                f"{type(self).__name__} has no proxies yet: call prepare(classes, dimension=D) with the class numbers "
+                "of the training items, before the optimiser is made."
+            )
+
+
+class OwnProxyLoss(ProxyLoss):
+    """Base of the proxy losses of our own, with M proxies of each class in a row.
+
+    Attributes:
+        per_class: M.
+        proxy: (C M, D); None before ``prepare``.
+    """
+
+    per_class = 1
+    proxy: nn.Parameter | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_parameter("proxy", None)
+
+    def make_proxies(self, classes: int, dimension: int) -> None:
+        """Kaiming-normal by fan-out, as Proxy-Anchor does."""
+        proxy = torch.empty(classes * self.per_class, dimension)
+        self.proxy = nn.Parameter(nn.init.kaiming_normal_(proxy, mode="fan_out"))
 
     def made(self) -> Tensor:
         """The proxies (C M, D).
@@ -110,22 +152,9 @@ class ProxyLoss(ClassLoss):
         Raises:
             UserError: ``prepare`` has not been called.
         """
-        if self.proxy is None:
-            raise UserError(not_prepared(self))
+        self.check_prepared()
+        assert self.proxy is not None
         return self.proxy
-
-
-def not_prepared(loss: Loss) -> str:
-    """The error of a loss that is used before its proxies are made."""
-    return (
-        f"{type(loss).__name__} has no proxies yet: call prepare(classes, dimension=D) with the class numbers of the "
-        "training items, before the optimiser is made."
-    )
-
-
-def class_count(labels: Tensor, names: Sequence[str] = ()) -> int:
-    """C, from the names or else from the numbers (N,) of the training items."""
-    return len(names) if names else int(labels.max()) + 1
 
 
 def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None) -> None:
@@ -139,11 +168,7 @@ def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None)
     Raises:
         UserError: a tensor has another shape or type, the labels are continuous, or a number is not in 0..C-1.
     """
-    if embeddings.ndim != 2 or not embeddings.is_floating_point():
-        raise UserError(
-            "The 'embeddings' must be a floating-point tensor (B, D). "
-            f"Got shape {tuple(embeddings.shape)}, {embeddings.dtype} instead."
-        )
+    check_matrix("embeddings", embeddings)
     if classes.is_floating_point() or classes.is_complex():
         raise UserError(
             "The 'classes' must be whole numbers (B,), torch.int64. Got continuous labels, "
@@ -180,21 +205,3 @@ def check_proxies(embeddings: Tensor, proxies: Tensor) -> None:
             f"Embeddings and proxies must have one dimension D. Got {embeddings.shape[1]} and {proxies.shape[1]} "
             "instead."
         )
-
-
-def in_full(tensor: Tensor) -> Tensor:
-    """``tensor`` in at least float32."""
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
-
-
-def unit(tensor: Tensor) -> Tensor:
-    """Rows of length 1, in at least float32."""
-    return functional.normalize(in_full(tensor), dim=1)
-
-
-@contextmanager
-def seeded(generator: torch.Generator | None) -> Iterator[None]:
-    """Let torch's initialisers draw from ``generator`` (or from seed 0), leaving the global random numbers alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0 if generator is None else int(torch.randint(2**62, (), generator=generator)))
-        yield

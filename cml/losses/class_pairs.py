@@ -8,12 +8,11 @@ losses (class_proxies.py).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
-from cml.errors import UserError
-from cml.losses.label_distance_loss import check_number
 from cml.losses.loss import About
 from cml.losses.pml import PmlPairLoss
+from cml.losses.settings import check_above_zero, check_number, check_word
 
 Mining = Literal["all", "semi-hard", "batch-hard"]
 
@@ -32,9 +31,6 @@ class ContrastiveLoss(PmlPairLoss):
         margin: Above 0; distance from which a negative pair is left in peace.
         squared: The squares of the formula.
         normalize: L2-normalise the embeddings.
-
-    Raises:
-        UserError: a setting is out of range.
 
     Example:
         >>> import torch
@@ -55,10 +51,11 @@ class ContrastiveLoss(PmlPairLoss):
     def __init__(self, margin: float = 1.0, squared: bool = True, normalize: bool = True) -> None:
         from pytorch_metric_learning import distances, losses
 
-        check_number("margin", margin, least=0, open_=True)
+        check_above_zero("margin", margin)
         reducer = _squaring_reducer() if squared else None
         distance = distances.LpDistance(normalize_embeddings=normalize)
         super().__init__(losses.ContrastiveLoss(neg_margin=margin, distance=distance, reducer=reducer))
+        self.margin, self.squared = margin, squared
 
 
 class TripletLoss(PmlPairLoss):
@@ -77,9 +74,6 @@ class TripletLoss(PmlPairLoss):
             positive with its nearest negative (Hermans et al., who do not square). "all": every triplet.
         squared: Squared distances, as FaceNet.
         normalize: L2-normalise the embeddings, as FaceNet.
-
-    Raises:
-        UserError: a setting is out of range.
 
     Example:
         >>> import torch
@@ -103,15 +97,15 @@ class TripletLoss(PmlPairLoss):
         from pytorch_metric_learning import distances, losses, miners
 
         check_number("margin", margin, least=0)
+        check_word("mining", mining, get_args(Mining))
         distance = distances.LpDistance(normalize_embeddings=normalize, power=2 if squared else 1)
         miner: Any = None
         if mining == "semi-hard":
             miner = miners.TripletMarginMiner(margin=margin, type_of_triplets="semihard", distance=distance)
         elif mining == "batch-hard":
             miner = miners.BatchHardMiner(distance=distance)
-        elif mining != "all":
-            raise UserError(f"The 'mining' must be one of all, semi-hard, batch-hard. Got {mining!r} instead.")
         super().__init__(losses.TripletMarginLoss(margin=margin, distance=distance), miner)
+        self.margin, self.mining, self.squared = margin, mining, squared
 
 
 class NPairLoss(PmlPairLoss):
@@ -128,9 +122,6 @@ class NPairLoss(PmlPairLoss):
     Args:
         regularization: At least 0; weight of the embeddings' mean length.
         normalize: L2-normalise the embeddings; the paper does not.
-
-    Raises:
-        UserError: a setting is out of range.
 
     Reference:
         Sohn: Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS 2016.
@@ -154,6 +145,7 @@ class NPairLoss(PmlPairLoss):
                 distance=distance, embedding_regularizer=penalty, embedding_reg_weight=regularization or 1.0
             )
         )
+        self.regularization = regularization
 
 
 class LiftedStructureLoss(PmlPairLoss):
@@ -166,9 +158,6 @@ class LiftedStructureLoss(PmlPairLoss):
     Args:
         margin: Above 0.
         normalize: L2-normalise the embeddings; the paper does not.
-
-    Raises:
-        UserError: a setting is out of range.
 
     Reference:
         Oh Song, Xiang, Jegelka, Savarese: Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016.
@@ -183,9 +172,10 @@ class LiftedStructureLoss(PmlPairLoss):
     def __init__(self, margin: float = 1.0, normalize: bool = True) -> None:
         from pytorch_metric_learning import distances, losses
 
-        check_number("margin", margin, least=0, open_=True)
+        check_above_zero("margin", margin)
         distance = distances.LpDistance(normalize_embeddings=normalize)
         super().__init__(losses.LiftedStructureLoss(neg_margin=margin, distance=distance))
+        self.margin = margin
 
 
 class MultiSimilarityLoss(PmlPairLoss):
@@ -202,9 +192,6 @@ class MultiSimilarityLoss(PmlPairLoss):
         base: The cosine that both are measured from.
         epsilon: The mining's slack, a cosine; ``None`` keeps all pairs.
 
-    Raises:
-        UserError: a setting is out of range.
-
     Reference:
         Wang, Han, Huang, Dong, Scott: Multi-Similarity Loss with General Pair Weighting, CVPR 2019.
     """
@@ -218,11 +205,12 @@ class MultiSimilarityLoss(PmlPairLoss):
     def __init__(self, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5, epsilon: float | None = 0.1) -> None:
         from pytorch_metric_learning import losses, miners
 
-        check_number("alpha", alpha, least=0, open_=True)
-        check_number("beta", beta, least=0, open_=True)
+        check_above_zero("alpha", alpha)
+        check_above_zero("beta", beta)
         check_number("base", base, least=-1)
         miner = None if epsilon is None else miners.MultiSimilarityMiner(check_number("epsilon", epsilon, least=0))
         super().__init__(losses.MultiSimilarityLoss(alpha=alpha, beta=beta, base=base), miner)
+        self.alpha, self.beta, self.base, self.epsilon = alpha, beta, base, epsilon
 
 
 def _squaring_reducer() -> Any:  # noqa: ANN401 - of an untyped library

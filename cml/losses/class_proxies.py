@@ -8,26 +8,23 @@ learning rate and are saved with the run. Not for: proxy losses that the library
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from cml.errors import UserError
-from cml.losses.class_loss import ClassLoss, check_classes, class_count, in_full, not_prepared, seeded
-from cml.losses.label_distance_loss import check_number
+from cml.losses.class_loss import ProxyLoss, check_classes
+from cml.losses.embeddings import in_full
 from cml.losses.loss import About
+from cml.losses.settings import check_above_zero, check_number, check_whole
 
 
-class PmlProxyLoss(ClassLoss):
+class PmlProxyLoss(ProxyLoss):
     """A proxy loss of pytorch-metric-learning.
 
     Attributes:
         inner: The library's loss with its proxies; None before ``prepare``.
     """
-
-    normalize = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,22 +35,9 @@ class PmlProxyLoss(ClassLoss):
         """The library's loss for so many classes and dimensions."""
         raise NotImplementedError
 
-    def prepare(
-        self,
-        target: Tensor,
-        *,
-        dimension: int,
-        names: Sequence[str] = (),
-        generator: torch.Generator | None = None,
-    ) -> None:
-        """Make the library's loss and its proxies for the classes (N,) of the training set."""
-        self._count = class_count(target, names)
-        with seeded(generator):
-            self.inner = self.make(self._count, dimension)
-
-    def proxies(self) -> list[nn.Parameter]:
-        """The proxies, once they are made: all that the library's loss learns."""
-        return [] if self.inner is None else list(self.inner.parameters())
+    def make_proxies(self, classes: int, dimension: int) -> None:
+        """Make the library's loss, which makes its proxies."""
+        self.inner, self._count = self.make(classes, dimension), classes
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar.
@@ -61,8 +45,8 @@ class PmlProxyLoss(ClassLoss):
         Raises:
             UserError: the classes are no class numbers, or ``prepare`` has not been called.
         """
-        if self.inner is None:
-            raise UserError(not_prepared(self))
+        self.check_prepared()
+        assert self.inner is not None
         check_classes(embeddings, classes, self._count)
         with torch.autocast(embeddings.device.type, enabled=False):
             value: Tensor = self.inner(in_full(embeddings), classes)
@@ -82,9 +66,6 @@ class ProxyNCALoss(PmlProxyLoss):
     Args:
         scale: s, above 0.
 
-    Raises:
-        UserError: a setting is out of range.
-
     Reference:
         Movshovitz-Attias, Toshev, Leung, Ioffe, Singh: No Fuss Distance Metric Learning using Proxies, ICCV 2017.
     """
@@ -97,7 +78,7 @@ class ProxyNCALoss(PmlProxyLoss):
 
     def __init__(self, scale: float = 1.0) -> None:
         super().__init__()
-        self.scale = check_number("scale", scale, least=0, open_=True)
+        self.scale = check_above_zero("scale", scale)
 
     def make(self, classes: int, dimension: int) -> nn.Module:
         """The library's loss."""
@@ -122,9 +103,6 @@ class SoftTripleLoss(PmlProxyLoss):
         gamma: Above 0; how soft the choice among a class's centres is.
         margin: At least 0, a cosine.
 
-    Raises:
-        UserError: a setting is out of range.
-
     Reference:
         Qian, Shang, Sun, Hu, Li, Jin: SoftTriple Loss, ICCV 2019.
     """
@@ -137,11 +115,9 @@ class SoftTripleLoss(PmlProxyLoss):
 
     def __init__(self, centers: int = 10, scale: float = 20.0, gamma: float = 0.1, margin: float = 0.01) -> None:
         super().__init__()
-        if not isinstance(centers, int) or isinstance(centers, bool) or centers < 1:
-            raise UserError(f"The 'centers' must be a whole number of at least 1. Got {centers!r} instead.")
-        self.centers = centers
-        self.scale = check_number("scale", scale, least=0, open_=True)
-        self.gamma = check_number("gamma", gamma, least=0, open_=True)
+        self.centers = check_whole("centers", centers)
+        self.scale = check_above_zero("scale", scale)
+        self.gamma = check_above_zero("gamma", gamma)
         self.margin = check_number("margin", margin, least=0)
 
     def make(self, classes: int, dimension: int) -> nn.Module:
@@ -172,9 +148,6 @@ class ProxyAnchorLoss(PmlProxyLoss):
         alpha: Above 0.
         delta: At least 0, a cosine.
 
-    Raises:
-        UserError: a setting is out of range.
-
     Example:
         >>> import torch
         >>> loss = ProxyAnchorLoss()
@@ -194,7 +167,7 @@ class ProxyAnchorLoss(PmlProxyLoss):
 
     def __init__(self, alpha: float = 32.0, delta: float = 0.1) -> None:
         super().__init__()
-        self.alpha = check_number("alpha", alpha, least=0, open_=True)
+        self.alpha = check_above_zero("alpha", alpha)
         self.delta = check_number("delta", delta, least=0)
 
     def make(self, classes: int, dimension: int) -> nn.Module:

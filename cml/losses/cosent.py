@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
-from cml.losses.label_distance_loss import (
-    LabelDistanceLoss,
-    check_batch,
-    check_number,
-    comparable,
-    warn_without_gradient,
-)
+from cml.losses.embeddings import unit
+from cml.losses.label_distance_loss import LabelDistanceLoss, taught
 from cml.losses.loss import About
-from cml.losses.row_blocks import RowMean
+from cml.losses.pairs import RowMean, check_batch, comparable
 from cml.losses.row_order import ascending_rows, tie_runs
+from cml.losses.settings import check_number
 
 MOST = 300.0  # a product of two exponentials of it is still a float64
 _LACKING = "two pairs of different label distance to compare (over the whole batch)"
@@ -64,9 +60,7 @@ def cosent_loss(
         ``CoSENTLoss`` of Sentence-Transformers.
     """
     check_number("scale", scale, least=0, below=MOST, open_=True)
-    mean = _cosent(embeddings, label_distances, mask, scale)
-    warn_without_gradient(mean.counts, _LACKING)
-    return mean.loss
+    return taught(_cosent(embeddings, label_distances, mask, scale), _LACKING)
 
 
 class CoSENTLoss(LabelDistanceLoss):
@@ -74,15 +68,6 @@ class CoSENTLoss(LabelDistanceLoss):
 
     Args:
         scale: Above 0 and below 300, of cosines.
-
-    Raises:
-        UserError: the scale is out of range.
-
-    Example:
-        >>> import torch
-        >>> loss = CoSENTLoss()
-        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
-        torch.Size([])
     """
 
     about: ClassVar[About] = About(
@@ -91,71 +76,30 @@ class CoSENTLoss(LabelDistanceLoss):
         when="One order of all pairs, across anchors: scores of similarity that mean the same everywhere.",
     )
     normalize = True
+    lacking = _LACKING
 
     def __init__(self, scale: float = 20.0) -> None:
         super().__init__()
         self.scale = check_number("scale", scale, least=0, below=MOST, open_=True)
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
-        mean = _cosent(embeddings, label_distances, None, self.scale)
-        self.count_left_out(mean.counts)
-        warn_without_gradient(mean.counts, _LACKING)
-        return mean.loss
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"scale={self.scale}"
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch, with the terms of each anchor."""
+        return _cosent(embeddings, label_distances, None, self.scale)
 
 
 def _cosent(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None, scale: float) -> RowMean:
     check_batch(embeddings, label_distances, mask)
-    used = comparable(label_distances)  # (A, B)
-    if mask is not None:
-        used &= mask
+    used = comparable(label_distances, mask)  # (A, B)
     once = used.triu(1)  # an item that is no anchor lies right of every diagonal
     with torch.autocast(embeddings.device.type, enabled=False):
-        full = embeddings if embeddings.dtype == torch.float64 else embeddings.float()
-        full = torch.nn.functional.normalize(full, dim=1)
-        cosines = full[: len(label_distances)] @ full.T  # (A, B)
-        loss, compared = _PairOrder.apply(cosines, label_distances, once, scale)
-    return RowMean(loss, used.sum(dim=1) * compared)
-
-
-class _PairOrder(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ANN401 - torch gives it no public type
-        cosines: Tensor,
-        label_distances: Tensor,
-        once: Tensor,
-        scale: float,
-    ) -> tuple[Tensor, Tensor]:
-        labels, columns = ascending_rows(label_distances[once].to(cosines.dtype)[None])  # (1, P)
-        runs = tie_runs(labels)
-        exponents = cosines[once][None].gather(1, columns)
-        # float64, on the processor where the device has none
-        exponents = exponents.to("cpu" if cosines.device.type == "mps" else cosines.device, torch.float64).mul_(scale)
-        nearer, farther = exponents.neg().exp_(), exponents.exp_()  # of a pair as q and as p, (1, P)
-        below = torch.nn.functional.pad(nearer.cumsum(1), (1, 0))  # (1, P + 1) sums of the first so many
-        above = torch.nn.functional.pad(farther.flip(1).cumsum(1), (1, 0)).flip(1)  # and of all but those
-        if runs is None:
-            below, above = below[:, :-1], above[:, 1:]
-        else:
-            first, last = (run.to(below.device) for run in runs)
-            below, above = below.gather(1, first), above.gather(1, last + 1)
-        total = (nearer * above).sum()
-        slopes = (farther * below - nearer * above).mul_(scale / (1 + total))
-        compared = total > 0
-        ctx.mark_non_differentiable(compared)
-        if ctx.needs_input_grad[0]:
-            in_place = torch.empty_like(slopes[0], dtype=cosines.dtype, device=cosines.device)
-            in_place[columns[0]] = slopes[0].to(cosines)
-            ctx.save_for_backward(torch.zeros_like(cosines).masked_scatter_(once, in_place))
-        return total.log1p().to(cosines), compared.to(cosines.device)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
-        (slopes,) = ctx.saved_tensors
-        return slopes * grad_loss, None, None, None
+        points = unit(embeddings)
+        cosines = points[: len(label_distances)] @ points.T  # (A, B)
+    labels, columns = ascending_rows(label_distances[once].to(cosines.dtype)[None])  # (1, P)
+    exponents = cosines[once][None].gather(1, columns)
+    # float64, on the processor where the device has none
+    exponents = scale * exponents.to("cpu" if cosines.device.type == "mps" else cosines.device, torch.float64)
+    farther = functional.pad(exponents.exp().flip(1).cumsum(1), (1, 0)).flip(1)  # (1, P + 1) sums of all but so many
+    runs = tie_runs(labels)
+    farther = farther[:, 1:] if runs is None else farther.gather(1, (runs[1] + 1).to(farther.device))
+    total = (exponents.neg().exp() * farther).sum()
+    return RowMean(total.log1p().to(cosines), used.sum(dim=1) * (total > 0).to(used.device))

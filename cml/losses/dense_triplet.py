@@ -7,16 +7,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import (
-    LabelDistanceLoss,
-    check_batch,
-    check_number,
-    comparable,
-    warn_without_gradient,
-)
+from cml.losses.label_distance_loss import LabelDistanceLoss, taught
 from cml.losses.loss import About
 from cml.losses.ordered_hinge import ordered_hinge
-from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows
+from cml.losses.pairs import RowMean, check_batch, comparable
+from cml.losses.row_blocks import RowTerms, mean_over_rows
+from cml.losses.settings import check_number
 
 _LACKING = "two items of different usable label distance"
 
@@ -70,9 +66,7 @@ def dense_triplet_loss(
         The triplet baseline of Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019.
     """
     check_number("margin", margin, least=0)
-    mean = _dense_triplet(embeddings, label_distances, mask, margin, normalize, block_bytes)
-    warn_without_gradient(mean.counts, _LACKING)
-    return mean.loss
+    return taught(_dense_triplet(embeddings, label_distances, mask, margin, normalize, block_bytes), _LACKING)
 
 
 class DenseTripletLoss(LabelDistanceLoss):
@@ -81,15 +75,6 @@ class DenseTripletLoss(LabelDistanceLoss):
     Args:
         margin: At least 0, of squared distances.
         normalize: L2-normalise the embeddings.
-
-    Raises:
-        UserError: a setting is out of range.
-
-    Example:
-        >>> import torch
-        >>> loss = DenseTripletLoss(margin=0.1)
-        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
-        torch.Size([])
     """
 
     about: ClassVar[About] = About(
@@ -97,22 +82,16 @@ class DenseTripletLoss(LabelDistanceLoss):
         source="the baseline of Kim et al., CVPR 2019",
         when="The order of label distances alone should hold, by a margin.",
     )
+    lacking = _LACKING
 
     def __init__(self, margin: float = 0.03, normalize: bool = True) -> None:
         super().__init__()
         self.margin = check_number("margin", margin, least=0)
         self.normalize = normalize
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
-        mean = _dense_triplet(embeddings, label_distances, None, self.margin, self.normalize, None)
-        self.count_left_out(mean.counts)
-        warn_without_gradient(mean.counts, _LACKING)
-        return mean.loss
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"margin={self.margin}, normalize={self.normalize}"
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch, with the terms of each anchor."""
+        return _dense_triplet(embeddings, label_distances, None, self.margin, self.normalize, None)
 
 
 def _dense_triplet(
@@ -127,9 +106,7 @@ def _dense_triplet(
 
     def row_terms(squared: Tensor, rows: slice) -> RowTerms:
         labels = label_distances[rows].to(squared.dtype)  # (R, B)
-        used = comparable(labels, rows.start)
-        if mask is not None:
-            used &= mask[rows]
+        used = comparable(labels, None if mask is None else mask[rows], rows.start)
         return ordered_hinge(squared, labels.abs().masked_fill_(~used, torch.inf), margin, block_bytes)
 
     return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize, block_bytes=block_bytes)

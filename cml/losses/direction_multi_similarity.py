@@ -7,10 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cml.losses.class_loss import ClassLoss, check_classes, unit
+from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.direction import SOURCE, class_masks, triplet_geometry
-from cml.losses.label_distance_loss import check_number
+from cml.losses.embeddings import unit
 from cml.losses.loss import About
+from cml.losses.settings import check_above_zero, check_number
 
 
 def direction_multi_similarity_loss(
@@ -60,7 +61,7 @@ def direction_multi_similarity_loss(
         Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
     for name, value in (("alpha", alpha), ("beta", beta)):
-        check_number(name, value, least=0, open_=True)
+        check_above_zero(name, value)
     check_number("base", base, least=-1)
     check_number("gamma", gamma, least=0)
     check_classes(embeddings, classes)
@@ -95,9 +96,6 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         base: A cosine.
         epsilon: The mining's slack, a cosine; ``None`` keeps all pairs.
         gamma: At least 0.
-
-    Raises:
-        UserError: a setting is out of range.
     """
 
     about: ClassVar[About] = About(
@@ -114,8 +112,8 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         gamma: float = 0.3,
     ) -> None:
         super().__init__()
-        self.alpha = check_number("alpha", alpha, least=0, open_=True)
-        self.beta = check_number("beta", beta, least=0, open_=True)
+        self.alpha = check_above_zero("alpha", alpha)
+        self.beta = check_above_zero("beta", beta)
         self.base = check_number("base", base, least=-1)
         self.epsilon = None if epsilon is None else check_number("epsilon", epsilon, least=0)
         self.gamma = check_number("gamma", gamma, least=0)
@@ -133,11 +131,6 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         )
         self.count_classes(classes)
         return value
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        names = ("alpha", "beta", "base", "epsilon", "gamma")
-        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
 
 def _log_one_plus_sum(exponents: Tensor, kept: Tensor) -> Tensor:

@@ -7,10 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cml.losses.class_loss import ProxyLoss, check_classes, check_proxies, unit
+from cml.losses.class_loss import OwnProxyLoss, check_classes, check_proxies
 from cml.losses.direction import LEAST, SOURCE, exact
-from cml.losses.label_distance_loss import check_number
+from cml.losses.embeddings import unit
 from cml.losses.loss import About
+from cml.losses.settings import check_number
 
 
 def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, gamma: float = 0.3) -> Tensor:
@@ -61,18 +62,14 @@ def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tenso
         return value.to(unit_points.dtype)
 
 
-class DirectionProxyNCALoss(ProxyLoss):
+class DirectionProxyNCALoss(OwnProxyLoss):
     """``direction_proxy_nca_loss`` with one learnt proxy a class.
 
     Args:
         gamma: At least 0.
-
-    Raises:
-        UserError: a setting is out of range.
     """
 
     about: ClassVar[About] = About(cost="O(B C)", source=SOURCE, when="ProxyNCA on classes that lie close together.")
-    normalize = True
 
     def __init__(self, gamma: float = 0.3) -> None:
         super().__init__()
@@ -81,7 +78,3 @@ class DirectionProxyNCALoss(ProxyLoss):
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
         return direction_proxy_nca_loss(embeddings, self.made(), classes, gamma=self.gamma)
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"gamma={self.gamma}"

@@ -7,10 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cml.losses.class_loss import ClassLoss, check_classes, in_full, unit
+from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.direction import SOURCE, class_masks, triplet_geometry
-from cml.losses.label_distance_loss import check_number
+from cml.losses.embeddings import points as points_of
 from cml.losses.loss import About
+from cml.losses.settings import check_number
 
 
 def direction_triplet_loss(
@@ -52,7 +53,7 @@ def direction_triplet_loss(
     check_number("gamma", gamma, least=0)
     check_classes(embeddings, classes)
     with torch.autocast(embeddings.device.type, enabled=False):
-        points = unit(embeddings) if normalize else in_full(embeddings)
+        points = points_of(embeddings, normalize=normalize)
         positives, negatives = class_masks(classes)
         anchor, positive = positives.nonzero(as_tuple=True)  # (P,) pairs
         pair, negative = negatives[anchor].nonzero(as_tuple=True)  # (T,) triplets
@@ -70,9 +71,6 @@ class DirectionTripletLoss(ClassLoss):
         margin: At least 0, of squared distances.
         gamma: At least 0.
         normalize: L2-normalise the embeddings.
-
-    Raises:
-        UserError: a setting is out of range.
     """
 
     about: ClassVar[About] = About(
@@ -94,7 +92,3 @@ class DirectionTripletLoss(ClassLoss):
         )
         self.count_classes(classes)
         return value
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"margin={self.margin}, gamma={self.gamma}, normalize={self.normalize}"

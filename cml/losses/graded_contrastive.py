@@ -1,15 +1,22 @@
-"""Graded contrastive loss: the contrastive loss with a similarity between 0 and 1 in the place of "same or not"."""
+"""Graded contrastive loss: the contrastive loss with a similarity between 0 and 1 in the place of "same or not".
+
+The file to copy for a loss of one's own over label distances: a formula over pairs in plain torch, of which autograd
+makes the gradient; a function that checks its settings; a module that holds them and says where the loss comes from.
+One line in ``cml/losses/__init__.py``, or ``@cml.losses.register("name")`` elsewhere, gives it a name.
+"""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import check_batch, check_number, warn_without_gradient
+from cml.losses.label_distance_loss import taught
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
-from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows, slopes_of_distances, used_labels
+from cml.losses.pairs import RowMean, compare, mean_of
+from cml.losses.settings import check_above_zero, check_number
 
 _LACKING = "an item of a usable label distance"
 
@@ -19,11 +26,11 @@ def graded_contrastive_loss(
     label_distances: Tensor,
     *,
     mask: Tensor | None = None,
-    label_scale: float = 1.0,
+    label_scale: float,
     margin: float = 0.5,
     normalize: bool = True,
 ) -> Tensor:
-    r"""Generalised contrastive loss (GCL) over all pairs (anchor a, item j) of a batch, a block of rows at a time.
+    r"""Generalised contrastive loss (GCL) over all pairs (anchor a, item j) of a batch.
 
     The mean over all pairs of
 
@@ -56,7 +63,7 @@ def graded_contrastive_loss(
         >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
         >>> label_distances = torch.tensor([[0.0, 0.5, 2.0]])
-        >>> graded_contrastive_loss(points, label_distances, margin=4.0, normalize=False).item()
+        >>> graded_contrastive_loss(points, label_distances, label_scale=1.0, margin=4.0, normalize=False).item()
         1.5
 
     Reference:
@@ -64,10 +71,8 @@ def graded_contrastive_loss(
         Supervision, CVPR 2023. psi as a function of a label distance is cml's.
     """
     check_number("margin", margin, least=0)
-    check_number("label_scale", label_scale, least=0, open_=True)
-    mean = _graded_contrastive(embeddings, label_distances, mask, label_scale, margin, normalize)
-    warn_without_gradient(mean.counts, _LACKING)
-    return mean.loss
+    check_above_zero("label_scale", label_scale)
+    return taught(_graded_contrastive(embeddings, label_distances, mask, label_scale, margin, normalize), _LACKING)
 
 
 class GradedContrastiveLoss(ScaledLabelLoss):
@@ -81,15 +86,6 @@ class GradedContrastiveLoss(ScaledLabelLoss):
         normalize: L2-normalise the embeddings.
 
     With "auto" and ``reach`` 1 half of all pairs have similarity 0, as most of the published task's have.
-
-    Raises:
-        UserError: a setting is out of range; or, at the first batch, "auto" was not fitted.
-
-    Example:
-        >>> import torch
-        >>> loss = GradedContrastiveLoss(label_scale=0.5)
-        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
-        torch.Size([])
     """
 
     about: ClassVar[About] = About(
@@ -97,6 +93,7 @@ class GradedContrastiveLoss(ScaledLabelLoss):
         source="Leyva-Vallina et al., CVPR 2023",
         when="Labels overlap to a degree, 0 to 1, and most pairs not at all.",
     )
+    lacking = _LACKING
 
     def __init__(
         self,
@@ -106,21 +103,14 @@ class GradedContrastiveLoss(ScaledLabelLoss):
         normalize: bool = True,
     ) -> None:
         super().__init__(label_scale)
-        self.reach = check_number("reach", reach, least=0, open_=True)
+        self.reach = check_above_zero("reach", reach)
         self.margin = check_number("margin", margin, least=0)
         self.normalize = normalize
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch, with the terms of each anchor."""
         scale = self.reach * self.scale()
-        mean = _graded_contrastive(embeddings, label_distances, None, scale, self.margin, self.normalize)
-        self.count_left_out(mean.counts)
-        warn_without_gradient(mean.counts, _LACKING)
-        return mean.loss
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"label_scale={self.label_scale!r}, reach={self.reach}, margin={self.margin}, normalize={self.normalize}"
+        return _graded_contrastive(embeddings, label_distances, None, scale, self.margin, self.normalize)
 
 
 def _graded_contrastive(
@@ -131,16 +121,8 @@ def _graded_contrastive(
     margin: float,
     normalize: bool,
 ) -> RowMean:
-    check_batch(embeddings, label_distances, mask)
-
-    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
-        labels, used = used_labels(label_distances, mask, rows, squared.dtype)
-        similarity = (1 - labels.div_(label_scale)).clamp_min_(0)  # psi
-        distances = squared.sqrt_()
-        short = (margin - distances).clamp_min_(0)
-        pull, push = similarity * distances, (1 - similarity).mul_(short)
-        values = (pull * distances + push * short).where(used, 0).sum(dim=1) / 2
-        slopes = (pull - push).where(used, 0)
-        return RowTerms(values, used.sum(dim=1), slopes_of_distances(slopes, distances))
-
-    return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize)
+    distances, labels, used = compare(embeddings, label_distances, mask, normalize=normalize)  # (A, B) each
+    similarity = (1 - labels / label_scale).clamp(min=0)  # psi
+    push, pull = (margin - distances).relu().square(), distances.square()
+    terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
+    return mean_of(terms.where(used, 0).sum(dim=1) / 2, used.sum(dim=1))

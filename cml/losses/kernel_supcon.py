@@ -6,13 +6,12 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from cml.losses.label_distance_loss import check_number, warn_without_gradient
+from cml.losses.label_distance_loss import taught
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
-from cml.losses.row_blocks import RowMean
+from cml.losses.pairs import RowMean
 from cml.losses.row_cross_entropy import row_cross_entropy
-
-_LACKING = "two items of a usable label distance"
+from cml.losses.settings import check_above_zero
 
 
 def kernel_supcon_loss(
@@ -20,10 +19,10 @@ def kernel_supcon_loss(
     label_distances: Tensor,
     *,
     mask: Tensor | None = None,
-    bandwidth: float = 1.0,
+    bandwidth: float,
     temperature: float = 0.1,
 ) -> Tensor:
-    r"""The y-aware supervised contrastive loss over all anchors of a batch, a block of rows at a time.
+    r"""The y-aware supervised contrastive loss over all anchors of a batch.
 
     The mean over anchors a of
 
@@ -54,7 +53,7 @@ def kernel_supcon_loss(
     Example:
         >>> import torch
         >>> points = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-        >>> loss = kernel_supcon_loss(points, torch.tensor([[0.0, 1.0, 1.0]]), temperature=1.0)
+        >>> loss = kernel_supcon_loss(points, torch.tensor([[0.0, 1.0, 1.0]]), bandwidth=1.0, temperature=1.0)
         >>> f"{loss.item():.4f}"  # both items should have half, and have 0.731 and 0.269
         '0.8133'
 
@@ -63,11 +62,10 @@ def kernel_supcon_loss(
         Learning with Continuous Proxy Meta-Data for 3D MRI Classification, MICCAI 2021; for classes Khosla and others:
         Supervised Contrastive Learning, NeurIPS 2020.
     """
-    check_number("bandwidth", bandwidth, least=0, open_=True)
-    check_number("temperature", temperature, least=0, open_=True)
+    check_above_zero("bandwidth", bandwidth)
+    check_above_zero("temperature", temperature)
     mean = _kernel_supcon(embeddings, label_distances, mask, bandwidth, temperature)
-    warn_without_gradient(mean.counts, _LACKING)
-    return mean.loss
+    return taught(mean, KernelSupConLoss.lacking)
 
 
 class KernelSupConLoss(ScaledLabelLoss):
@@ -79,15 +77,6 @@ class KernelSupConLoss(ScaledLabelLoss):
         bandwidth: Of the Gaussian kernel, in units of ``label_scale``, above 0. The publication takes 5 years for ages
             that spread over decades: about half the usual difference of two.
         temperature: Of cosines, above 0.
-
-    Raises:
-        UserError: a setting is out of range; or, at the first batch, "auto" was not fitted.
-
-    Example:
-        >>> import torch
-        >>> loss = KernelSupConLoss(label_scale=0.5)
-        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
-        torch.Size([])
     """
 
     about: ClassVar[About] = About(
@@ -101,20 +90,13 @@ class KernelSupConLoss(ScaledLabelLoss):
         self, label_scale: float | Literal["auto"] = "auto", bandwidth: float = 0.5, temperature: float = 0.1
     ) -> None:
         super().__init__(label_scale)
-        self.bandwidth = check_number("bandwidth", bandwidth, least=0, open_=True)
-        self.temperature = check_number("temperature", temperature, least=0, open_=True)
+        self.bandwidth = check_above_zero("bandwidth", bandwidth)
+        self.temperature = check_above_zero("temperature", temperature)
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch, with the terms of each anchor."""
         bandwidth = self.bandwidth * self.scale()
-        mean = _kernel_supcon(embeddings, label_distances, None, bandwidth, self.temperature)
-        self.count_left_out(mean.counts)
-        warn_without_gradient(mean.counts, _LACKING)
-        return mean.loss
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"label_scale={self.label_scale!r}, bandwidth={self.bandwidth}, temperature={self.temperature}"
+        return _kernel_supcon(embeddings, label_distances, None, bandwidth, self.temperature)
 
 
 def _kernel_supcon(

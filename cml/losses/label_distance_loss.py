@@ -1,25 +1,49 @@
-"""What the losses over label distances share: their base and the checks of their arguments.
+"""The base of the losses over label distances: ``loss(embeddings (B, D), label_distances (A, B)) -> scalar``.
 
-The first A items of the batch are the anchors, row a holds the label distances of anchor a to every item, an anchor's
-own column is left out, and so is a pair whose label distance is infinite (it cannot be compared).
+A loss here is a function of the pairs of a batch (pairs.py) and says how many terms each anchor had. Its constants are
+found in the training set by ``fit``, or in the first batch where nobody called it.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cml.errors import UserError
 from cml.losses.loss import LabelSource, Loss
+from cml.losses.pairs import RowMean, check_batch, comparable
+
+FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
+
+
+class PairDistance(Protocol):
+    """The part of a label distance that ``fit`` needs; every ``cml.distances.LabelDistance`` has it."""
+
+    def encode(self, labels: Sequence[Any]) -> Any:  # noqa: ANN401 - whatever ``pairwise`` takes
+        """Check labels and pack them."""
+
+    def pairwise(self, a: Any, b: Any) -> NDArray[np.float32]:  # noqa: ANN401
+        """Distances (len(a), len(b)) between encoded labels."""
 
 
 class LabelDistanceLoss(Loss):
-    """Base of the losses over label distances: ``loss(embeddings (B, D), label_distances (A, B)) -> scalar``."""
+    """Base of the losses over label distances.
+
+    A subclass writes ``mean``. One whose constants come from the training set names them in ``constants``, says in
+    ``to_find`` which of them its settings leave open, and finds them in ``find_constants``.
+
+    Attributes:
+        lacking: What an anchor without a term lacks, for the warning: "two items of a usable label distance".
+    """
 
     labels = "label distances"
+    lacking: ClassVar[str] = "two items of a usable label distance"
 
     def target(self, batch: LabelSource) -> Tensor:
         """The label distances of a batch (A, B), or of a sample of training pairs (P,)."""
@@ -33,126 +57,100 @@ class LabelDistanceLoss(Loss):
         names: Sequence[str] = (),
         generator: torch.Generator | None = None,
     ) -> None:
-        """``fit`` to a sample of training pairs (P,)."""
+        """``fit`` to label distances (P,) of a sample of training pairs."""
         self.fit(target)
 
-    def fit(self, label_distances: Tensor) -> None:
-        """Fix the settings that are constants of the training set ("auto", quantiles).
+    def fit(self, distance: Tensor | PairDistance, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
+        """Find the constants of the training set ("auto", quantiles), so that they are not those of the first batch.
 
         Args:
-            label_distances: (P,) label distances of a sample of training pairs, an item never with itself;
-                infinite ones are left out.
-        """
+            distance: A label distance, such as ``cml.distances.get("euclidean")``; or, without labels, a tensor (P,) of
+                label distances of a sample of training pairs, an item never with itself. Infinite ones are left out.
+            labels: The labels of the training set, as they are or encoded by the distance. All pairs among 512 of them
+                are looked at, drawn at random; the trainer does the same.
+            seed: Of the draw.
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
-        raise NotImplementedError
-
-    def constant(self, name: str) -> float:
-        """The value that ``fit`` found for ``name``.
+        Returns:
+            The loss.
 
         Raises:
-            UserError: neither ``fit`` nor ``load_state_dict`` has been called.
+            UserError: there is neither a tensor nor a label distance with labels, or the loss finds nothing to fit to.
+
+        Example:
+            >>> from cml import distances, losses
+            >>> loss = losses.get("log-ratio").fit(distances.get("euclidean"), [31, 35, 60, 18, 44])
+            >>> sorted(loss.fitted())
+            ['floor', 'label_exponent']
         """
-        try:
-            return self._fitted[name]
-        except KeyError:
+        if isinstance(distance, Tensor):
+            sample = distance
+        elif labels is None or not hasattr(distance, "pairwise"):
             raise UserError(
-                f"The {name!r} of {type(self).__name__} is a constant of the training set and is not known yet: call "
-                "fit(label_distances) with a sample of training pairs, or load a saved state."
-            ) from None
+                "fit takes a label distance and the labels of the training set, as in "
+                "loss.fit(cml.distances.get('euclidean'), labels), or a tensor of label distances alone. "
+                f"Got {type(distance).__name__} and {'no labels' if labels is None else type(labels).__name__} instead."
+            )
+        else:
+            encoded = labels if hasattr(labels, "arrays") else distance.encode(labels)
+            sample = torch.from_numpy(sample_label_distances(distance, encoded, seed))
+        self._fitted = self.find_constants(sample)
+        return self
 
+    def find_constants(self, label_distances: Tensor) -> dict[str, float]:
+        """The ``constants`` by name, of a sample of label distances (P,); none if the settings leave nothing to find.
 
-def check_batch(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None) -> None:
-    """Check a loss's arguments: shapes, types, and that no used label distance is NaN or negative.
+        Raises:
+            UserError: the sample does not tell.
+        """
+        return {}
 
-    Symmetry is not the loss's to ask for: a label distance may be declared asymmetric, and who makes the batch knows.
+    def to_find(self) -> tuple[str, ...]:
+        """The constants without which the settings cannot be computed with."""
+        return ()
 
-    Raises:
-        UserError: a tensor has another number of dimensions or type, B differs, A > B, B < 2, or a label distance is
-            NaN or negative.
-    """
-    if embeddings.ndim != 2 or not embeddings.is_floating_point():
-        raise UserError(
-            "The 'embeddings' must be a floating-point tensor (B, D). "
-            f"Got shape {tuple(embeddings.shape)}, {embeddings.dtype} instead."
-        )
-    if label_distances.ndim != 2 or not label_distances.is_floating_point():
-        raise UserError(
-            "The 'label_distances' must be a floating-point tensor (A, B). "
-            f"Got shape {tuple(label_distances.shape)}, {label_distances.dtype} instead."
-        )
-    anchors, items = label_distances.shape
-    if items != len(embeddings):
-        raise UserError(
-            f"The 'label_distances' must have one column an embedding, {len(embeddings)}. Got {items} instead."
-        )
-    if not 1 <= anchors <= items or items < 2:
-        raise UserError(
-            f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. Got A={anchors}, B={items} instead."
-        )
-    if mask is not None:
-        check_mask("mask", mask, label_distances.shape)
-    if not bool(label_distances.amin() >= 0):  # as NaN is not; the usual batch is told by this one pass
-        _check_values(label_distances, mask)
+    def constant(self, name: str) -> float:
+        """The value that ``fit`` found for ``name``."""
+        return self._fitted[name]
 
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch with the terms of each anchor: embeddings (B, D), label_distances (A, B)."""
+        raise NotImplementedError
 
-def _check_values(label_distances: Tensor, mask: Tensor | None) -> None:
-    bad = ~(label_distances >= 0)
-    bad.diagonal().fill_(False)  # left out, as what the mask leaves out, whatever stands there
-    if mask is not None:
-        bad &= mask
-    if bool(bad.any()):
-        row, column = bad.nonzero()[0].tolist()
-        raise UserError(
-            "The 'label_distances' must be numbers of at least 0, or infinite for no comparison. Got "
-            f"{label_distances[row, column].item():g} between items {row} and {column} of the batch ({int(bad.sum())} "
-            "such in all); mend the label distance, or leave the pair out by infinity."
-        )
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar.
 
+        Raises:
+            UserError: a tensor has another shape or type than it should, or a label distance is NaN or negative.
+        """
+        if not self._fitted and self.to_find():
+            self._fit_to_first_batch(embeddings, label_distances)
+        mean = self.mean(embeddings, label_distances)
+        self.count_left_out(mean.counts)
+        return taught(mean, self.lacking)
 
-def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
-    """Check that ``mask`` is a bool tensor of ``shape`` (A, B).
-
-    Raises:
-        UserError: it is not.
-    """
-    if mask.dtype != torch.bool or mask.shape != shape:
-        raise UserError(
-            f"The {name!r} must be a bool tensor (A, B) = {tuple(shape)}. "
-            f"Got shape {tuple(mask.shape)}, {mask.dtype} instead."
+    def _fit_to_first_batch(self, embeddings: Tensor, label_distances: Tensor) -> None:
+        name, lacking = type(self).__name__, " and ".join(map(repr, self.to_find()))
+        how = "call loss.fit(distance, labels) with the label distance and the labels of the training set"
+        together = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if together and torch.distributed.get_world_size() > 1:
+            raise UserError(f"Every process would find another {lacking} for {name} in its first batch: {how}.")
+        check_batch(embeddings, label_distances)
+        self.fit(label_distances[comparable(label_distances)])
+        warnings.warn(
+            f"{name} was not fitted, so it took {lacking} from the first batch alone; {how} before training.",
+            RuntimeWarning,
+            stacklevel=5,  # past forward and the two calls of a module
         )
 
 
-def check_number(name: str, value: float, *, least: float, below: float = float("inf"), open_: bool = False) -> float:
-    """Check that a setting is a number in [least, below), or in (least, below) with ``open_``, and return it.
-
-    Raises:
-        UserError: it is not.
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (least < value if open_ else least <= value) or not value < below:
-        rule = f"{'above' if open_ else 'at least'} {least:g}" + (
-            f" and below {below:g}" if below < float("inf") else ""
-        )
-        raise UserError(f"The {name!r} must be a finite number {rule}. Got {value!r} instead.")
-    return float(value)
+def sample_label_distances(distance: PairDistance, labels: Any, seed: int) -> NDArray[np.float32]:  # noqa: ANN401
+    """Label distances (P,) of all pairs among ``FIT_ITEMS`` encoded labels drawn at random."""
+    some = labels[np.random.default_rng(seed).permutation(len(labels))[:FIT_ITEMS]]
+    return distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
 
 
-def comparable(label_distances: Tensor, first_anchor: int = 0) -> Tensor:
-    """The pairs a loss may use, (A, B) bool: not an anchor with itself, and not an infinite label distance.
-
-    Args:
-        label_distances: (A, B), a block of rows.
-        first_anchor: The item that the block's first row belongs to.
-    """
-    used = label_distances < torch.inf  # NaN is not
-    used.diagonal(first_anchor).fill_(False)
-    return used
-
-
-def finite_sample(label_distances: Tensor) -> Tensor:
-    """The finite label distances that a ``fit`` was given: (P,) float64 on the CPU.
+def finite_sample(label_distances: Tensor) -> NDArray[np.float64]:
+    """The finite label distances that a ``fit`` was given: (P,).
 
     Raises:
         UserError: a label distance is NaN or negative, or none is finite.
@@ -163,12 +161,13 @@ def finite_sample(label_distances: Tensor) -> Tensor:
         raise UserError("The label distances given to fit must be at least 0. Got a negative or NaN one instead.")
     if len(sample) == 0:
         raise UserError("fit needs label distances of pairs that can be compared. Got no finite one instead.")
-    return sample
+    return sample.numpy()
 
 
-def warn_without_gradient(counts: Tensor, lacking: str) -> None:
-    """Warn (Python shows it once a place) if no anchor of the batch has a term: ``counts`` (A,) are all 0."""
-    if not bool(counts.any()):
+def taught(mean: RowMean, lacking: str) -> Tensor:
+    """The loss, with a warning (Python shows it once a place) if no anchor of the batch has a term."""
+    if not bool(mean.counts.any()):
         warnings.warn(
             f"No anchor of the batch has {lacking}: its loss is 0 and teaches nothing.", RuntimeWarning, stacklevel=3
         )
+    return mean.loss

@@ -7,13 +7,14 @@ angles alike. Not for losses that are blind to the unit: those that use ranks or
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss, check_number, finite_sample
+from cml.losses.label_distance_loss import LabelDistanceLoss, finite_sample
+from cml.losses.settings import check_auto
 
 
 class ScaledLabelLoss(LabelDistanceLoss):
@@ -22,33 +23,26 @@ class ScaledLabelLoss(LabelDistanceLoss):
     Args:
         label_scale: The label distance that counts as 1, in the label's unit; or "auto": the median of the positive
             label distances of a sample of training pairs, found by ``fit``.
-
-    Raises:
-        UserError: the scale is neither "auto" nor a number above 0.
     """
 
-    constants: ClassVar[tuple[str, ...]] = ("label_scale",)
+    constants = ("label_scale",)
 
     def __init__(self, label_scale: float | Literal["auto"]) -> None:
         super().__init__()
-        if isinstance(label_scale, str):
-            if label_scale != "auto":
-                raise UserError(f"The 'label_scale' must be a number above 0 or 'auto'. Got {label_scale!r} instead.")
-        else:
-            label_scale = check_number("label_scale", label_scale, least=0, open_=True)
-        self.label_scale = label_scale
+        self.label_scale = check_auto("label_scale", label_scale)
 
-    def fit(self, label_distances: Tensor) -> None:
-        """Find the scale from a sample of training pairs, if it is "auto".
+    def to_find(self) -> tuple[str, ...]:
+        """The scale, if it is "auto"."""
+        return self.constants if self.label_scale == "auto" else ()
 
-        Args:
-            label_distances: (P,) label distances, an item never with itself; infinite ones are left out.
+    def find_constants(self, label_distances: Tensor) -> dict[str, float]:
+        """The scale, if it is "auto".
 
         Raises:
             UserError: the sample has no positive label distance.
         """
         if self.label_scale != "auto":
-            return
+            return {}
         sample = finite_sample(label_distances)
         positive = sample[sample > 0]
         if len(positive) == 0:
@@ -56,12 +50,8 @@ class ScaledLabelLoss(LabelDistanceLoss):
                 f"{type(self).__name__} needs label distances above 0 to find its label_scale. Got a sample of zeros "
                 "instead; give label_scale as a number."
             )
-        self._fitted = {"label_scale": float(np.median(positive.numpy()))}
+        return {"label_scale": float(np.median(positive))}
 
     def scale(self) -> float:
-        """The label distance that counts as 1.
-
-        Raises:
-            UserError: it is "auto" and was not fitted.
-        """
+        """The label distance that counts as 1."""
         return self.constant("label_scale") if self.label_scale == "auto" else float(self.label_scale)

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.class_loss import ClassLoss, check_classes, in_full, unit
-from cml.losses.label_distance_loss import check_number
+from cml.losses.class_loss import ClassLoss, check_classes
+from cml.losses.embeddings import check_matrix, in_full, unit
 from cml.losses.loss import About
+from cml.losses.settings import check_above_zero, check_number
 from cml.word_vectors.open import open_word_vectors
 
 
@@ -56,12 +57,8 @@ def language_guidance_loss(
         Roth, Vinyals, Akata: Integrating Language Guidance into Vision-based Deep Metric Learning, CVPR 2022.
     """
     check_number("gamma", gamma, least=0)
-    check_number("temperature", temperature, least=0, open_=True)
-    if texts.ndim != 2 or not texts.is_floating_point():
-        raise UserError(
-            "The 'texts' must be a floating-point tensor (C, W). "
-            f"Got shape {tuple(texts.shape)}, {texts.dtype} instead."
-        )
+    check_above_zero("temperature", temperature)
+    check_matrix("texts", texts, "(C, W)")
     check_classes(embeddings, classes, len(texts))
     with torch.autocast(embeddings.device.type, enabled=False):
         points, words = unit(embeddings), unit(texts.detach())[classes]
@@ -85,7 +82,7 @@ class LanguageGuidanceLoss(ClassLoss):
         temperature: Above 0.
 
     Raises:
-        UserError: a setting is out of range, or the loss does not take classes; in ``prepare``, the vectors cannot be
+        UserError: the loss does not take classes; in ``prepare``, the vectors cannot be
             read, know no word of a class's name, or read the same for every class.
 
     Reference:
@@ -115,11 +112,12 @@ class LanguageGuidanceLoss(ClassLoss):
             raise UserError(
                 f"Language guidance goes with a loss over classes, such as multi-similarity. Got {loss!r} instead."
             )
+        self.loss = loss
         self.inner = inner
         self.vectors = vectors
         self.weight = check_number("weight", weight, least=0)
         self.gamma = check_number("gamma", gamma, least=0)
-        self.temperature = check_number("temperature", temperature, least=0, open_=True)
+        self.temperature = check_above_zero("temperature", temperature)
         self.normalize = inner.normalize
         self.register_buffer("texts", torch.empty(0, 0))
 
@@ -136,8 +134,6 @@ class LanguageGuidanceLoss(ClassLoss):
         Raises:
             UserError: as the class says.
         """
-        if generator is None:
-            generator = torch.Generator()
         self.inner.prepare(target, dimension=dimension, names=names, generator=generator)
         self.texts = text_embeddings(names, self.vectors)
 
@@ -161,10 +157,6 @@ class LanguageGuidanceLoss(ClassLoss):
             embeddings, self.texts, classes, gamma=self.gamma, temperature=self.temperature
         )
         return in_full(value) + self.weight * guidance
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"vectors={self.vectors!r}, weight={self.weight}, gamma={self.gamma}, temperature={self.temperature}"
 
 
 def text_embeddings(names: Sequence[str], vectors: str) -> Tensor:

@@ -10,17 +10,12 @@ from torch import Tensor
 from torch.linalg import vecdot
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import (
-    LabelDistanceLoss,
-    check_batch,
-    check_number,
-    comparable,
-    finite_sample,
-    warn_without_gradient,
-)
+from cml.losses.label_distance_loss import LabelDistanceLoss, finite_sample, taught
 from cml.losses.loss import About
-from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows
+from cml.losses.pairs import RowMean, check_batch, comparable
+from cml.losses.row_blocks import RowTerms, mean_over_rows
 from cml.losses.row_order import rank_weights
+from cml.losses.settings import check_above_zero, check_auto, check_number, check_word
 
 Weights = Literal["uniform", "rank"]
 
@@ -30,11 +25,11 @@ def log_ratio_loss(
     label_distances: Tensor,
     *,
     mask: Tensor | None = None,
-    label_exponent: float = 1.0,
-    floor: float = 0.0,
-    weights: Weights = "uniform",
+    label_exponent: float,
+    floor: float,
+    weights: Weights = "rank",
     rank_offset: float = 5.0,
-    normalize: bool = False,
+    normalize: bool = True,
     eps: float = 1e-6,
 ) -> Tensor:
     r"""Log-ratio loss over all triplets (anchor a, items i, j) of a batch, in O(A B) time, a block of rows at a time.
@@ -58,11 +53,11 @@ def log_ratio_loss(
         mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
         label_exponent: p, above 0.
         floor: Label distances below it are raised to it, in the label's unit. With 0, pairs of label distance 0 are
-            left out, for they have no logarithm.
-        weights: "uniform" (published), or "rank": w_i = 1 / (rank_i + rank_offset), rank_i the place of D_y(a,i),
+            left out, for they have no logarithm, as published.
+        weights: "uniform" (published) or "rank": w_i = 1 / (rank_i + rank_offset), rank_i the place of D_y(a,i),
             before the floor, among the used columns of the row, nearest 0; ties share their mean rank.
         rank_offset: At least 0.001.
-        normalize: L2-normalise the embeddings first.
+        normalize: L2-normalise the embeddings first; published without.
         eps: Added to the squared embedding distances, above 0; coincident embeddings stay finite by it.
 
     Returns:
@@ -75,7 +70,9 @@ def log_ratio_loss(
         >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [2.0], [4.0]])
         >>> label_distances = torch.cdist(points, points)
-        >>> loss = log_ratio_loss(points, label_distances, label_exponent=2)  # D is the squared label distance
+        >>> loss = log_ratio_loss(  # D is the squared label distance
+        ...     points, label_distances, label_exponent=2, floor=0, weights="uniform", normalize=False
+        ... )
         >>> f"{loss.item():.4f}"
         '0.0000'
 
@@ -83,7 +80,8 @@ def log_ratio_loss(
         Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019. The closed form, the
         exponent, the floor and the rank weights are cml's.
     """
-    _check(label_exponent, weights, rank_offset, eps)
+    check_above_zero("label_exponent", label_exponent)
+    _check(weights, rank_offset, eps)
     check_number("floor", floor, least=0)
     mean = _log_ratio(
         embeddings,
@@ -96,8 +94,7 @@ def log_ratio_loss(
         normalize=normalize,
         eps=eps,
     )
-    warn_without_gradient(mean.counts, "two items of a usable label distance")
-    return mean.loss
+    return taught(mean, LogRatioLoss.lacking)
 
 
 class LogRatioLoss(LabelDistanceLoss):
@@ -113,34 +110,16 @@ class LogRatioLoss(LabelDistanceLoss):
         normalize: L2-normalise the embeddings.
         eps: Added to the squared embedding distances.
 
-    The defaults were chosen by the mean label distance of the 10 items retrieved first, lower is better: with a head on
-    frozen EfficientNet-Lite0 features of steering angles (donkeycar) and sports poses (LSPET, px), 300 steps, 5 seeds,
-    and a small network on 2,000 drawn people (px), 250 steps, 1 seed. All with random batches of 150, every item an
-    anchor, but where * says grouped lists, floor_quantile 0.05 and 3 seeds; their default row was .210 and 90.4.
-
-    | setting changed | steering | sports poses | drawn people |
-    |---|---|---|---|
-    | none | .204 | 89.7 | 10.9 |
-    | weights="uniform" | .190 | 90.6 | 11.0 |
-    | floor_quantile=0 | .214 | 89.2 | |
-    | floor_quantile=0.05 | .203 | 89.9 | |
-    | label_exponent=1 * | .206 | 91.3 | |
-    | normalize=False * | .230 | 94.5 | |
-    | paper(), exponent 2, the paper's lists (3 seeds) | .232 | 95.6 | |
-
-    Rank weights are the better choice on poses and the worse on steering angles; the differences are of the size of the
-    spread over seeds. L2 normalisation is not.
-
-    Raises:
-        UserError: a setting is out of range; or, at the first batch, "auto" or a floor was not fitted.
+    The defaults were chosen on steering angles, sports poses and drawn people by the mean label distance of the items
+    retrieved first. Rank weights are the better choice on poses and the worse on steering angles; the differences are
+    of the size of the spread over seeds. L2 normalisation is not.
 
     Example:
         >>> import torch
         >>> embeddings, values = torch.randn(8, 4), torch.rand(8, 1)
         >>> label_distances = torch.cdist(values, values)
         >>> loss = LogRatioLoss(label_exponent="auto", floor_quantile=0.05)
-        >>> loss.fit(label_distances[~torch.eye(8, dtype=torch.bool)])
-        >>> sorted(loss.fitted())
+        >>> sorted(loss.fit(label_distances[~torch.eye(8, dtype=torch.bool)]).fitted())
         ['floor', 'label_exponent']
         >>> loss(embeddings, label_distances).shape
         torch.Size([])
@@ -163,10 +142,8 @@ class LogRatioLoss(LabelDistanceLoss):
         eps: float = 1e-6,
     ) -> None:
         super().__init__()
-        if isinstance(label_exponent, str) and label_exponent != "auto":
-            raise UserError(f"The 'label_exponent' must be a number above 0 or 'auto'. Got {label_exponent!r} instead.")
-        _check(1.0 if label_exponent == "auto" else label_exponent, weights, rank_offset, eps)
-        self.label_exponent = label_exponent
+        _check(weights, rank_offset, eps)
+        self.label_exponent = check_auto("label_exponent", label_exponent)
         self.floor_quantile = check_number("floor_quantile", floor_quantile, least=0, below=1)
         self.weights: Weights = weights
         self.rank_offset = rank_offset
@@ -178,16 +155,17 @@ class LogRatioLoss(LabelDistanceLoss):
         """The published loss: uniform weights, exponent 1, no floor, embeddings as they are."""
         return cls(label_exponent=1.0, floor_quantile=0.0, weights="uniform", normalize=False)
 
-    def fit(self, label_distances: Tensor) -> None:
-        """Find the floor and the exponent from a sample of training pairs.
+    def to_find(self) -> tuple[str, ...]:
+        """The exponent if it is "auto", and the floor if there is one."""
+        return ("label_exponent",) * (self.label_exponent == "auto") + ("floor",) * (self.floor_quantile > 0)
 
-        Args:
-            label_distances: (P,) label distances, an item never with itself; infinite ones are left out.
+    def find_constants(self, label_distances: Tensor) -> dict[str, float]:
+        """The floor and the exponent.
 
         Raises:
             UserError: the sample has no positive label distance, or "auto" finds them all equal.
         """
-        sample = finite_sample(label_distances).numpy()
+        sample = finite_sample(label_distances)
         positive = sample[sample > 0]
         if len(positive) == 0:
             raise UserError("LogRatioLoss needs label distances above 0 to fit. Got a sample of zeros instead.")
@@ -205,13 +183,13 @@ class LogRatioLoss(LabelDistanceLoss):
             found["label_exponent"] = 1 / spread
         else:
             found["label_exponent"] = float(self.label_exponent)
-        self._fitted = found
+        return found
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch, with the terms of each anchor."""
         exponent = self.constant("label_exponent") if self.label_exponent == "auto" else float(self.label_exponent)
         floor = self.constant("floor") if self.floor_quantile > 0 else 0.0
-        mean = _log_ratio(
+        return _log_ratio(
             embeddings,
             label_distances,
             None,
@@ -222,24 +200,12 @@ class LogRatioLoss(LabelDistanceLoss):
             normalize=self.normalize,
             eps=self.eps,
         )
-        self.count_left_out(mean.counts)
-        warn_without_gradient(mean.counts, "two items of a usable label distance")
-        return mean.loss
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return (
-            f"label_exponent={self.label_exponent!r}, floor_quantile={self.floor_quantile}, weights={self.weights!r}, "
-            f"rank_offset={self.rank_offset}, normalize={self.normalize}, eps={self.eps}"
-        )
 
 
-def _check(label_exponent: float, weights: str, rank_offset: float, eps: float) -> None:
-    if weights not in get_args(Weights):
-        raise UserError(f"The 'weights' must be one of {', '.join(get_args(Weights))}. Got {weights!r} instead.")
-    check_number("label_exponent", label_exponent, least=0, open_=True)
+def _check(weights: str, rank_offset: float, eps: float) -> None:
+    check_word("weights", weights, get_args(Weights))
     check_number("rank_offset", rank_offset, least=1e-3)  # below it one weight drowns the others' digits
-    check_number("eps", eps, least=0, open_=True)
+    check_above_zero("eps", eps)
 
 
 def _log_ratio(
@@ -258,9 +224,7 @@ def _log_ratio(
 
     def row_terms(squared: Tensor, rows: slice) -> RowTerms:
         labels, limits = label_distances[rows].to(squared.dtype), torch.finfo(squared.dtype)  # (R, B)
-        used = comparable(labels, rows.start)
-        if mask is not None:
-            used &= mask[rows]
+        used = comparable(labels, None if mask is None else mask[rows], rows.start)
         if floor == 0:
             used &= labels > 0
         weight = rank_weights(labels, used, rank_offset) if weights == "rank" else used.to(squared.dtype)

@@ -9,6 +9,7 @@ module over it. Gradients flow to the embeddings and the loss's own parameters, 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -56,7 +57,7 @@ class About:
 
 
 class Loss(nn.Module):
-    """Base of all losses.
+    """Base of all losses. A setting that is out of range is a ``UserError`` when the loss is made.
 
     Attributes:
         labels: What its target is called in the list of losses: "label distances", "classes", "vectors".
@@ -131,5 +132,8 @@ class Loss(nn.Module):
         self.left_out += int((counts == 0).sum())
 
     def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return ""
+        """The settings as they are written: the constructor's arguments, which are attributes of the same name."""
+        arguments = inspect.signature(type(self)).parameters
+        settings = {name: getattr(self, name) for name in arguments if hasattr(self, name)}
+        unset = {name for name, value in settings.items() if value is None and arguments[name].default is None}
+        return ", ".join(f"{name}={value!r}" for name, value in settings.items() if name not in unset)

@@ -29,7 +29,7 @@ class CrossBatchMemory:
 
     Example:
         >>> import torch
-        >>> from cml.losses.log_ratio import log_ratio_loss
+        >>> from cml.losses.dense_triplet import dense_triplet_loss
         >>> values = torch.rand(100, 1)
         >>> memory = CrossBatchMemory(size=50)
         >>> for step in range(3):
@@ -37,7 +37,7 @@ class CrossBatchMemory:
         ...     embeddings = torch.randn(20, 4, requires_grad=True)  # of the network
         ...     columns = torch.cat([items, memory.items])
         ...     label_distances = leave_out_copies(torch.cdist(values[items], values[columns]), items, memory.items)
-        ...     loss = log_ratio_loss(memory.extended(embeddings), label_distances)
+        ...     loss = dense_triplet_loss(memory.extended(embeddings), label_distances)
         ...     memory.store(embeddings, items)
         >>> label_distances.shape, memory.items[:2].tolist()
         (torch.Size([20, 60]), [40, 41])

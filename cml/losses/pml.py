@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.class_loss import ClassLoss, check_classes, in_full
+from cml.losses.class_loss import ClassLoss, check_classes
+from cml.losses.embeddings import in_full
 from cml.registry import Choice
 
 _LIKE = {"losses": "TripletMarginLoss or CircleLoss", "miners": "BatchHardMiner or MultiSimilarityMiner"}

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import check_number, comparable
+from cml.losses.pairs import comparable
+from cml.losses.settings import check_number, check_whole
 
 
 class BinaryPairs(NamedTuple):
@@ -63,7 +64,7 @@ def nearest(label_distances: Tensor, k: int) -> BinaryPairs:
         >>> nearest(torch.tensor([[0.0, 0.5, 2.0, torch.inf]]), 1).negatives.tolist()
         [[False, False, True, False]]
     """
-    check_k(k)
+    check_whole("k", k)
     if k > label_distances.shape[1]:
         raise UserError(
             f"The 'k' of nearest(k) must be at most the batch's {label_distances.shape[1]}. Got {k} instead."
@@ -103,14 +104,3 @@ def graph(label_distances: Tensor, k: int) -> BinaryPairs:
     joined = near.clone()
     joined[:, :anchors] |= near[:, :anchors].T
     return BinaryPairs(used & joined, used & ~joined)
-
-
-def check_k(k: int) -> int:
-    """Check that ``k`` is a whole number of at least 1, and return it.
-
-    Raises:
-        UserError: it is not.
-    """
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise UserError(f"The 'k' of nearest(k) must be a whole number of at least 1. Got {k!r} instead.")
-    return k

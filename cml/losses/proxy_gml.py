@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.errors import UserError
-from cml.losses.class_loss import ProxyLoss, check_classes, check_proxies, unit
-from cml.losses.label_distance_loss import check_number
+from cml.losses.class_loss import OwnProxyLoss, check_classes, check_proxies
+from cml.losses.embeddings import unit
 from cml.losses.loss import About
+from cml.losses.settings import check_number, check_whole
 
 
 def proxy_gml_loss(
@@ -89,7 +89,7 @@ def proxy_gml_loss(
         return loss
 
 
-class ProxyGMLLoss(ProxyLoss):
+class ProxyGMLLoss(OwnProxyLoss):
     """``proxy_gml_loss`` with learnt proxies.
 
     Args:
@@ -99,7 +99,7 @@ class ProxyGMLLoss(ProxyLoss):
         regularization: At least 0; weight of the proxies' own term.
 
     Raises:
-        UserError: a setting is out of range; in ``prepare``, the share keeps no proxy of another class.
+        UserError: in ``prepare``, the share keeps no proxy of another class.
 
     Example:
         >>> import torch
@@ -114,38 +114,25 @@ class ProxyGMLLoss(ProxyLoss):
         source="Zhu et al., NeurIPS 2020",
         when="Classes that fall into kinds, where each item should learn from a few near proxies alone.",
     )
-    normalize = True
 
     def __init__(self, per_class: int = 12, share: float = 0.05, regularization: float = 0.3) -> None:
         super().__init__()
-        if not isinstance(per_class, int) or isinstance(per_class, bool) or per_class < 1:
-            raise UserError(f"The 'per_class' must be a whole number of at least 1. Got {per_class!r} instead.")
         if not 0 < share <= 1:
             raise UserError(f"The 'share' must be above 0 and at most 1. Got {share!r} instead.")
-        self.per_class = per_class
+        self.per_class = check_whole("per_class", per_class)
         self.share = float(share)
         self.regularization = check_number("regularization", regularization, least=0)
 
-    def prepare(
-        self,
-        target: Tensor,
-        *,
-        dimension: int,
-        names: Sequence[str] = (),
-        generator: torch.Generator | None = None,
-    ) -> None:
-        """Make the proxies.
+    def make_proxies(self, classes: int, dimension: int) -> None:
+        """Kaiming-uniform over the number of the proxies, as in the authors' code.
 
         Raises:
             UserError: ``share`` keeps no proxy of another class.
         """
-        super().prepare(target, dimension=dimension, names=names, generator=generator)
-        self._kept(len(self.made()))
-
-    def start(self, classes: int, dimension: int) -> Tensor:
-        """The proxies to start from, (C M, D): kaiming-uniform over their number, as in the authors' code."""
-        bound = 1 / math.sqrt(classes * self.per_class)
-        return torch.empty(classes * self.per_class, dimension).uniform_(-bound, bound)
+        count = classes * self.per_class
+        self._kept(count)
+        bound = 1 / math.sqrt(count)
+        self.proxy = nn.Parameter(torch.empty(count, dimension).uniform_(-bound, bound))
 
     def _kept(self, proxies: int) -> int:
         kept = math.ceil(self.share * proxies)
@@ -167,7 +154,3 @@ class ProxyGMLLoss(ProxyLoss):
             kept=self._kept(len(proxies)),
             regularization=self.regularization,
         )
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"per_class={self.per_class}, share={self.share}, regularization={self.regularization}"

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cml.losses.class_loss import ProxyLoss, check_classes, check_proxies, unit
-from cml.losses.label_distance_loss import check_number
+from cml.losses.class_loss import OwnProxyLoss, check_classes, check_proxies
+from cml.losses.embeddings import unit
 from cml.losses.loss import About
+from cml.losses.settings import check_above_zero
 
 
 def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, temperature: float = 1 / 9) -> Tensor:
@@ -46,25 +47,21 @@ def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, t
     Reference:
         Teh, DeVries, Taylor: ProxyNCA++: Revisiting and Revitalizing Proxy Neighborhood Component Analysis, ECCV 2020.
     """
-    check_number("temperature", temperature, least=0, open_=True)
+    check_above_zero("temperature", temperature)
     check_classes(embeddings, classes)
     check_proxies(embeddings, proxies)
     check_classes(embeddings, classes, len(proxies))
     with torch.autocast(embeddings.device.type, enabled=False):
-        cosines = (
-            unit(embeddings) @ unit(proxies).T
-        )  # (B, C); D = 2 - 2 cosine, and a constant leaves a softmax as it is
+        cosines = unit(embeddings) @ unit(proxies).T  # (B, C)
+        # D = 2 - 2 cosine, and a constant leaves a softmax as it is
         return functional.cross_entropy(2 * cosines / temperature, classes)
 
 
-class ProxyNCAPlusPlusLoss(ProxyLoss):
+class ProxyNCAPlusPlusLoss(OwnProxyLoss):
     """``proxy_nca_pp_loss`` with one learnt proxy a class.
 
     Args:
         temperature: T, above 0.
-
-    Raises:
-        UserError: a setting is out of range.
 
     Example:
         >>> import torch
@@ -79,16 +76,11 @@ class ProxyNCAPlusPlusLoss(ProxyLoss):
         source="Teh et al., ECCV 2020",
         when="A plain softmax over one proxy a class, at a low temperature.",
     )
-    normalize = True
 
     def __init__(self, temperature: float = 1 / 9) -> None:
         super().__init__()
-        self.temperature = check_number("temperature", temperature, least=0, open_=True)
+        self.temperature = check_above_zero("temperature", temperature)
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
         return proxy_nca_pp_loss(embeddings, self.made(), classes, temperature=self.temperature)
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"temperature={self.temperature}"

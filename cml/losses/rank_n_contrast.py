@@ -7,12 +7,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import LabelDistanceLoss, check_batch, check_number, warn_without_gradient
+from cml.losses.label_distance_loss import LabelDistanceLoss, taught
 from cml.losses.loss import About
-from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows, slopes_of_distances, used_labels
+from cml.losses.pairs import RowMean, compare, mean_of
 from cml.losses.row_order import ascending_rows, tie_runs
+from cml.losses.settings import check_above_zero
 
-_LACKING = "two items of a usable label distance"
 _WIDE = 600.0  # scores of one row that lie no farther apart than this can be summed as float64 powers
 
 
@@ -24,7 +24,7 @@ def rank_n_contrast_loss(
     temperature: float = 2.0,
     normalize: bool = False,
 ) -> Tensor:
-    r"""Rank-N-Contrast over all pairs (anchor a, item j) of a batch, in O(A B log B) time, a block of rows at a time.
+    r"""Rank-N-Contrast over all pairs (anchor a, item j) of a batch, in O(A B log B) time.
 
     The mean over all pairs of
 
@@ -64,10 +64,9 @@ def rank_n_contrast_loss(
         Zha, Cao, Son, Yang, Katabi: Rank-N-Contrast: Learning Continuous Representations for Regression, NeurIPS 2023,
         equations 1 and 2. The sorted form is cml's.
     """
-    check_number("temperature", temperature, least=0, open_=True)
+    check_above_zero("temperature", temperature)
     mean = _rank_n_contrast(embeddings, label_distances, mask, temperature, normalize)
-    warn_without_gradient(mean.counts, _LACKING)
-    return mean.loss
+    return taught(mean, RankNContrastLoss.lacking)
 
 
 class RankNContrastLoss(LabelDistanceLoss):
@@ -76,15 +75,6 @@ class RankNContrastLoss(LabelDistanceLoss):
     Args:
         temperature: Above 0, of Euclidean distances of embeddings.
         normalize: L2-normalise the embeddings.
-
-    Raises:
-        UserError: a setting is out of range.
-
-    Example:
-        >>> import torch
-        >>> loss = RankNContrastLoss()
-        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
-        torch.Size([])
     """
 
     about: ClassVar[About] = About(
@@ -95,60 +85,34 @@ class RankNContrastLoss(LabelDistanceLoss):
 
     def __init__(self, temperature: float = 2.0, normalize: bool = False) -> None:
         super().__init__()
-        self.temperature = check_number("temperature", temperature, least=0, open_=True)
+        self.temperature = check_above_zero("temperature", temperature)
         self.normalize = normalize
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
-        mean = _rank_n_contrast(embeddings, label_distances, None, self.temperature, self.normalize)
-        self.count_left_out(mean.counts)
-        warn_without_gradient(mean.counts, _LACKING)
-        return mean.loss
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"temperature={self.temperature}, normalize={self.normalize}"
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch, with the terms of each anchor."""
+        return _rank_n_contrast(embeddings, label_distances, None, self.temperature, self.normalize)
 
 
 def _rank_n_contrast(
     embeddings: Tensor, label_distances: Tensor, mask: Tensor | None, temperature: float, normalize: bool
 ) -> RowMean:
-    check_batch(embeddings, label_distances, mask)
-
-    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
-        labels, used = used_labels(label_distances, mask, rows, squared.dtype)
-        number = used.sum(dim=1)  # (R,)
-        counts = torch.where(number >= 2, number, 0)
-        distances = squared.sqrt_()
-        scores = (distances / -temperature).masked_fill_(~used, -torch.inf)  # s
-        in_order, columns = ascending_rows(labels.masked_fill_(~used, torch.inf))
-        sorted_scores = scores.gather(1, columns)
-        terms, slopes = _sorted_terms(sorted_scores, tie_runs(in_order))
-        values = terms.where(in_order < torch.inf, 0).sum(dim=1) * (counts > 0)
-        slopes = torch.empty_like(scores).scatter_(1, columns, slopes).div_(-temperature)
-        slopes = slopes.where(used & (counts > 0)[:, None], 0)
-        return RowTerms(values, counts, slopes_of_distances(slopes, distances))
-
-    return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize)
+    distances, labels, used = compare(embeddings, label_distances, mask, normalize=normalize)  # (A, B) each
+    number = used.sum(dim=1)
+    counts = torch.where(number >= 2, number, 0)
+    in_order, columns = ascending_rows(labels.masked_fill_(~used, torch.inf))
+    scores = (distances / -temperature).gather(1, columns)  # s, by ascending label distance
+    counted = in_order < torch.inf
+    terms = _log_sums(scores, counted, tie_runs(in_order)) - scores
+    return mean_of(terms.where(counted & (counts > 0)[:, None], 0), counts)
 
 
-def _sorted_terms(scores: Tensor, runs: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
-    """The terms of scores (R, B) in ascending order of label distance, and the slopes of their sum: (R, B) each.
-
-    A term is the log of the sum of exp(score) over the places from its run's first on, less its own score. The slope in
-    a score is, over the terms up to its run's last, the sum of exp(score) / that term's sum, less 1.
-    """
-    largest = scores.amax(dim=1, keepdim=True)
-    if scores.device.type != "mps" and float((largest - scores).where(scores > -torch.inf, 0).max()) < _WIDE:
-        powers = (scores - largest).double().exp_()
-        sums = powers.flip(1).cumsum(1).flip(1)
+def _log_sums(scores: Tensor, counted: Tensor, runs: tuple[Tensor, Tensor] | None) -> Tensor:
+    """The log of the sum of exp(score) over the places from each one's run's first on, of scores (A, B) in order."""
+    scores = scores.masked_fill(~counted, torch.finfo(scores.dtype).min)
+    largest = scores.detach().amax(dim=1, keepdim=True)
+    if scores.device.type != "mps" and float((largest - scores.detach()).where(counted, 0).max()) < _WIDE:
+        sums = (scores - largest).double().exp().flip(1).cumsum(1).flip(1)
         sums = sums if runs is None else sums.gather(1, runs[0])
-        shares = sums.reciprocal().cumsum(1)
-        shares = shares if runs is None else shares.gather(1, runs[1])
-        log_sums = sums.log_().to(scores.dtype) + largest
-        return log_sums - scores, powers.mul_(shares).sub_(1).to(scores.dtype)
+        return sums.where(counted, 1).log().to(scores.dtype) + largest
     log_sums = scores.flip(1).logcumsumexp(1).flip(1)
-    log_sums = log_sums if runs is None else log_sums.gather(1, runs[0])
-    log_shares = (-log_sums).logcumsumexp(1)
-    log_shares = log_shares if runs is None else log_shares.gather(1, runs[1])
-    return log_sums - scores, (scores + log_shares).exp_().sub_(1)
+    return log_sums if runs is None else log_sums.gather(1, runs[0])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from cml.errors import UserError
+from cml.losses.embeddings import in_full
 from cml.losses.loss import About
+from cml.losses.settings import check_word
 from cml.losses.vector_loss import VectorLoss
 
 Penalty = Literal["squared", "absolute", "huber"]
@@ -58,10 +60,10 @@ def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = 
             "The 'predictions' and 'targets' must be floating-point tensors. "
             f"Got {predictions.dtype} and {targets.dtype} instead."
         )
-    _check_penalty(penalty)
-    dtype = torch.float64 if predictions.dtype == torch.float64 else torch.float32
+    check_word("penalty", penalty, _PENALTIES)
     with torch.autocast(predictions.device.type, enabled=False):
-        return _PENALTIES[penalty](predictions.to(dtype), targets.to(dtype))
+        full = in_full(predictions)
+        return _PENALTIES[penalty](full, targets.to(full.dtype))
 
 
 class RegressionLoss(VectorLoss):
@@ -79,7 +81,7 @@ class RegressionLoss(VectorLoss):
         scale: () root of their mean variance over coordinates, found by ``prepare``.
 
     Raises:
-        UserError: a setting is out of range; in ``prepare``, the embedding has another dimension than the label, or
+        UserError: in ``prepare``, the embedding has another dimension than the label, or
             all training labels are equal.
 
     Example:
@@ -103,7 +105,7 @@ class RegressionLoss(VectorLoss):
 
     def __init__(self, penalty: Penalty = "squared") -> None:
         super().__init__()
-        _check_penalty(penalty)
+        check_word("penalty", penalty, _PENALTIES)
         self.penalty: Penalty = penalty
         self.register_buffer("center", torch.empty(0))
         self.register_buffer("scale", torch.ones(()))
@@ -143,16 +145,10 @@ class RegressionLoss(VectorLoss):
             UserError: ``prepare`` has not been called, or the shapes differ.
         """
         if len(self.center) == 0:
-            raise UserError("The loss 'regression' does not know its labels yet: call prepare(labels, ..) first.")
+            raise UserError(
+                "RegressionLoss does not know its labels yet: call prepare(labels, dimension=V) with the label vectors "
+                "(N, V) of the training items, before the optimiser is made."
+            )
         if vectors.shape != embeddings.shape:
             return regression_loss(embeddings, vectors)  # which says what is wrong
         return regression_loss(embeddings, (vectors - self.center) / self.scale, penalty=self.penalty)
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"penalty={self.penalty!r}"
-
-
-def _check_penalty(penalty: str) -> None:
-    if penalty not in _PENALTIES:
-        raise UserError(f"The 'penalty' must be one of {', '.join(get_args(Penalty))}. Got {penalty!r} instead.")

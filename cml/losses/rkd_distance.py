@@ -6,10 +6,11 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from cml.losses.label_distance_loss import LabelDistanceLoss, check_batch, comparable, warn_without_gradient
+from cml.losses.label_distance_loss import LabelDistanceLoss, taught
 from cml.losses.loss import About
-from cml.losses.row_blocks import RowMean, RowTerms, mean_over_rows, slopes_of_distances, used_labels
+from cml.losses.pairs import RowMean, compare, mean_of
 
 _LACKING = "two items of a usable label distance, or all label distances of the batch are 0"
 
@@ -17,7 +18,7 @@ _LACKING = "two items of a usable label distance, or all label distances of the 
 def rkd_distance_loss(
     embeddings: Tensor, label_distances: Tensor, *, mask: Tensor | None = None, normalize: bool = False
 ) -> Tensor:
-    r"""Relational distillation of distances over all pairs (anchor a, item j) of a batch, a block of rows at a time.
+    r"""Relational distillation of distances over all pairs (anchor a, item j) of a batch.
 
     The mean over all pairs of
 
@@ -53,9 +54,7 @@ def rkd_distance_loss(
         Park, Kim, Lu, Cho: Relational Knowledge Distillation, CVPR 2019, equations 5 to 8, with label distances in the
         place of the teacher's. Sums are means here.
     """
-    mean = _rkd_distance(embeddings, label_distances, mask, normalize)
-    warn_without_gradient(mean.counts, _LACKING)
-    return mean.loss
+    return taught(_rkd_distance(embeddings, label_distances, mask, normalize), _LACKING)
 
 
 class RKDDistanceLoss(LabelDistanceLoss):
@@ -63,12 +62,6 @@ class RKDDistanceLoss(LabelDistanceLoss):
 
     Args:
         normalize: L2-normalise the embeddings.
-
-    Example:
-        >>> import torch
-        >>> loss = RKDDistanceLoss()
-        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
-        torch.Size([])
     """
 
     about: ClassVar[About] = About(
@@ -76,51 +69,23 @@ class RKDDistanceLoss(LabelDistanceLoss):
         source="Park et al., CVPR 2019",
         when="Embedding distances should be proportional to label distances, far pairs above all.",
     )
+    lacking = _LACKING
 
     def __init__(self, normalize: bool = False) -> None:
         super().__init__()
         self.normalize = normalize
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
-        mean = _rkd_distance(embeddings, label_distances, None, self.normalize)
-        self.count_left_out(mean.counts)
-        warn_without_gradient(mean.counts, _LACKING)
-        return mean.loss
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return f"normalize={self.normalize}"
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch, with the terms of each anchor."""
+        return _rkd_distance(embeddings, label_distances, None, self.normalize)
 
 
 def _rkd_distance(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None, normalize: bool) -> RowMean:
-    check_batch(embeddings, label_distances, mask)
-    every = comparable(label_distances) if mask is None else comparable(label_distances) & mask
-    pairs = int(every.sum())
-    wide = torch.promote_types(label_distances.dtype, torch.float32)
-    label_mean = float(label_distances.where(every, 0).sum(dtype=wide)) / max(pairs, 1)
-    teaches = pairs >= 2 and label_mean > 0
-
-    def distances_alone(squared: Tensor, rows: slice) -> RowTerms:
-        used = every[rows]
-        distances = squared.sqrt_().masked_fill_(~used, 0)
-        return RowTerms(distances.sum(dim=1), used.sum(dim=1), slopes_of_distances(used.to(squared.dtype), distances))
-
-    mean = mean_over_rows(embeddings, len(label_distances), distances_alone, normalize=normalize).loss
-    unit = mean.detach().clamp_min(torch.finfo(mean.dtype).tiny)
-    slope_in_mean = torch.zeros_like(unit)
-
-    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
-        labels, used = used_labels(label_distances, mask, rows, squared.dtype)
-        if not teaches:
-            nothing = torch.zeros_like(squared)
-            return RowTerms(nothing.sum(dim=1), used.sum(dim=1) * 0, nothing)
-        distances = squared.sqrt_()
-        differences = torch.where(used, distances / unit - labels / label_mean, 0)
-        slopes = differences.clamp(-1, 1)  # of h
-        slope_in_mean.sub_((slopes * distances).sum() / (unit * pairs) / unit)
-        values = slopes.mul(differences - slopes / 2).sum(dim=1)
-        return RowTerms(values, used.sum(dim=1), slopes_of_distances(slopes / unit, distances))
-
-    rows = mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize)
-    return RowMean(rows.loss + slope_in_mean * (mean - mean.detach()), rows.counts)
+    distances, labels, used = compare(embeddings, label_distances, mask, normalize=normalize)  # (A, B) each
+    pairs = used.sum()
+    teaches = (pairs >= 2) & (labels.sum() > 0)
+    least = torch.finfo(distances.dtype).tiny
+    distances = distances.where(used & teaches, 0)
+    found, wanted = (one / (one.sum() / pairs.clamp(min=1)).clamp(min=least) for one in (distances, labels))
+    terms = functional.smooth_l1_loss(found, wanted.where(teaches, 0), reduction="none")
+    return mean_of(terms, used.sum(dim=1) * teaches)

@@ -5,14 +5,17 @@ Not for: the rules themselves (positives.py).
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import warnings
+from typing import Literal, get_args
 
 import numpy as np
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss, check_number, finite_sample
-from cml.losses.positives import BinaryPairs, check_k, graph, nearest, threshold
+from cml.losses.label_distance_loss import LabelDistanceLoss, finite_sample
+from cml.losses.pairs import RowMean
+from cml.losses.positives import BinaryPairs, graph, nearest, threshold
+from cml.losses.settings import check_number, check_whole, check_word
 
 RuleName = Literal["threshold", "nearest", "graph"]
 
@@ -29,42 +32,44 @@ class RuleLoss(LabelDistanceLoss):
             sample of training pairs, in [0, 1), found by ``fit``.
 
     Raises:
-        UserError: a setting is out of range or belongs to another rule.
+        UserError: a setting belongs to another rule.
     """
 
-    constants: ClassVar[tuple[str, ...]] = ("distance",)
+    constants = ("distance",)
+    lacking = "both a positive and a negative"
 
     def __init__(self, rule: RuleName, k: int | None, distance: float | None, quantile: float | None) -> None:
         super().__init__()
+        check_word("rule", rule, get_args(RuleName))
         if rule in ("nearest", "graph"):
             if distance is not None or quantile is not None:
                 raise UserError(f"The rule {rule!r} has no distance and no quantile; give k, or rule='threshold'.")
-            k = check_k(5 if k is None else k)
-        elif rule == "threshold":
+            k = check_whole("k", 5 if k is None else k)
+        else:
             if k is not None or (distance is None) == (quantile is None):
                 raise UserError("The rule 'threshold' needs either a distance or a quantile, and no k.")
             if distance is not None:
                 distance = check_number("distance", distance, least=0)
             elif quantile is not None:
                 quantile = check_number("quantile", quantile, least=0, below=1)
-        else:
-            raise UserError(f"The 'rule' must be one of threshold, nearest, graph. Got {rule!r} instead.")
-        self.rule = rule
+        self.rule: RuleName = rule
         self.k = k
         self.distance = distance
         self.quantile = quantile
 
-    def fit(self, label_distances: Tensor) -> None:
-        """Find the threshold from a sample of training pairs, if it is a quantile.
+    def to_find(self) -> tuple[str, ...]:
+        """The threshold, if it is a quantile."""
+        return () if self.quantile is None else self.constants
 
-        Args:
-            label_distances: (P,) label distances, an item never with itself; infinite ones are left out.
+    def find_constants(self, label_distances: Tensor) -> dict[str, float]:
+        """The threshold, if it is a quantile.
 
         Raises:
             UserError: the sample has no finite label distance.
         """
-        if self.quantile is not None:
-            self._fitted = {"distance": float(np.quantile(finite_sample(label_distances).numpy(), self.quantile))}
+        if self.quantile is None:
+            return {}
+        return {"distance": float(np.quantile(finite_sample(label_distances), self.quantile))}
 
     def pairs(self, label_distances: Tensor) -> BinaryPairs:
         """The positives and negatives of a batch's label distances (A, B)."""
@@ -72,7 +77,14 @@ class RuleLoss(LabelDistanceLoss):
             return (graph if self.rule == "graph" else nearest)(label_distances, self.k)
         return threshold(label_distances, self.constant("distance") if self.distance is None else self.distance)
 
-    def rule_repr(self) -> str:
-        """The rule's settings, as they are written."""
-        rule = {"k": self.k, "distance": self.distance, "quantile": self.quantile}
-        return f"rule={self.rule!r}" + "".join(f", {key}={value}" for key, value in rule.items() if value is not None)
+
+def with_warning(mean: RowMean) -> RowMean:
+    """``mean``, with a warning if some anchors have no triplet, but not all: that is another."""
+    if bool(mean.counts.any()) and not bool(mean.counts.all()):
+        warnings.warn(
+            "Some anchors have no positive or no negative in the batch and are left out (the module counts them in "
+            "left_out).",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return mean

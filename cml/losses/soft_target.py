@@ -6,13 +6,12 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from cml.losses.label_distance_loss import check_number, warn_without_gradient
+from cml.losses.label_distance_loss import taught
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
-from cml.losses.row_blocks import RowMean
+from cml.losses.pairs import RowMean
 from cml.losses.row_cross_entropy import row_cross_entropy
-
-_LACKING = "two items of a usable label distance"
+from cml.losses.settings import check_above_zero
 
 
 def soft_target_loss(
@@ -20,11 +19,11 @@ def soft_target_loss(
     label_distances: Tensor,
     *,
     mask: Tensor | None = None,
-    label_temperature: float = 0.1,
+    label_temperature: float,
     temperature: float = 0.2,
     normalize: bool = True,
 ) -> Tensor:
-    r"""Cross-entropy of a softmax of label distances and one of embedding distances, a block of rows at a time.
+    r"""Cross-entropy of a softmax of label distances and one of embedding distances.
 
     The mean over anchors a of
 
@@ -55,7 +54,9 @@ def soft_target_loss(
     Example:
         >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [2.0]])
-        >>> loss = soft_target_loss(points, torch.tensor([[0.0, 1.0, 1.0]]), temperature=3.0, normalize=False)
+        >>> loss = soft_target_loss(
+        ...     points, torch.tensor([[0.0, 1.0, 1.0]]), label_temperature=0.1, temperature=3.0, normalize=False
+        ... )
         >>> f"{loss.item():.4f}"  # both items should have half, and have 0.731 and 0.269
         '0.8133'
 
@@ -63,11 +64,10 @@ def soft_target_loss(
         Sobal, Ibrahim, Balestriero, Cabannes, Bouchacourt, Astolfi, Cho, LeCun: X-Sample Contrastive Loss, ICLR 2025,
         with negative label distances in the place of similarities of labels.
     """
-    check_number("label_temperature", label_temperature, least=0, open_=True)
-    check_number("temperature", temperature, least=0, open_=True)
+    check_above_zero("label_temperature", label_temperature)
+    check_above_zero("temperature", temperature)
     mean = _soft_target(embeddings, label_distances, mask, label_temperature, temperature, normalize)
-    warn_without_gradient(mean.counts, _LACKING)
-    return mean.loss
+    return taught(mean, SoftTargetLoss.lacking)
 
 
 class SoftTargetLoss(ScaledLabelLoss):
@@ -80,15 +80,6 @@ class SoftTargetLoss(ScaledLabelLoss):
             distances are of the order of 1, too.
         temperature: Of squared distances of embeddings, above 0.
         normalize: L2-normalise the embeddings.
-
-    Raises:
-        UserError: a setting is out of range; or, at the first batch, "auto" was not fitted.
-
-    Example:
-        >>> import torch
-        >>> loss = SoftTargetLoss(label_scale=0.5)
-        >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
-        torch.Size([])
     """
 
     about: ClassVar[About] = About(
@@ -105,24 +96,14 @@ class SoftTargetLoss(ScaledLabelLoss):
         normalize: bool = True,
     ) -> None:
         super().__init__(label_scale)
-        self.label_temperature = check_number("label_temperature", label_temperature, least=0, open_=True)
-        self.temperature = check_number("temperature", temperature, least=0, open_=True)
+        self.label_temperature = check_above_zero("label_temperature", label_temperature)
+        self.temperature = check_above_zero("temperature", temperature)
         self.normalize = normalize
 
-    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar."""
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """The loss of a batch, with the terms of each anchor."""
         label_temperature = self.label_temperature * self.scale()
-        mean = _soft_target(embeddings, label_distances, None, label_temperature, self.temperature, self.normalize)
-        self.count_left_out(mean.counts)
-        warn_without_gradient(mean.counts, _LACKING)
-        return mean.loss
-
-    def extra_repr(self) -> str:
-        """The settings, as they are written."""
-        return (
-            f"label_scale={self.label_scale!r}, label_temperature={self.label_temperature}, "
-            f"temperature={self.temperature}, normalize={self.normalize}"
-        )
+        return _soft_target(embeddings, label_distances, None, label_temperature, self.temperature, self.normalize)
 
 
 def _soft_target(

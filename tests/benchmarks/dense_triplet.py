@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     g, e = batch(many)
     large = measure(
         {
-            "log-ratio, rank": lambda: log_ratio_loss(g, e, weights="rank", normalize=True),
-            "log-ratio, uniform": lambda: log_ratio_loss(g, e, normalize=True),
+            "log-ratio, rank": lambda: log_ratio_loss(g, e, label_exponent=1, floor=0),
+            "log-ratio, uniform": lambda: log_ratio_loss(g, e, label_exponent=1, floor=0, weights="uniform"),
             "dense triplet": lambda: dense_triplet_loss(g, e),
         },
         g,

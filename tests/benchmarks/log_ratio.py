@@ -145,7 +145,9 @@ def by_index(embeddings: Tensor, label_distances: Tensor, first: Tensor, second:
 
 
 def closed(embeddings: Tensor, label_distances: Tensor, weights: Weights) -> Callable[[], Tensor]:
-    return lambda: log_ratio_loss(embeddings, label_distances, weights=weights)
+    return lambda: log_ratio_loss(
+        embeddings, label_distances, label_exponent=1, floor=0, weights=weights, normalize=False
+    )
 
 
 def measure(
