@@ -56,6 +56,8 @@ def export_hub(run: Path, out: Path, *, name: str = "", licence: str = "other", 
     card = model_card(name or run.resolve().name, config, licence=licence, data=info, evaluation=evaluation)
     # the same config, so that whatever reads a run reads this; but paths of this machine are nobody's business
     shared = {**read_json(run / "config.json", "the run's config"), "dataset": "", "library_name": "cml"}
+    for part in ("train", "model"):
+        shared[part]["weights"] = Path(shared[part]["weights"]).name
     with atomic_folder(out) as folder:
         save_model(folder / MODEL, model)
         write_json(folder / "config.json", shared)

@@ -171,9 +171,11 @@ def as_backbone(
         value = getattr(made, key, default) if given is None else given
         try:
             red, green, blue = (float(one) for one in value)
+            if key == "std" and min(red, green, blue) <= 0:
+                raise ValueError
         except (TypeError, ValueError):
             raise UserError(
-                f"The {key!r} of the backbone {name!r} must be three numbers. Got {value!r} instead."
+                f"The {key!r} of the backbone {name!r} must be three numbers, 'std' above 0. Got {value!r} instead."
             ) from None
         stated[key] = red, green, blue
     features = getattr(made, "features", None) if features is None else features

@@ -143,7 +143,8 @@ class EmbeddingModel(nn.Module):
             height, width = images.shape[2:]
             raise DataError(
                 f"The backbone {name!r} cannot take images of {width} x {height} pixels: "
-                f"{(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}."
+                f"{(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}. Those of its image_size it takes "
+                "(--view crop)."
             ) from None
         if not isinstance(maps, Tensor) or maps.ndim != 4:
             raise UserError(

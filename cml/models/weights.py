@@ -52,6 +52,6 @@ def load_weights(module: nn.Module, path: str, name: str) -> None:
     ]
     if faults:
         raise DataError(
-            f"The weights {path} are not the backbone {name!r}'s: {faults[0]} (and {len(faults) - 1} more faults)."
+            f"The weights {path} do not fit the backbone {name!r}: {faults[0]} (and {len(faults) - 1} more faults)."
         )
     module.load_state_dict(found)
