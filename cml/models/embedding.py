@@ -141,10 +141,10 @@ class EmbeddingModel(nn.Module):
             if isinstance(error, torch.OutOfMemoryError):
                 raise
             height, width = images.shape[2:]
+            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             raise DataError(
-                f"The backbone {name!r} cannot take images of {width} x {height} pixels: "
-                f"{(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}. Those of its image_size it takes "
-                "(--view crop)."
+                f"The backbone {name!r} cannot take images of {width} x {height} pixels: {reason}. It takes those "
+                "of the model's image size (--view crop)."
             ) from None
         if not isinstance(maps, Tensor) or maps.ndim != 4:
             raise UserError(
