@@ -313,7 +313,7 @@ def test_slow_work_is_forecast_and_shows_a_bar(
     runner = Runner(bar_after=0.0)
     through_matrix(distance, labels, blocks=100, rows=10, runner=runner)
     told = capfd.readouterr().err
-    assert "The label distance 'function' of 30 items, computed once: 465 pairs at " in told
+    assert "The label distance 'gap' of 30 items, computed once: 465 pairs at " in told
     assert "label distances: 100%" in told
     distance = made(slow([], 0.0005), symmetric=True)
     through_matrix(distance, labels, blocks=100, rows=10, quiet=True)

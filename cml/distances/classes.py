@@ -33,11 +33,7 @@ class Classes(LabelDistance):
 
     name: ClassVar[str] = "classes"
     unit: ClassVar[str] = "0 same class, 1 another"
-
-    @property
-    def is_metric(self) -> bool:
-        """Always: the discrete metric."""
-        return True
+    is_metric: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Pack N classes as their names, array ``names`` (N,), and a digest of each name, ``digests`` (N, 2) uint64.

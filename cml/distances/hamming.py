@@ -32,11 +32,7 @@ class Hamming(LabelDistance):
 
     name: ClassVar[str] = "hamming"
     unit: ClassVar[str] = "share of differing places"
-
-    @property
-    def is_metric(self) -> bool:
-        """Always."""
-        return True
+    is_metric: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Pack N lists of L values as sets of (place, value), see ``token_overlap.pack``.

@@ -35,11 +35,7 @@ class Jaccard(LabelDistance):
 
     name: ClassVar[str] = "jaccard"
     unit: ClassVar[str] = "1 - shared names"
-
-    @property
-    def is_metric(self) -> bool:
-        """Always."""
-        return True
+    is_metric: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Pack N sets of names, see ``token_overlap.pack``.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import numbers
 import threading
 import time
@@ -24,7 +25,8 @@ from cml.distances.label_distance import Float32, LabelDistance, LabelError, Lab
 from cml.errors import UserError
 
 MOST_KEPT = 4096  # labels whose distances are kept: a matrix of 64 MB
-_SAMPLE, _SAMPLE_SECONDS = 24, 0.5  # labels whose pairs are asked for both ways, and how long at most
+_SAMPLE, _SAMPLE_SECONDS = 24, 0.5  # labels whose pairs are asked for both ways, and for how long ..
+_FEWEST = 10  # .. but so many pairs at least
 _SILENT_SECONDS = 3.0  # until a block of pairs shows a bar
 _ROUNDING = 1e-5  # relative difference of the two ways that is rounding
 _LARGEST = float(np.finfo(np.float32).max)
@@ -53,6 +55,7 @@ class PairFunction(LabelDistance):
     symmetric: bool | None = None
     registered: bool = False
     name: ClassVar[str] = "function"
+    is_costly: ClassVar[bool] = True
     _kept: _Kept = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,11 +76,6 @@ class PairFunction(LabelDistance):
     def is_symmetric(self) -> bool:
         """What the user said or ``fit`` found."""
         return bool(self.symmetric)
-
-    @property
-    def is_costly(self) -> bool:
-        """Always: a call of a Python function for each pair."""
-        return True
 
     @property
     def is_stored(self) -> bool:
@@ -104,17 +102,14 @@ class PairFunction(LabelDistance):
         """This distance, declared symmetric or not by a sample of pairs of ``labels`` where that was not said."""
         if self.symmetric is not None:
             return self
-        chosen = list(range(len(labels)))
-        if len(chosen) > _SAMPLE:
-            chosen = np.sort(np.random.default_rng(0).permutation(len(labels))[:_SAMPLE]).tolist()
+        chosen = np.sort(np.random.default_rng(0).permutation(len(labels))[:_SAMPLE]).tolist()
         until = time.monotonic() + _SAMPLE_SECONDS
-        for place, row in enumerate(chosen):
-            for column in chosen[:place]:
-                there, back = self.value(labels[row], labels[column]), self.value(labels[column], labels[row])
-                if not np.isclose(there, back, rtol=_ROUNDING, atol=0):
-                    return replace(self, symmetric=False)
-                if time.monotonic() > until:
-                    return replace(self, symmetric=True)
+        for asked, (row, column) in enumerate(itertools.combinations(chosen, 2)):
+            if asked >= _FEWEST and time.monotonic() > until:
+                break
+            there, back = self.value(labels[row], labels[column]), self.value(labels[column], labels[row])
+            if not np.isclose(there, back, rtol=_ROUNDING, atol=0):
+                return replace(self, symmetric=False)
         return replace(self, symmetric=True)
 
     def encode(self, labels: Sequence[Any]) -> Labels:

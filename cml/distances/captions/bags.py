@@ -1,6 +1,6 @@
 """Captions as packed arrays: what ``Captions.encode`` stores for each image, and what its kernels work on.
 
-Not for: text or vectors (captions.py).
+Not for: text or vectors (distance.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Blocks of caption distances and nearest lists: what the kernels need, shared between threads by row blocks.
 
-Not for: text, settings (captions.py), or the arithmetic of a pair (captions_kernel.py, captions_plain.py).
+Not for: text, settings (distance.py), or the arithmetic of a pair (kernel.py, reference.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Distance between the captions of two images, by the Word Mover's Distance of their captions.
 
-Texts become bags of word numbers once; blocks of distances are exact and made in captions_blocks.py.
+Texts become bags of word numbers once; blocks of distances are exact and made in blocks.py.
 Not for: getting captions or word vectors from anywhere.
 """
 
@@ -136,7 +136,7 @@ class Captions(LabelDistance):
         """Cut the captions of N images into words and pack their numbers.
 
         Returns:
-            The arrays of ``captions_bags.pack``. Word numbers are rows of the vectors' file.
+            The arrays of ``bags.pack``. Word numbers are rows of the vectors' file.
 
         Raises:
             LabelError: a label is not a list of one or more texts; a caption has no known word, or an unknown one

@@ -7,7 +7,7 @@ nobody's minimum. Words that two captions share stay where they are, which is ex
 
 Every function gives the same bits in whatever block, thread and order of the two images it is called: sums run over
 a caption's words in ascending order, ties go by the content of the images. Not for: text, vectors, threads
-(captions.py).
+(distance.py).
 
 Reference: Kusner et al. 2015, "From Word Embeddings To Document Distances" (WMD, and visiting by ascending bound).
 """

@@ -1,6 +1,6 @@
 """The caption distances as a plain loop: POT's solver for each pair of captions.
 
-The reference for the kernels in captions_kernel.py, 50 to 130 times slower.
+The reference for the kernels in kernel.py, 50 to 130 times slower.
 """
 
 from __future__ import annotations

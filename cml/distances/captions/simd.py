@@ -2,7 +2,7 @@
 
 numba has no vector type, and whether it turns a short loop into vector instructions changes with the code around it.
 These values always are vectors: LLVM maps them to whatever the processor has, so they run everywhere. What they gain,
-measured by turns in one session (strips of ``tests/benchmarks/captions.py``, the same bits): 23,700 to 25,400 image
+measured by turns in one session (strips of ``tests/benchmarks/distance.py``, the same bits): 23,700 to 25,400 image
 pairs a second with all words and 72,000 to 73,000 without stop words; with plain loops in their place 13,000 to 13,400
 and 41,000 to 44,000. Inside a compiled function:
 

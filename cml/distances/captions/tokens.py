@@ -1,6 +1,6 @@
 """Words of captions: how a text is cut into words, and which of them are stop words.
 
-Not for: what a word means (word_vectors.py).
+Not for: what a word means (cml.word_vectors).
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ Int = NDArray[np.int64]
 FAR = 1e30  # stands for infinity, which the kernels are compiled without
 TOP = np.int64(0x7FFFFFFFFFFFFFFF)  # above every key
 TAKEN = np.int64(0x7000000000000000)  # or-ed into a key, it makes it larger than that of any distance
+AS_WRITTEN: frozenset[str] = frozenset()
 ORDERED = frozenset({"nnan", "ninf", "nsz"})  # every sum keeps its order
 FREE = ORDERED | {"reassoc", "contract"}  # sums in the machine's order, which is the same at every call
 

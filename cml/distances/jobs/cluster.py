@@ -11,7 +11,7 @@
 7. The result is that of one machine, to the last bit; among captions a processor of another kind may round another
    way, in the last bit of about one float32 in 10 million.
 
-Dask's connections carry pickles: use a cluster that you trust. Not for: threads of one machine (jobs.py).
+Dask's connections carry pickles: use a cluster that you trust. Not for: threads of one machine (run.py).
 """
 
 from __future__ import annotations

@@ -92,8 +92,9 @@ def _planned(work: MatrixWork, runner: Runner, *, quiet: bool) -> Runner:
     rate = pairs_a_second(work)
     seconds = pairs / rate
     if seconds > SAID_FROM and not quiet:
+        title = getattr(work.distance, "title", work.distance.name)
         print(
-            f"The label distance {work.distance.name!r} of {len(work.labels):,} items, computed once: {pairs:,} pairs "
+            f"The label distance {title!r} of {len(work.labels):,} items, computed once: {pairs:,} pairs "
             f"at {rate:,.0f} a second, {time_text(seconds)}.",
             file=sys.stderr,
         )

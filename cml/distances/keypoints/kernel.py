@@ -1,7 +1,7 @@
 """The estimated distances of a tile of poses, compiled: from matrix products to float32 and what is still open.
 
-One pass over the products instead of fifteen. Not for: the products (keypoint_products.py), or what is open, which the
-direct formula settles.
+One pass over the products instead of fifteen, as written: the error bound counts every rounding. Not for: the products
+(products.py), or what is open, which the direct formula settles.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.captions.transport import compiled
+from cml.distances.captions.transport import AS_WRITTEN, compiled
 from cml.distances.exact_products import Float64
 from cml.distances.label_distance import Float32
 
 Int32 = NDArray[np.int32]
-_AS_WRITTEN: frozenset[str] = frozenset()  # nothing may be reordered: the error bound counts every rounding
 
 
-@compiled(fastmath=_AS_WRITTEN, inline=True)
+@compiled(fastmath=AS_WRITTEN, inline=True)
 def _ends(
     shared: float, total: float, x: float, y: float, error: float, centered: bool, min_shared: float, root: bool
 ) -> tuple[np.float32, np.float32]:
@@ -33,7 +32,7 @@ def _ends(
     return np.float32(low), np.float32(high)
 
 
-@compiled(fastmath=_AS_WRITTEN)
+@compiled(fastmath=AS_WRITTEN)
 def settle_tile(
     products: tuple[Float64, Float64, Float64, Float64],
     errors: tuple[Float64, Float64],

@@ -1,6 +1,6 @@
 """Distances of poses by matrix products: estimates with a bound on their error, which settles almost all digits.
 
-The file needs numba: import it where it is used. Not for: what a pose is and the direct formula (keypoints.py).
+The file needs numba: import it where it is used. Not for: what a pose is and the direct formula (distance.py).
 """
 
 from __future__ import annotations

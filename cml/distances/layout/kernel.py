@@ -1,20 +1,19 @@
 """Intersection over union of many pairs of masks at once, compiled: one bit a pixel, 64 pixels an instruction.
 
 This is the matrix product of one-hot maps with AND for times and a bit count for the sum. Everything counted is a
-whole number, so results depend on neither blocks nor threads. Not for: reading or packing masks, which layout.py does.
+whole number, so results depend on neither blocks nor threads. Not for: reading or packing masks (distance.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from cml.distances.captions.transport import AS_WRITTEN, compiled
 from cml.distances.label_distance import Float32
 
 _STRIP = 64  # masks of b that stay in the cache while all of a pass by
@@ -31,13 +30,6 @@ class Bits(NamedTuple):
     ignores: NDArray[np.bool_]  # (N,) whether there are any
 
 
-def _compiled(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - what numba makes of it
-    try:
-        return numba.njit(nogil=True, cache=True)(function)
-    except RuntimeError:  # numba finds no folder to keep compiled code in
-        return numba.njit(nogil=True)(function)
-
-
 def _population_count(context: Any, word: Any) -> Any:  # noqa: ANN401 - numba's own types
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
         return builder.ctpop(arguments[0])
@@ -48,7 +40,7 @@ def _population_count(context: Any, word: Any) -> Any:  # noqa: ANN401 - numba's
 _bit_count: Any = intrinsic(_population_count)
 
 
-@_compiled
+@compiled(fastmath=AS_WRITTEN)
 def _overlap(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
     total = np.uint64(0)
     for word in range(a.shape[0]):
@@ -56,7 +48,7 @@ def _overlap(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
     return np.int64(total)
 
 
-@_compiled
+@compiled(fastmath=AS_WRITTEN)
 def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
     """Write 1 - mIoU of masks whose classes mean the same into ``out`` (A, B).
 
@@ -79,7 +71,7 @@ def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
                         in_b -= _overlap(b.classes[j, k], a.ignored[i])
                     if in_a == 0 and in_b == 0:
                         continue
-                    both = 0
+                    both = np.int64(0)
                     if in_a > 0 and in_b > 0:
                         both = _overlap(a.classes[i, k], b.classes[j, k])
                     present += 1
@@ -89,7 +81,7 @@ def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
                     out[j, i] = out[i, j]
 
 
-@_compiled
+@compiled(fastmath=AS_WRITTEN)
 def matched_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
     """Write 1 - mIoU after the best matching of the classes of each pair into ``out`` (A, B); arguments as above.
 
@@ -121,7 +113,7 @@ def matched_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
                     out[j, i] = out[i, j]
 
 
-@_compiled
+@compiled(fastmath=AS_WRITTEN)
 def _match(counts: NDArray[np.int64], scores: NDArray[np.int64], best: NDArray[np.int64]) -> tuple[int, np.int64]:
     """Classes present on the side that has more of them, and the sum of IoUs of the best matching, in 2^-_IOU_BITS.
 
