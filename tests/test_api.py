@@ -144,6 +144,80 @@ def test_photographs_give_the_same_figures_from_python_and_by_the_command_line(
     ]
 
 
+class Stress(torch.nn.Module):
+    """A loss of one's own: embedding distances should be label distances, up to a learnt factor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = torch.nn.Parameter(torch.tensor(0.01))
+
+    def forward(self, embeddings: torch.Tensor, label_distances: torch.Tensor) -> torch.Tensor:
+        found = torch.cdist(embeddings[: len(label_distances)], embeddings)
+        return (found - self.factor * label_distances).square().mean()
+
+
+class Pixels(torch.nn.Module):
+    """A backbone of one's own, without a word on its number of features, mean and std."""
+
+    def __init__(self, last: torch.nn.Module | None = None) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(48, 5))
+        self.last = last or torch.nn.Identity()
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.last(self.layers(pixels))
+
+
+class Constant(torch.nn.Module):
+    def forward(self, embeddings: torch.Tensor, label_distances: torch.Tensor) -> float:
+        return 0.0
+
+
+def wrap(a: float, b: float) -> float:
+    return min(abs(a - b), 256 - abs(a - b))
+
+
+def test_a_label_distance_a_loss_and_a_backbone_of_ones_own(tmp_path: Path) -> None:
+    loss, backbone = Stress(), Pixels()
+    before = loss.factor.item()
+    out = tmp_path / "run"
+    options = {"steps": 5, "sampler": "random(batch_size=20)", "image_size": (16, 16), "dimension": 4, "workers": 0}
+    model = cml.fit(IMAGES, LEVELS, label_distance=wrap, loss=loss, backbone=backbone, out=out, quiet=True, **options)
+    assert loss.factor.item() != before
+    assert model.embed(IMAGES).shape == (40, 4)
+    assert model.label_distance.pairwise(*(model.label_distance.encode([x]) for x in (1, 255))).tolist() == [[2.0]]
+    assert json.loads((out / "config.json").read_text())["train"]["loss"] == "Stress"
+
+    with pytest.raises(UserError, match=r"cml\.load\(path, backbone=module\)"):
+        cml.open_run(out)
+    run = cml.open_run(out, backbone=Pixels(), label_distance=wrap)
+    np.testing.assert_allclose(run.model.embed(IMAGES), model.embed(IMAGES), atol=1e-6)
+    assert run.model.evaluate(IMAGES, LEVELS).to_json() == model.evaluate(IMAGES, LEVELS).to_json()
+    without = cml.load(out, backbone=Pixels())
+    with pytest.raises(UserError, match="label_distance=wrap"):
+        without.evaluate(IMAGES, LEVELS)
+
+
+def test_a_matrix_of_label_distances_needs_no_labels() -> None:
+    matrix = np.abs(LEVELS[:, None] - LEVELS[None])
+    options = {"steps": 3, "sampler": "random(batch_size=20)", **TINY}
+    from_matrix = cml.fit(IMAGES, label_distance=matrix, quiet=True, **options)
+    from_labels = cml.fit(IMAGES, LEVELS, quiet=True, **options)
+    np.testing.assert_allclose(from_matrix.embed(IMAGES), from_labels.embed(IMAGES), atol=1e-5)
+
+
+def test_a_loss_object_and_its_text_train_alike() -> None:
+    options = {"steps": 3, "sampler": "random(batch_size=20)", "quiet": True, **TINY}
+    made = cml.fit(IMAGES, LEVELS, loss=cml.losses.get("cosent(scale=2.0)"), **options)
+    named = cml.fit(IMAGES, LEVELS, loss="cosent(scale=2.0)", **options)
+    np.testing.assert_array_equal(made.embed(IMAGES), named.embed(IMAGES))
+
+
+def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
+    with pytest.warns(UserWarning, match=r"A batch takes 150 items, but there are 40: the sampler is"):
+        cml.fit(IMAGES, LEVELS, steps=1, quiet=False, **TINY)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -160,6 +234,11 @@ def test_photographs_give_the_same_figures_from_python_and_by_the_command_line(
         ({"images": pandas.DataFrame({"a": [1]}), "image": "file"}, "no column 'file'"),
         ({"images": torch.rand(40, 3, 16, 16)}, "must be uint8"),
         ({"loss": "log-ration"}, "Did you mean 'log-ratio'"),
+        ({"loss": 3}, "The 'loss' must be a text .* Got int instead"),
+        ({"loss": torch.nn.PairwiseDistance()}, r"The loss PairwiseDistance failed on embeddings \(20, 8\)"),
+        ({"loss": Constant()}, r"Constant must return a scalar tensor .* Got float instead"),
+        ({"backbone": "resnet34", "weights": "no-such"}, "no-such"),
+        ({"backbone": Pixels(torch.nn.Unflatten(1, (5, 1, 1)))}, r"\(.*5, 1, 1\)"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(changes: dict[str, object], message: str) -> None:

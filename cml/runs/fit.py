@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,8 @@ from cml.data.inputs import images_and_labels
 from cml.distances import LabelError
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
+from cml.losses.own_module import as_loss
+from cml.models import CUSTOM
 from cml.processes.join import joined
 from cml.runs.model import Model
 from cml.training.begin import train_run
@@ -19,8 +20,10 @@ from cml.training.config import TrainConfig, with_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import nn
 
     from cml.distances import LabelDistance
+    from cml.models import Backbone
 
 
 def fit(
@@ -29,6 +32,8 @@ def fit(
     config: TrainConfig | None = None,
     *,
     label_distance: str | LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+    loss: str | nn.Module | None = None,
+    backbone: str | nn.Module | Backbone | None = None,
     image: str | None = None,
     label: str | None = None,
     out: Path | str | None = None,
@@ -47,6 +52,10 @@ def fit(
         config: All options of training; None for the defaults.
         label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
             two labels, or an (N, N) matrix.
+        loss: A text as on the command line, a loss of ``cml.losses``, or a torch module of your own that takes
+            embeddings (B, D) and label distances (A, B), whose first A items are the anchors.
+        backbone: The network below the head: a text as on the command line, or a torch module of your own from
+            normalised pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std.
         image: Name of the column of images, where images come as a data frame or Hugging Face data set.
         label: Name of its column of labels.
         out: Run folder for checkpoints and the model; None keeps nothing.
@@ -70,9 +79,14 @@ def fit(
         >>> model.embed(images).shape
         (40, 128)
     """
-    config = with_options(TrainConfig() if config is None else config, options)
-    if isinstance(label_distance, str):
-        config = dataclasses.replace(config, label_distance=label_distance)
+    named = {"label_distance": label_distance, "loss": loss, "backbone": backbone}
+    texts = {key: value for key, value in named.items() if isinstance(value, str)}
+    if backbone is not None and "backbone" not in texts:
+        texts |= {"backbone": CUSTOM, "weights": "none"}
+    own_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
+    if own_loss is not None:
+        texts["loss"] = type(loss).__name__
+    config = with_options(TrainConfig() if config is None else config, options | texts)
     distance = distances.made(config.label_distance if label_distance is None else label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(images))
@@ -91,6 +105,8 @@ def fit(
             encoded,
             distance,
             config,
+            loss=own_loss,
+            backbone=None if isinstance(backbone, str) else backbone,
             out=None if out is None else Path(out),
             resume=resume,
             shrink=True,

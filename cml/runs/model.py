@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from cml import distances, plugins
 from cml.data.inputs import image_source, images_and_labels
 from cml.distances import LabelDistance
 from cml.errors import UserError
+from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.retrieval.evaluation import Evaluation, embedding_ranker, random_ranker
@@ -176,7 +178,8 @@ def load(
     folder: Path | str,
     *,
     device: str = "auto",
-    label_distance: LabelDistance | None = None,
+    label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+    backbone: nn.Module | Backbone | None = None,
 ) -> Model:
     """The trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
 
@@ -185,6 +188,7 @@ def load(
         device: auto | cpu | cuda ..
         label_distance: The label distance of the run, where it was the user's own and has no registered name; only
             ``evaluate`` needs it.
+        backbone: The module that the run was trained with, where that was the user's own; it gets the trained weights.
 
     Raises:
         UserError: not a finished run folder, or no such device.
@@ -196,7 +200,8 @@ def load(
     """
     run = RunConfig.load(Path(folder))
     with needs_plugins(run, Path(folder)):
-        return Model(load_model(Path(folder), run.model, pick_device(device)), run, label_distance)
+        network = load_model(Path(folder), run.model, pick_device(device), backbone)
+        return Model(network, run, None if label_distance is None else distances.made(label_distance))
 
 
 @contextlib.contextmanager

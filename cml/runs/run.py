@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,12 @@ from cml.storage.atomic import write_json
 from cml.training.run_folder import EVALUATION
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import nn
+
     from cml.export.captioning import CaptioningFeatures
     from cml.export.onnx_graph import OnnxExport
+    from cml.models import Backbone
     from cml.retrieval.results import Evaluation
 
 
@@ -126,7 +130,8 @@ def open_run(
     *,
     data: Path | str | None = None,
     device: str = "auto",
-    label_distance: LabelDistance | None = None,
+    label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+    backbone: nn.Module | Backbone | None = None,
 ) -> Run:
     """Open a finished run.
 
@@ -135,6 +140,7 @@ def open_run(
         data: Where its dataset lies now, if not where it was at training.
         device: auto | cpu | cuda ..
         label_distance: The label distance, where it was the user's own and has no registered name.
+        backbone: The module that the run was trained with, where that was the user's own.
 
     Raises:
         UserError: not a finished run.
@@ -144,4 +150,4 @@ def open_run(
         >>> run.model.embed(["anna.jpg"]).shape  # doctest: +SKIP
         (1, 128)
     """
-    return Run.open(folder, data=data, device=device, label_distance=label_distance)
+    return Run.open(folder, data=data, device=device, label_distance=label_distance, backbone=backbone)

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from cml.runs.model import Model, load, needs_plugins
 from cml.task import Task
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from cml.models import Backbone
     from cml.processes.ranks import Ranks
     from cml.training.run_config import RunConfig
 
@@ -40,7 +43,6 @@ class TrainedRun:
         model: The trained model.
         data: Where the dataset lies now, if not where it was at training.
         ranks: The processes that share the embedding of images, all of which ask for it; None for this one alone.
-        given_distance: The label distance, where the caller brought it.
     """
 
     folder: Path
@@ -48,7 +50,6 @@ class TrainedRun:
     model: Model
     data: Path | None = None
     ranks: Ranks | None = None
-    given_distance: LabelDistance | None = None
 
     @classmethod
     def open(
@@ -58,7 +59,8 @@ class TrainedRun:
         data: Path | str | None = None,
         device: str = "auto",
         ranks: Ranks | None = None,
-        label_distance: LabelDistance | None = None,
+        label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+        backbone: nn.Module | Backbone | None = None,
     ) -> Self:
         """Open a run.
 
@@ -68,13 +70,16 @@ class TrainedRun:
             device: Where to put the model.
             ranks: The processes that share the work; each has its own device.
             label_distance: The label distance, where it was the user's own and has no registered name.
+            backbone: The module that the run was trained with, where that was the user's own.
+        backbone: The module that the run was trained with, where that was the user's own.
 
         Raises:
             UserError: not a finished run.
         """
         folder = Path(folder)
-        model = load(folder, device=device if ranks is None else str(ranks.device), label_distance=label_distance)
-        return cls(folder, model.run_config, model, None if data is None else Path(data), ranks, label_distance)
+        device = device if ranks is None else str(ranks.device)
+        model = load(folder, device=device, label_distance=label_distance, backbone=backbone)
+        return cls(folder, model.run_config, model, None if data is None else Path(data), ranks)
 
     @functools.cached_property
     def dataset(self) -> PreparedDataset:

@@ -20,6 +20,7 @@ from cml.data.inputs import ImageSource
 from cml.distances.jobs.stored_matrix import through_matrix
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import UserError
+from cml.losses.loss import Loss
 from cml.models import Backbone
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
@@ -54,6 +55,7 @@ def train_run(
     distance: LabelDistance,
     config: TrainConfig,
     *,
+    loss: Loss | None = None,
     backbone: nn.Module | Backbone | None = None,
     origin: Origin | None = None,
     out: Path | None = None,
@@ -70,6 +72,7 @@ def train_run(
         labels: Their N labels, encoded; for ``flip="image"`` those of the mirrored images follow.
         distance: The label distance that encoded them.
         config: All options.
+        loss: A loss that is made already; None for the one that ``config.loss`` names.
         backbone: A module of the user's own, which ``config.backbone`` then calls ``custom``; it is trained in place.
         origin: What config.json says of the data; None for arrays.
         out: Run folder, begun or continued; None keeps nothing.
@@ -101,7 +104,7 @@ def train_run(
         dataset=origin.dataset,
         dataset_fingerprint=origin.fingerprint or hashlib.sha256(labels.fingerprint().encode()).hexdigest(),
         train=config,
-        model=model_config(config, losses.registry.make(config.loss)),
+        model=model_config(config, losses.registry.make(config.loss) if loss is None else loss),
         label_distance=label_distance,
         plugins=plugins.needed(origin.task, label_distance, config.loss, config.sampler, config.backbone),
     )
@@ -119,7 +122,17 @@ def train_run(
             quiet=quiet or not ranks.first,
         )
         data = TrainingData(stored, labels[:count], distance, labels[count:] if len(labels) > count else None)
-        trained = train(data, config, backbone=backbone, out=out, resume=resume, score=score, quiet=quiet, ranks=ranks)
+        trained = train(
+            data,
+            config,
+            loss=loss,
+            backbone=backbone,
+            out=out,
+            resume=resume,
+            score=score,
+            quiet=quiet,
+            ranks=ranks,
+        )
         return trained, run
 
 

@@ -59,6 +59,7 @@ def train(
     data: TrainingData,
     config: TrainConfig,
     *,
+    loss: Loss | None = None,
     backbone: torch.nn.Module | Backbone | None = None,
     out: Path | None = None,
     resume: bool = False,
@@ -71,6 +72,7 @@ def train(
     Args:
         data: Images and labels to train on.
         config: All options.
+        loss: A loss that is made already; None for the one that ``config.loss`` names.
         backbone: A module of the user's own, which ``config.backbone`` then calls ``custom``; it is trained in place.
         out: Run folder for metrics, checkpoints and the model, made by ``run_folder.begun``; None writes nothing.
         resume: Continue from the folder's last checkpoint if there is one.
@@ -91,7 +93,7 @@ def train(
     ranks.check_same("options or training data", same, "Start all processes with one command line on one data set.")
     torch.manual_seed(config.seed)
     sampler = sampling.registry.make(config.sampler)
-    loss = losses.registry.make(config.loss)
+    loss = losses.registry.make(config.loss) if loss is None else loss
     model = EmbeddingModel(model_config(config, loss), backbone=backbone).to(device)
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import DataError, UserError
+from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.storage.atomic import atomic_file, check_vacant, locked, read_json, write_json
 from cml.training.checkpoint import CHECKPOINT, disk_errors
@@ -136,7 +137,7 @@ _ANEW = "Delete it and write it anew from the last checkpoint: cml train TASK --
 
 
 def load_model(
-    run: Path, config: ModelConfig, device: torch.device, backbone: nn.Module | None = None
+    run: Path, config: ModelConfig, device: torch.device, backbone: nn.Module | Backbone | None = None
 ) -> EmbeddingModel:
     """The trained model of a run, in evaluation mode.
 
