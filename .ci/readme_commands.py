@@ -1,7 +1,7 @@
 """Run every command and example that the README shows, in order, in one scratch folder.
 
 Shell blocks are run line by line; setting up an environment and pytest are left to the caller. Long commands get fewer
-steps, seeds and drawn pictures through their own documented options. Python blocks are run as they stand. The raw files
+steps, seeds and drawn pictures through their own documented options. Python blocks are run as they stand; one that begins with the name of a file is also kept as that file. The raw files
 that the README calls ``tub.tar.gz``, ``lspet``, .. are the real ones where they are found; elsewhere those lines are
 left out, by name. ``photos`` and ``labels.csv`` are drawn here.
 """
@@ -36,6 +36,8 @@ def main(readme: Path, scratch: Path) -> int:
     for language, block in re.findall(r"^```(sh|python)\n(.*?)^```", readme.read_text(), re.DOTALL | re.MULTILINE):
         for command in [block] if language == "python" else block.replace("\\\n", " ").splitlines():
             command = command.strip() if language == "sh" else command
+            if language == "python" and (file := re.match(r"# (\w+\.py)\n", command)):  # a file that commands are given
+                (scratch / file[1]).write_text(command)
             if language == "sh" and "venv" in command:
                 command = command.rpartition("&& ")[2]
             if not command or command.startswith("#") or command.startswith("pytest"):
