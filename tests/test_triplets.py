@@ -121,7 +121,7 @@ def test_gradchecks() -> None:
 @pytest.mark.parametrize("block_bytes", [1, 2000])
 def test_the_size_of_blocks_changes_nothing(block_bytes: int) -> None:
     embeddings, label_distances = batch(30, 40)
-    loss = dense_triplet_loss(embeddings, label_distances, block_bytes=block_bytes)
+    loss = DenseTripletLoss().mean(embeddings, label_distances, block_bytes).loss
     assert_same(loss, embeddings, dense_triplet_loss(embeddings, label_distances), embeddings, 1e-12)
 
 

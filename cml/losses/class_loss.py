@@ -77,12 +77,7 @@ class ProxyLoss(ClassLoss):
     normalize = True
 
     def prepare(
-        self,
-        target: Tensor,
-        *,
-        dimension: int,
-        names: Sequence[str] = (),
-        generator: torch.Generator | None = None,
+        self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
         """Make the proxies, before the optimiser that shall hold them: ``loss.prepare(classes, dimension=128)``.
 

@@ -7,25 +7,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import LabelDistanceLoss, taught
+from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import About
 from cml.losses.ordered_hinge import ordered_hinge
 from cml.losses.pairs import RowMean, check_batch, comparable
 from cml.losses.row_blocks import RowTerms, mean_over_rows
 from cml.losses.settings import check_number
 
-_LACKING = "two items of different usable label distance"
 
-
-def dense_triplet_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Tensor | None = None,
-    margin: float = 0.03,
-    normalize: bool = True,
-    block_bytes: int | None = None,
-) -> Tensor:
+class DenseTripletLoss(LabelDistanceLoss):
     """Triplet hinge over all ordered pairs of all anchors of a batch, without a tensor of triplets.
 
     The mean over every (a, i, j) with D_y(a,i) < D_y(a,j) of
@@ -36,45 +26,22 @@ def dense_triplet_loss(
     Equal label distances are no pair. The slope in D(f_a,f_i) is a difference of two counts of active triplets, which
     sorting finds; beside the label distances only a block of rows is held.
 
-    Relations: ``log_ratio_loss`` uses how much label distances differ, this one only their order.
-    ``binary_triplet_loss`` is this loss for label distances of two values.
+    Relations: ``log-ratio`` uses how much label distances differ, this one only their order.
+    ``binary-triplet`` is this loss for label distances of two values.
 
     Args:
-        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
-        label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
-            infinite entries are left out.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
         margin: At least 0, of squared distances; 0.03 as published, for normalised embeddings.
         normalize: L2-normalise the embeddings first, as published.
-        block_bytes: Bound on one block of distances, and away from the CPU on one of pairs. ``None``: a bound that
-            suits the device.
-
-    Returns:
-        Scalar. If no anchor has a triplet, 0 with zero gradient and a warning.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
 
     Example:
         >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
         >>> label_distances = torch.tensor([[0.0, 2.0, 1.0]])  # anchor 0: item 2 should be nearer than item 1
-        >>> dense_triplet_loss(points, label_distances, margin=0.5, normalize=False).item()
+        >>> DenseTripletLoss(margin=0.5, normalize=False)(points, label_distances).item()
         8.5
 
     Reference:
         The triplet baseline of Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019.
-    """
-    check_number("margin", margin, least=0)
-    return taught(_dense_triplet(embeddings, label_distances, mask, margin, normalize, block_bytes), _LACKING)
-
-
-class DenseTripletLoss(LabelDistanceLoss):
-    """``dense_triplet_loss`` with settings.
-
-    Args:
-        margin: At least 0, of squared distances.
-        normalize: L2-normalise the embeddings.
     """
 
     about: ClassVar[About] = About(
@@ -82,31 +49,44 @@ class DenseTripletLoss(LabelDistanceLoss):
         source="the baseline of Kim et al., CVPR 2019",
         when="The order of label distances alone should hold, by a margin.",
     )
-    lacking = _LACKING
+    lacking = "two items of different usable label distance"
 
     def __init__(self, margin: float = 0.03, normalize: bool = True) -> None:
         super().__init__()
         self.margin = check_number("margin", margin, least=0)
         self.normalize = normalize
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """The loss of a batch, with the terms of each anchor."""
-        return _dense_triplet(embeddings, label_distances, None, self.margin, self.normalize, None)
+    def mean(self, embeddings: Tensor, label_distances: Tensor, block_bytes: int | None = None) -> RowMean:
+        """The loss of a batch, with the terms of each anchor.
+
+        Args:
+            embeddings: (B, D).
+            label_distances: (A, B).
+            block_bytes: Bound on one block of distances, and away from the CPU on one of pairs. ``None``: a bound that
+                suits the device.
+        """
+        check_batch(embeddings, label_distances)
+
+        def row_terms(squared: Tensor, rows: slice) -> RowTerms:
+            labels = label_distances[rows].to(squared.dtype)  # (R, B)
+            used = comparable(labels, rows.start)
+            return ordered_hinge(squared, labels.abs().masked_fill_(~used, torch.inf), self.margin, block_bytes)
+
+        return mean_over_rows(
+            embeddings, len(label_distances), row_terms, normalize=self.normalize, block_bytes=block_bytes
+        )
 
 
-def _dense_triplet(
+def dense_triplet_loss(
     embeddings: Tensor,
     label_distances: Tensor,
-    mask: Tensor | None,
-    margin: float,
-    normalize: bool,
-    block_bytes: int | None,
-) -> RowMean:
-    check_batch(embeddings, label_distances, mask)
+    *,
+    mask: Tensor | None = None,
+    margin: float = 0.03,
+    normalize: bool = True,
+) -> Tensor:
+    """``DenseTripletLoss`` as a function of embeddings (B, D) and label distances (A, B).
 
-    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
-        labels = label_distances[rows].to(squared.dtype)  # (R, B)
-        used = comparable(labels, None if mask is None else mask[rows], rows.start)
-        return ordered_hinge(squared, labels.abs().masked_fill_(~used, torch.inf), margin, block_bytes)
-
-    return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize, block_bytes=block_bytes)
+    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
+    """
+    return DenseTripletLoss(margin, normalize).value(embeddings, label_distances, mask)

@@ -1,7 +1,7 @@
 """Graded contrastive loss: the contrastive loss with a similarity between 0 and 1 in the place of "same or not".
 
-The file to copy for a loss of one's own over label distances: a formula over pairs in plain torch, of which autograd
-makes the gradient; a function that checks its settings; a module that holds them and says where the loss comes from.
+The file to copy for a loss of one's own over label distances: a module that holds the settings and says where the loss
+comes from, its formula over pairs in plain torch, of which autograd makes the gradient, and a function over it.
 One line in ``cml/losses/__init__.py``, or ``@cml.losses.register("name")`` elsewhere, gives it a name.
 """
 
@@ -12,80 +12,44 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import taught
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.pairs import RowMean, compare, mean_of
 from cml.losses.settings import check_above_zero, check_number
 
-_LACKING = "an item of a usable label distance"
 
-
-def graded_contrastive_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Tensor | None = None,
-    label_scale: float,
-    margin: float = 0.5,
-    normalize: bool = True,
-) -> Tensor:
+class GradedContrastiveLoss(ScaledLabelLoss):
     r"""Generalised contrastive loss (GCL) over all pairs (anchor a, item j) of a batch.
 
     The mean over all pairs of
 
-        psi D^2 / 2 + (1 - psi) [margin - D]_+^2 / 2,   psi = [1 - D_y(a,j) / label_scale]_+
+        psi D^2 / 2 + (1 - psi) [margin - D]_+^2 / 2,   psi = [1 - D_y(a,j) / (reach label_scale)]_+
 
     with D the Euclidean distance of embeddings and psi the graded similarity: 1 at label distance 0, falling in a
-    straight line to 0 at ``label_scale``. For label distances that are 1 - overlap, as between layouts, ``label_scale``
-    1 makes psi the overlap, the published similarity. Turning or shifting the embeddings leaves the loss as it is
-    where they are not normalised.
+    straight line to 0 at ``reach`` times ``label_scale``. For label distances that are 1 - overlap, as between layouts,
+    ``label_scale`` 1 makes psi the overlap, the published similarity; with "auto" half of all pairs have similarity 0,
+    as most of the published task's have. Turning or shifting the embeddings leaves the loss as it is where they are not
+    normalised.
 
-    Relations: with psi in {0, 1} it is the contrastive loss. ``relaxed_contrastive_loss`` is the same on relative
-    distances.
+    Relations: with psi in {0, 1} it is the contrastive loss. ``relaxed-contrastive`` is the same on relative distances.
 
     Args:
-        embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
-        label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
-            infinite entries are left out.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        label_scale: Label distance from which on the similarity is 0, in the label's unit, above 0.
+        label_scale: The label distance that counts as 1, above 0, or "auto": the median of positive ones over a sample
+            of training pairs.
+        reach: Label distance from which on the similarity is 0, in units of ``label_scale``, above 0.
         margin: Distance beyond which nothing is pushed, at least 0; 0.5 as published, for normalised embeddings.
         normalize: L2-normalise the embeddings first, as published.
-
-    Returns:
-        Scalar. If no pair is used, 0 with zero gradient and a warning.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
 
     Example:
         >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
-        >>> label_distances = torch.tensor([[0.0, 0.5, 2.0]])
-        >>> graded_contrastive_loss(points, label_distances, label_scale=1.0, margin=4.0, normalize=False).item()
+        >>> loss = GradedContrastiveLoss(label_scale=1.0, margin=4.0, normalize=False)
+        >>> loss(points, torch.tensor([[0.0, 0.5, 2.0]])).item()
         1.5
 
     Reference:
         Leyva-Vallina, Strisciuglio, Petkov: Data-efficient Large Scale Place Recognition with Graded Similarity
         Supervision, CVPR 2023. psi as a function of a label distance is cml's.
-    """
-    check_number("margin", margin, least=0)
-    check_above_zero("label_scale", label_scale)
-    return taught(_graded_contrastive(embeddings, label_distances, mask, label_scale, margin, normalize), _LACKING)
-
-
-class GradedContrastiveLoss(ScaledLabelLoss):
-    """``graded_contrastive_loss`` with settings, the unit of label distances found from the training set.
-
-    Args:
-        label_scale: The label distance that counts as 1, or "auto": the median of positive ones over a sample of
-            training pairs.
-        reach: Label distance from which on the similarity is 0, in units of ``label_scale``, above 0.
-        margin: Distance beyond which nothing is pushed, at least 0.
-        normalize: L2-normalise the embeddings.
-
-    With "auto" and ``reach`` 1 half of all pairs have similarity 0, as most of the published task's have.
     """
 
     about: ClassVar[About] = About(
@@ -93,7 +57,7 @@ class GradedContrastiveLoss(ScaledLabelLoss):
         source="Leyva-Vallina et al., CVPR 2023",
         when="Labels overlap to a degree, 0 to 1, and most pairs not at all.",
     )
-    lacking = _LACKING
+    lacking = "an item of a usable label distance"
 
     def __init__(
         self,
@@ -109,20 +73,26 @@ class GradedContrastiveLoss(ScaledLabelLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the terms of each anchor."""
-        scale = self.reach * self.scale()
-        return _graded_contrastive(embeddings, label_distances, None, scale, self.margin, self.normalize)
+        distances, labels, used = compare(embeddings, label_distances, normalize=self.normalize)  # (A, B) each
+        similarity = (1 - labels / (self.reach * self.scale())).clamp(min=0)  # psi
+        push, pull = (self.margin - distances).relu().square(), distances.square()
+        terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
+        return mean_of(terms.where(used, 0).sum(dim=1) / 2, used.sum(dim=1))
 
 
-def _graded_contrastive(
+def graded_contrastive_loss(
     embeddings: Tensor,
     label_distances: Tensor,
-    mask: Tensor | None,
+    *,
+    mask: Tensor | None = None,
     label_scale: float,
-    margin: float,
-    normalize: bool,
-) -> RowMean:
-    distances, labels, used = compare(embeddings, label_distances, mask, normalize=normalize)  # (A, B) each
-    similarity = (1 - labels / label_scale).clamp(min=0)  # psi
-    push, pull = (margin - distances).relu().square(), distances.square()
-    terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
-    return mean_of(terms.where(used, 0).sum(dim=1) / 2, used.sum(dim=1))
+    margin: float = 0.5,
+    normalize: bool = True,
+) -> Tensor:
+    """``GradedContrastiveLoss`` as a function of embeddings (B, D) and label distances (A, B).
+
+    The similarity is 0 from the label distance ``label_scale`` on.
+    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
+    """
+    loss = GradedContrastiveLoss(label_scale, margin=margin, normalize=normalize)
+    return loss.value(embeddings, label_distances, mask)

@@ -6,7 +6,6 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from cml.losses.label_distance_loss import taught
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.pairs import RowMean
@@ -14,69 +13,39 @@ from cml.losses.row_cross_entropy import row_cross_entropy
 from cml.losses.settings import check_above_zero
 
 
-def kernel_supcon_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Tensor | None = None,
-    bandwidth: float,
-    temperature: float = 0.1,
-) -> Tensor:
+class KernelSupConLoss(ScaledLabelLoss):
     r"""The y-aware supervised contrastive loss over all anchors of a batch.
 
     The mean over anchors a of
 
         -sum_j w_j / (sum_k w_k) log( exp(cos_aj / temperature) / sum_k exp(cos_ak / temperature) )
 
-    with w_j = exp(-D_y(a,j)^2 / (2 bandwidth^2)), cos the cosine of embeddings, j and k over the anchor's used items.
-    The normalised weights are computed as a softmax: an anchor whose items are all many bandwidths away takes its
-    nearest item for its positive, where the quotient of the formula would be 0 / 0. Scaling or turning the embeddings
-    leaves the loss as it is.
+    with w_j = exp(-D_y(a,j)^2 / (2 bandwidth^2)), cos the cosine of embeddings, j and k over the anchor's used items;
+    anchors with fewer than 2 do not count. The normalised weights are computed as a softmax: an anchor whose items are
+    all many bandwidths away takes its nearest item for its positive, where the quotient of the formula would be 0 / 0.
+    Scaling or turning the embeddings leaves the loss as it is.
 
     Relations: with label distances 0 (same class) and infinitely many bandwidths it is the supervised contrastive
-    loss (its L_out). ``soft_target_loss`` weighs items by exp(-D_y) instead.
-
-    Args:
-        embeddings: (B, D) floating point, normalised here. Computed with in at least float32, also under autocast.
-        label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
-            infinite entries are left out.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        bandwidth: Of the Gaussian kernel, in the label's unit, above 0.
-        temperature: Above 0, of cosines; 0.1 as published.
-
-    Returns:
-        Scalar. Anchors with fewer than 2 used columns do not count. If none counts, 0 with zero gradient and a warning.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
-
-    Example:
-        >>> import torch
-        >>> points = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-        >>> loss = kernel_supcon_loss(points, torch.tensor([[0.0, 1.0, 1.0]]), bandwidth=1.0, temperature=1.0)
-        >>> f"{loss.item():.4f}"  # both items should have half, and have 0.731 and 0.269
-        '0.8133'
-
-    Reference:
-        Dufumier, Gori, Victor, Grigis, Wessa, Brambilla, Favre, Polosan, McDonald, Piguet, Duchesnay: Contrastive
-        Learning with Continuous Proxy Meta-Data for 3D MRI Classification, MICCAI 2021; for classes Khosla and others:
-        Supervised Contrastive Learning, NeurIPS 2020.
-    """
-    check_above_zero("bandwidth", bandwidth)
-    check_above_zero("temperature", temperature)
-    mean = _kernel_supcon(embeddings, label_distances, mask, bandwidth, temperature)
-    return taught(mean, KernelSupConLoss.lacking)
-
-
-class KernelSupConLoss(ScaledLabelLoss):
-    """``kernel_supcon_loss`` with settings, the unit of label distances found from the training set.
+    loss (its L_out). ``soft-target`` weighs items by exp(-D_y) instead.
 
     Args:
         label_scale: The label distance that counts as 1, or "auto": the median of positive ones over a sample of
             training pairs.
         bandwidth: Of the Gaussian kernel, in units of ``label_scale``, above 0. The publication takes 5 years for ages
             that spread over decades: about half the usual difference of two.
-        temperature: Of cosines, above 0.
+        temperature: Above 0, of cosines; 0.1 as published.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> loss = KernelSupConLoss(label_scale=1.0, temperature=1.0)
+        >>> f"{loss(points, torch.tensor([[0.0, 1.0, 1.0]])):.4f}"  # both should have half, and have 0.731 and 0.269
+        '0.8133'
+
+    Reference:
+        Dufumier, Gori, Victor, Grigis, Wessa, Brambilla, Favre, Polosan, McDonald, Piguet, Duchesnay: Contrastive
+        Learning with Continuous Proxy Meta-Data for 3D MRI Classification, MICCAI 2021; for classes Khosla and others:
+        Supervised Contrastive Learning, NeurIPS 2020.
     """
 
     about: ClassVar[About] = About(
@@ -96,14 +65,25 @@ class KernelSupConLoss(ScaledLabelLoss):
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the terms of each anchor."""
         bandwidth = self.bandwidth * self.scale()
-        return _kernel_supcon(embeddings, label_distances, None, bandwidth, self.temperature)
+
+        def log_weights(labels: Tensor) -> Tensor:
+            return labels.div_(bandwidth).square_().div_(-2)
+
+        # of normalised embeddings cos = 1 - D / 2, and the 1 cancels
+        return row_cross_entropy(embeddings, label_distances, log_weights, 2 * self.temperature, normalize=True)
 
 
-def _kernel_supcon(
-    embeddings: Tensor, label_distances: Tensor, mask: Tensor | None, bandwidth: float, temperature: float
-) -> RowMean:
-    def log_weights(labels: Tensor) -> Tensor:
-        return labels.div_(bandwidth).square_().div_(-2)
+def kernel_supcon_loss(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    *,
+    mask: Tensor | None = None,
+    bandwidth: float,
+    temperature: float = 0.1,
+) -> Tensor:
+    """``KernelSupConLoss`` as a function of embeddings (B, D) and label distances (A, B).
 
-    # of normalised embeddings cos = 1 - D / 2, and the 1 cancels
-    return row_cross_entropy(embeddings, label_distances, mask, log_weights, 2 * temperature, normalize=True)
+    ``bandwidth`` is in the label's unit.
+    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
+    """
+    return KernelSupConLoss(1.0, bandwidth, temperature).value(embeddings, label_distances, mask)

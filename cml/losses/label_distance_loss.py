@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cml.errors import UserError
 from cml.losses.loss import LabelSource, Loss
-from cml.losses.pairs import RowMean, check_batch, comparable
+from cml.losses.pairs import RowMean, check_batch, comparable, masked
 
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
 
@@ -50,12 +50,7 @@ class LabelDistanceLoss(Loss):
         return torch.from_numpy(batch.label_distances())
 
     def prepare(
-        self,
-        target: Tensor,
-        *,
-        dimension: int = 0,
-        names: Sequence[str] = (),
-        generator: torch.Generator | None = None,
+        self, target: Tensor, *, dimension: int = 0, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
         """``fit`` to label distances (P,) of a sample of training pairs."""
         self.fit(target)
@@ -113,11 +108,26 @@ class LabelDistanceLoss(Loss):
         return self._fitted[name]
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """The loss of a batch with the terms of each anchor: embeddings (B, D), label_distances (A, B)."""
+        """The loss of a batch, with the terms of each anchor: embeddings (B, D), label_distances (A, B)."""
         raise NotImplementedError
 
+    def value(self, embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The loss as a pure function, which counts nothing and needs its constants: what ``.._loss(..)`` gives.
+
+        Args:
+            embeddings: (B, D).
+            label_distances: (A, B).
+            mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
+        """
+        return taught(self.mean(embeddings, masked(label_distances, mask)), self.lacking)
+
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), label_distances (A, B), result a scalar.
+        """The loss of a batch, a scalar; if no anchor has a term, 0 with zero gradient and a warning.
+
+        Args:
+            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
+            label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
+                infinite entries are left out.
 
         Raises:
             UserError: a tensor has another shape or type than it should, or a label distance is NaN or negative.

@@ -122,12 +122,7 @@ class LanguageGuidanceLoss(ClassLoss):
         self.register_buffer("texts", torch.empty(0, 0))
 
     def prepare(
-        self,
-        target: Tensor,
-        *,
-        dimension: int,
-        names: Sequence[str] = (),
-        generator: torch.Generator | None = None,
+        self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
         """Look up the class names, and prepare the loss that is guided.
 

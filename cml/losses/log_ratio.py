@@ -12,7 +12,7 @@ from torch.linalg import vecdot
 from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss, finite_sample, taught
 from cml.losses.loss import About
-from cml.losses.pairs import RowMean, check_batch, comparable
+from cml.losses.pairs import RowMean, check_batch, comparable, masked
 from cml.losses.row_blocks import RowTerms, mean_over_rows
 from cml.losses.row_order import rank_weights
 from cml.losses.settings import check_above_zero, check_auto, check_number, check_word
@@ -20,18 +20,7 @@ from cml.losses.settings import check_above_zero, check_auto, check_number, chec
 Weights = Literal["uniform", "rank"]
 
 
-def log_ratio_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Tensor | None = None,
-    label_exponent: float,
-    floor: float,
-    weights: Weights = "rank",
-    rank_offset: float = 5.0,
-    normalize: bool = True,
-    eps: float = 1e-6,
-) -> Tensor:
+class LogRatioLoss(LabelDistanceLoss):
     r"""Log-ratio loss over all triplets (anchor a, items i, j) of a batch, in O(A B) time, a block of rows at a time.
 
     A triplet's loss is ``{log D(f_a,f_i) / D(f_a,f_j) - p log D_y(a,i) / D_y(a,j)}^2`` with D the squared Euclidean
@@ -44,71 +33,20 @@ def log_ratio_loss(
     the embeddings and scaling the label distances leave it as it is; with p = 1, squaring both sides multiplies it
     by 4.
 
-    Relations: ``dense_triplet_loss`` asks for the order of label distances only; this one for their ratios.
+    Relations: ``dense-triplet`` asks for the order of label distances only; this one for their ratios.
+
+    Anchors with fewer than 2 used items do not count.
 
     Args:
-        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
-        label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
-            infinite entries are left out.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        label_exponent: p, above 0.
-        floor: Label distances below it are raised to it, in the label's unit. With 0, pairs of label distance 0 are
-            left out, for they have no logarithm, as published.
+        label_exponent: p, or "auto": 1 / standard deviation of the log label distances over a sample of
+            training pairs. It makes the loss blind to any power and scale of the label distance.
+        floor_quantile: Label distances below the floor are raised to it; it is this quantile of the sample's positive
+            label distances, in [0, 1). 0: no floor, pairs of label distance 0 are left out, for they have no logarithm.
         weights: "uniform" (published) or "rank": w_i = 1 / (rank_i + rank_offset), rank_i the place of D_y(a,i),
             before the floor, among the used columns of the row, nearest 0; ties share their mean rank.
         rank_offset: At least 0.001.
         normalize: L2-normalise the embeddings first; published without.
         eps: Added to the squared embedding distances, above 0; coincident embeddings stay finite by it.
-
-    Returns:
-        Scalar. Anchors with fewer than 2 used columns do not count. If none counts, 0 with zero gradient and a warning.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
-
-    Example:
-        >>> import torch
-        >>> points = torch.tensor([[0.0], [1.0], [2.0], [4.0]])
-        >>> label_distances = torch.cdist(points, points)
-        >>> loss = log_ratio_loss(  # D is the squared label distance
-        ...     points, label_distances, label_exponent=2, floor=0, weights="uniform", normalize=False
-        ... )
-        >>> f"{loss.item():.4f}"
-        '0.0000'
-
-    Reference:
-        Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019. The closed form, the
-        exponent, the floor and the rank weights are cml's.
-    """
-    check_above_zero("label_exponent", label_exponent)
-    _check(weights, rank_offset, eps)
-    check_number("floor", floor, least=0)
-    mean = _log_ratio(
-        embeddings,
-        label_distances,
-        mask,
-        label_exponent=label_exponent,
-        floor=floor,
-        weights=weights,
-        rank_offset=rank_offset,
-        normalize=normalize,
-        eps=eps,
-    )
-    return taught(mean, LogRatioLoss.lacking)
-
-
-class LogRatioLoss(LabelDistanceLoss):
-    """``log_ratio_loss`` with settings, two of which can be found from the training set's label distances.
-
-    Args:
-        label_exponent: p, or "auto": 1 / standard deviation of the log label distances over a sample of training
-            pairs. It makes the loss blind to any power and scale of the label distance.
-        floor_quantile: The floor is this quantile of the sample's positive label distances, in [0, 1). 0: no floor,
-            pairs of label distance 0 are left out.
-        weights: "uniform" or "rank".
-        rank_offset: Of the rank weights.
-        normalize: L2-normalise the embeddings.
-        eps: Added to the squared embedding distances.
 
     The defaults were chosen on steering angles, sports poses and drawn people by the mean label distance of the items
     retrieved first. Rank weights are the better choice on poses and the worse on steering angles; the differences are
@@ -116,13 +54,17 @@ class LogRatioLoss(LabelDistanceLoss):
 
     Example:
         >>> import torch
-        >>> embeddings, values = torch.randn(8, 4), torch.rand(8, 1)
-        >>> label_distances = torch.cdist(values, values)
-        >>> loss = LogRatioLoss(label_exponent="auto", floor_quantile=0.05)
-        >>> sorted(loss.fit(label_distances[~torch.eye(8, dtype=torch.bool)]).fitted())
+        >>> points = torch.tensor([[0.0], [1.0], [2.0], [4.0]])
+        >>> label_distances = torch.cdist(points, points)
+        >>> loss = LogRatioLoss(label_exponent=2, floor_quantile=0, normalize=False)  # D is their square
+        >>> f"{loss(points, label_distances):.4f}"
+        '0.0000'
+        >>> sorted(LogRatioLoss().fit(label_distances[label_distances > 0]).fitted())
         ['floor', 'label_exponent']
-        >>> loss(embeddings, label_distances).shape
-        torch.Size([])
+
+    Reference:
+        Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019. The closed form, the
+        exponent, the floor and the rank weights are cml's.
     """
 
     about: ClassVar[About] = About(
@@ -142,13 +84,13 @@ class LogRatioLoss(LabelDistanceLoss):
         eps: float = 1e-6,
     ) -> None:
         super().__init__()
-        _check(weights, rank_offset, eps)
+        check_word("weights", weights, get_args(Weights))
         self.label_exponent = check_auto("label_exponent", label_exponent)
         self.floor_quantile = check_number("floor_quantile", floor_quantile, least=0, below=1)
         self.weights: Weights = weights
-        self.rank_offset = rank_offset
+        self.rank_offset = check_number("rank_offset", rank_offset, least=1e-3)  # below it one weight drowns the others
         self.normalize = normalize
-        self.eps = eps
+        self.eps = check_above_zero("eps", eps)
 
     @classmethod
     def paper(cls) -> LogRatioLoss:
@@ -189,58 +131,52 @@ class LogRatioLoss(LabelDistanceLoss):
         """The loss of a batch, with the terms of each anchor."""
         exponent = self.constant("label_exponent") if self.label_exponent == "auto" else float(self.label_exponent)
         floor = self.constant("floor") if self.floor_quantile > 0 else 0.0
-        return _log_ratio(
-            embeddings,
-            label_distances,
-            None,
-            label_exponent=exponent,
-            floor=floor,
-            weights=self.weights,
-            rank_offset=self.rank_offset,
-            normalize=self.normalize,
-            eps=self.eps,
-        )
+        return self._mean(embeddings, label_distances, exponent, floor)
+
+    def _mean(self, embeddings: Tensor, label_distances: Tensor, exponent: float, floor: float) -> RowMean:
+        check_batch(embeddings, label_distances)
+
+        def row_terms(squared: Tensor, rows: slice) -> RowTerms:
+            labels, limits = label_distances[rows].to(squared.dtype), torch.finfo(squared.dtype)  # (R, B)
+            used = comparable(labels, rows.start)
+            if floor == 0:
+                used &= labels > 0
+            weight = rank_weights(labels, used, self.rank_offset) if self.weights == "rank" else used.to(squared.dtype)
+            total = weight.sum(dim=1)  # (R,)
+            pairs = total.square() - vecdot(weight, weight)  # (R,) sum of w_i w_j over i != j, 0 for fewer than 2 items
+            counts = pairs > 0
+            scale = 2 * counts * total / pairs.clamp_min(limits.tiny)
+
+            squared += self.eps
+            log_labels = labels.clamp(floor or limits.tiny, limits.max).log_()  # finite where not used, too
+            residual = squared.log().sub_(log_labels, alpha=exponent)  # r, of no meaning where not used
+            mean = vecdot(weight, residual) / total.clamp_min_(limits.tiny)
+            centred = residual.sub_(mean[:, None])
+            pull = weight.mul_(scale[:, None]).mul_(centred)  # (R, B), 0 where not used
+            values = vecdot(pull, centred)
+            slopes = pull.mul_(2).div_(squared)
+            return RowTerms(values, counts, slopes)
+
+        return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=self.normalize)
 
 
-def _check(weights: str, rank_offset: float, eps: float) -> None:
-    check_word("weights", weights, get_args(Weights))
-    check_number("rank_offset", rank_offset, least=1e-3)  # below it one weight drowns the others' digits
-    check_above_zero("eps", eps)
-
-
-def _log_ratio(
+def log_ratio_loss(
     embeddings: Tensor,
     label_distances: Tensor,
-    mask: Tensor | None,
     *,
+    mask: Tensor | None = None,
     label_exponent: float,
     floor: float,
-    weights: Weights,
-    rank_offset: float,
-    normalize: bool,
-    eps: float,
-) -> RowMean:
-    check_batch(embeddings, label_distances, mask)
+    weights: Weights = "rank",
+    rank_offset: float = 5.0,
+    normalize: bool = True,
+    eps: float = 1e-6,
+) -> Tensor:
+    """``LogRatioLoss`` as a function of embeddings (B, D) and label distances (A, B).
 
-    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
-        labels, limits = label_distances[rows].to(squared.dtype), torch.finfo(squared.dtype)  # (R, B)
-        used = comparable(labels, None if mask is None else mask[rows], rows.start)
-        if floor == 0:
-            used &= labels > 0
-        weight = rank_weights(labels, used, rank_offset) if weights == "rank" else used.to(squared.dtype)
-        total = weight.sum(dim=1)  # (R,)
-        pairs = total.square() - vecdot(weight, weight)  # (R,) sum of w_i w_j over i != j, 0 for fewer than 2 items
-        counts = pairs > 0
-        scale = 2 * counts * total / pairs.clamp_min(limits.tiny)
-
-        squared += eps
-        log_labels = labels.clamp(floor or limits.tiny, limits.max).log_()  # finite where not used, too
-        residual = squared.log().sub_(log_labels, alpha=label_exponent)  # r, of no meaning where not used
-        mean = vecdot(weight, residual) / total.clamp_min_(limits.tiny)
-        centred = residual.sub_(mean[:, None])
-        pull = weight.mul_(scale[:, None]).mul_(centred)  # (R, B), 0 where not used
-        values = vecdot(pull, centred)
-        slopes = pull.mul_(2).div_(squared)
-        return RowTerms(values, counts, slopes)
-
-    return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize)
+    ``floor`` is in the label's unit: label distances below it are raised to it, and with 0 pairs of label distance 0
+    are left out. A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
+    """
+    check_number("floor", floor, least=0)
+    loss = LogRatioLoss(check_above_zero("label_exponent", label_exponent), 0.0, weights, rank_offset, normalize, eps)
+    return taught(loss._mean(embeddings, masked(label_distances, mask), label_exponent, floor), loss.lacking)

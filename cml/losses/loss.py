@@ -89,12 +89,7 @@ class Loss(nn.Module):
         raise NotImplementedError
 
     def prepare(
-        self,
-        target: Tensor,
-        *,
-        dimension: int,
-        names: Sequence[str] = (),
-        generator: torch.Generator | None = None,
+        self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
         """Make what depends on the training labels: constants, proxies, the scale of a label vector.
 

@@ -46,9 +46,7 @@ class Pairs(NamedTuple):
     used: Tensor
 
 
-def compare(
-    embeddings: Tensor, label_distances: Tensor, mask: Tensor | None, *, normalize: bool, squared: bool = False
-) -> Pairs:
+def compare(embeddings: Tensor, label_distances: Tensor, *, normalize: bool, squared: bool = False) -> Pairs:
     """Check a batch and compute the distances of its embeddings, in at least float32, also under autocast.
 
     Distances have a gradient: 0 at distance 0, and exact where embeddings nearly coincide.
@@ -56,17 +54,17 @@ def compare(
     Args:
         embeddings: (B, D) floating point.
         label_distances: (A, B) >= 0.
-        mask: (A, B) bool, True where a pair may be used; ``None``: everywhere.
         normalize: L2-normalise the embeddings first.
         squared: Squared Euclidean distances.
 
     Raises:
         UserError: as ``check_batch`` says.
     """
-    check_batch(embeddings, label_distances, mask)
+    check_batch(embeddings, label_distances)
     with torch.autocast(embeddings.device.type, enabled=False):
         distances: Tensor = _Distances.apply(points(embeddings, normalize=normalize), len(label_distances), squared)
-    return Pairs(distances, *used_labels(label_distances, mask, slice(0, len(label_distances)), distances.dtype))
+    labels, used = label_distances.to(distances.dtype), comparable(label_distances)
+    return Pairs(distances, labels.where(used, 0), used)
 
 
 def mean_of(values: Tensor, counts: Tensor) -> RowMean:
@@ -74,7 +72,7 @@ def mean_of(values: Tensor, counts: Tensor) -> RowMean:
     return RowMean(values.sum() / counts.sum().clamp(min=1), counts)
 
 
-def check_batch(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None) -> None:
+def check_batch(embeddings: Tensor, label_distances: Tensor) -> None:
     """Check a loss's arguments: shapes, types, and that no used label distance is NaN or negative.
 
     Symmetry is not the loss's to ask for: a label distance may be declared asymmetric, and who makes the batch knows.
@@ -94,17 +92,13 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, mask: Tensor | None
         raise UserError(
             f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. Got A={anchors}, B={items} instead."
         )
-    if mask is not None:
-        check_mask("mask", mask, label_distances.shape)
     if not bool(label_distances.amin() >= 0):  # as NaN is not; the usual batch is told by this one pass
-        _check_values(label_distances, mask)
+        _check_values(label_distances)
 
 
-def _check_values(label_distances: Tensor, mask: Tensor | None) -> None:
+def _check_values(label_distances: Tensor) -> None:
     bad = ~(label_distances >= 0)
-    bad.diagonal().fill_(False)  # left out, as what the mask leaves out, whatever stands there
-    if mask is not None:
-        bad &= mask
+    bad.diagonal().fill_(False)  # left out, whatever stands there
     if bool(bad.any()):
         row, column = bad.nonzero()[0].tolist()
         raise UserError(
@@ -127,24 +121,29 @@ def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
         )
 
 
-def comparable(label_distances: Tensor, mask: Tensor | None = None, first_anchor: int = 0) -> Tensor:
+def masked(label_distances: Tensor, mask: Tensor | None) -> Tensor:
+    """Label distances (A, B) with infinity, which leaves a pair out, where a mask (A, B) bool is False.
+
+    Raises:
+        UserError: the mask has another shape or type.
+    """
+    if mask is None:
+        return label_distances
+    check_matrix("label_distances", label_distances, "(A, B)")
+    check_mask("mask", mask, label_distances.shape)
+    return label_distances.masked_fill(~mask, torch.inf)
+
+
+def comparable(label_distances: Tensor, first_anchor: int = 0) -> Tensor:
     """The pairs a loss may use, (A, B) bool: not an anchor with itself, and not an infinite label distance.
 
     Args:
         label_distances: (A, B), a block of rows.
-        mask: (A, B) bool, further pairs that are left out; ``None``: none.
         first_anchor: The item that the block's first row belongs to.
     """
     used = label_distances < torch.inf  # NaN is not
     used.diagonal(first_anchor).fill_(False)
-    return used if mask is None else used.logical_and_(mask)
-
-
-def used_labels(label_distances: Tensor, mask: Tensor | None, rows: slice, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """A block of rows of the label distances, 0 where a pair is not used, and which pairs are: (R, B) each."""
-    labels = label_distances[rows].to(dtype)
-    used = comparable(labels, None if mask is None else mask[rows], rows.start)
-    return labels.where(used, 0), used
+    return used
 
 
 class _Distances(torch.autograd.Function):

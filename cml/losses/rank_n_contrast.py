@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import LabelDistanceLoss, taught
+from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import About
 from cml.losses.pairs import RowMean, compare, mean_of
 from cml.losses.row_order import ascending_rows, tie_runs
@@ -16,14 +16,7 @@ from cml.losses.settings import check_above_zero
 _WIDE = 600.0  # scores of one row that lie no farther apart than this can be summed as float64 powers
 
 
-def rank_n_contrast_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Tensor | None = None,
-    temperature: float = 2.0,
-    normalize: bool = False,
-) -> Tensor:
+class RankNContrastLoss(LabelDistanceLoss):
     r"""Rank-N-Contrast over all pairs (anchor a, item j) of a batch, in O(A B log B) time.
 
     The mean over all pairs of
@@ -33,48 +26,26 @@ def rank_n_contrast_loss(
     where k runs over the items at least as far from the anchor in label distance as j, j itself among them. Sorted by
     label distance that sum is a cumulative one from the far end, taken at the first place of each run of equal label
     distances. It uses the order of the label distances alone: any increasing function of them gives the same loss.
-    Turning or shifting the embeddings leaves it as it is.
+    Turning or shifting the embeddings leaves it as it is. Anchors with fewer than 2 used items do
+    not count. The published batches hold two views of every image; they are two items of label distance 0 here.
 
-    Relations: ``dense_triplet_loss`` compares the same items two by two, with a margin. ``soft_target_loss`` has one
+    Relations: ``dense-triplet`` compares the same items two by two, with a margin. ``soft-target`` has one
     softmax a row and uses how much label distances differ.
 
     Args:
-        embeddings: (B, D) floating point. Computed with in at least float32, also under autocast. The published
-            batches hold two views of every image; they are two items of label distance 0 here.
-        label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
-            infinite entries are left out.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
         temperature: Above 0, of Euclidean distances of embeddings; 2 as published.
         normalize: L2-normalise the embeddings first; published without.
 
-    Returns:
-        Scalar. Anchors with fewer than 2 used columns do not count. If none counts, 0 with zero gradient and a warning.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
-
     Example:
         >>> import torch
-        >>> points = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> loss, points = RankNContrastLoss(), torch.tensor([[0.0], [1.0], [3.0]])
         >>> near_first, far_first = torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([[0.0, 3.0, 1.0]])
-        >>> bool(rank_n_contrast_loss(points, near_first) < rank_n_contrast_loss(points, far_first))
+        >>> bool(loss(points, near_first) < loss(points, far_first))
         True
 
     Reference:
         Zha, Cao, Son, Yang, Katabi: Rank-N-Contrast: Learning Continuous Representations for Regression, NeurIPS 2023,
         equations 1 and 2. The sorted form is cml's.
-    """
-    check_above_zero("temperature", temperature)
-    mean = _rank_n_contrast(embeddings, label_distances, mask, temperature, normalize)
-    return taught(mean, RankNContrastLoss.lacking)
-
-
-class RankNContrastLoss(LabelDistanceLoss):
-    """``rank_n_contrast_loss`` with settings.
-
-    Args:
-        temperature: Above 0, of Euclidean distances of embeddings.
-        normalize: L2-normalise the embeddings.
     """
 
     about: ClassVar[About] = About(
@@ -90,20 +61,29 @@ class RankNContrastLoss(LabelDistanceLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the terms of each anchor."""
-        return _rank_n_contrast(embeddings, label_distances, None, self.temperature, self.normalize)
+        distances, labels, used = compare(embeddings, label_distances, normalize=self.normalize)  # (A, B) each
+        number = used.sum(dim=1)
+        counts = torch.where(number >= 2, number, 0)
+        in_order, columns = ascending_rows(labels.masked_fill_(~used, torch.inf))
+        scores = (distances / -self.temperature).gather(1, columns)  # s, by ascending label distance
+        counted = in_order < torch.inf
+        terms = _log_sums(scores, counted, tie_runs(in_order)) - scores
+        return mean_of(terms.where(counted & (counts > 0)[:, None], 0), counts)
 
 
-def _rank_n_contrast(
-    embeddings: Tensor, label_distances: Tensor, mask: Tensor | None, temperature: float, normalize: bool
-) -> RowMean:
-    distances, labels, used = compare(embeddings, label_distances, mask, normalize=normalize)  # (A, B) each
-    number = used.sum(dim=1)
-    counts = torch.where(number >= 2, number, 0)
-    in_order, columns = ascending_rows(labels.masked_fill_(~used, torch.inf))
-    scores = (distances / -temperature).gather(1, columns)  # s, by ascending label distance
-    counted = in_order < torch.inf
-    terms = _log_sums(scores, counted, tie_runs(in_order)) - scores
-    return mean_of(terms.where(counted & (counts > 0)[:, None], 0), counts)
+def rank_n_contrast_loss(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    *,
+    mask: Tensor | None = None,
+    temperature: float = 2.0,
+    normalize: bool = False,
+) -> Tensor:
+    """``RankNContrastLoss`` as a function of embeddings (B, D) and label distances (A, B).
+
+    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
+    """
+    return RankNContrastLoss(temperature, normalize).value(embeddings, label_distances, mask)
 
 
 def _log_sums(scores: Tensor, counted: Tensor, runs: tuple[Tensor, Tensor] | None) -> Tensor:

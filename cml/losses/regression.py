@@ -111,12 +111,7 @@ class RegressionLoss(VectorLoss):
         self.register_buffer("scale", torch.ones(()))
 
     def prepare(
-        self,
-        target: Tensor,
-        *,
-        dimension: int,
-        names: Sequence[str] = (),
-        generator: torch.Generator | None = None,
+        self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
         """Find mean and scale of the training labels (N, V).
 

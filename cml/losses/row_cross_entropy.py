@@ -17,7 +17,6 @@ from cml.losses.pairs import RowMean, compare, mean_of
 def row_cross_entropy(
     embeddings: Tensor,
     label_distances: Tensor,
-    mask: Tensor | None,
     log_weights: Callable[[Tensor], Tensor],
     temperature: float,
     normalize: bool,
@@ -27,7 +26,6 @@ def row_cross_entropy(
     Args:
         embeddings: (B, D).
         label_distances: (A, B).
-        mask: (A, B) bool or ``None``.
         log_weights: Logarithm of an item's weight from label distances (A, B), up to a constant of the row.
         temperature: Of squared Euclidean distances D.
         normalize: L2-normalise the embeddings first.
@@ -35,7 +33,7 @@ def row_cross_entropy(
     Returns:
         The loss; an anchor with fewer than 2 used columns has nothing to learn and count 0.
     """
-    squared, labels, used = compare(embeddings, label_distances, mask, normalize=normalize, squared=True)  # (A, B) each
+    squared, labels, used = compare(embeddings, label_distances, normalize=normalize, squared=True)  # (A, B) each
     counts = used.sum(dim=1) >= 2
     lowest = torch.finfo(squared.dtype).min  # and not -inf, of which a row without an item would make NaN
     wanted = log_weights(labels).masked_fill_(~used, lowest).softmax(dim=1)

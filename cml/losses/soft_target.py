@@ -6,7 +6,6 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from cml.losses.label_distance_loss import taught
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.pairs import RowMean
@@ -14,72 +13,38 @@ from cml.losses.row_cross_entropy import row_cross_entropy
 from cml.losses.settings import check_above_zero
 
 
-def soft_target_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Tensor | None = None,
-    label_temperature: float,
-    temperature: float = 0.2,
-    normalize: bool = True,
-) -> Tensor:
+class SoftTargetLoss(ScaledLabelLoss):
     r"""Cross-entropy of a softmax of label distances and one of embedding distances.
 
     The mean over anchors a of
 
         -sum_j p_j log q_j,   p = softmax_j(-D_y(a,j) / label_temperature),   q = softmax_j(-D(f_a,f_j) / temperature)
 
-    with D the squared Euclidean distance of embeddings and j over the anchor's used items. Of normalised embeddings
-    D is 2 - 2 cosine, so that a temperature of t here is one of t / 2 for cosines. Adding a constant to a row of label
-    distances, and turning or shifting embeddings that are not normalised, leave the loss as it is. Its least value is
-    the entropy of p, not 0.
+    with D the squared Euclidean distance of embeddings and j over the anchor's used items; anchors with fewer than 2 do
+    not count. Of normalised embeddings D is 2 - 2 cosine, so that a temperature of t here is one of t / 2 for cosines.
+    Adding a constant to a row of label distances, and turning or shifting embeddings that are not normalised, leave the
+    loss as it is. Its least value is the entropy of p, not 0.
 
-    Relations: ``kernel_supcon_loss`` weighs items by exp(-D_y^2) instead. With p all on one item it is InfoNCE.
-
-    Args:
-        embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
-        label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
-            infinite entries are left out.
-        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
-        label_temperature: Above 0, in the label's unit.
-        temperature: Above 0, of squared distances; 0.2 is the published 0.1 of cosines.
-        normalize: L2-normalise the embeddings first, as published.
-
-    Returns:
-        Scalar. Anchors with fewer than 2 used columns do not count. If none counts, 0 with zero gradient and a warning.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
-
-    Example:
-        >>> import torch
-        >>> points = torch.tensor([[0.0], [1.0], [2.0]])
-        >>> loss = soft_target_loss(
-        ...     points, torch.tensor([[0.0, 1.0, 1.0]]), label_temperature=0.1, temperature=3.0, normalize=False
-        ... )
-        >>> f"{loss.item():.4f}"  # both items should have half, and have 0.731 and 0.269
-        '0.8133'
-
-    Reference:
-        Sobal, Ibrahim, Balestriero, Cabannes, Bouchacourt, Astolfi, Cho, LeCun: X-Sample Contrastive Loss, ICLR 2025,
-        with negative label distances in the place of similarities of labels.
-    """
-    check_above_zero("label_temperature", label_temperature)
-    check_above_zero("temperature", temperature)
-    mean = _soft_target(embeddings, label_distances, mask, label_temperature, temperature, normalize)
-    return taught(mean, SoftTargetLoss.lacking)
-
-
-class SoftTargetLoss(ScaledLabelLoss):
-    """``soft_target_loss`` with settings, the unit of label distances found from the training set.
+    Relations: ``kernel-supcon`` weighs items by exp(-D_y^2) instead. With p all on one item it is InfoNCE.
 
     Args:
         label_scale: The label distance that counts as 1, or "auto": the median of positive ones over a sample of
             training pairs.
         label_temperature: In units of ``label_scale``, above 0. The published 0.1 is for cosines of labels, whose
             distances are of the order of 1, too.
-        temperature: Of squared distances of embeddings, above 0.
-        normalize: L2-normalise the embeddings.
+        temperature: Above 0, of squared distances of embeddings; 0.2 is the published 0.1 of cosines.
+        normalize: L2-normalise the embeddings first, as published.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[0.0], [1.0], [2.0]])
+        >>> loss = SoftTargetLoss(label_scale=1.0, temperature=3.0, normalize=False)
+        >>> f"{loss(points, torch.tensor([[0.0, 1.0, 1.0]])):.4f}"  # both should have half, and have 0.731 and 0.269
+        '0.8133'
+
+    Reference:
+        Sobal, Ibrahim, Balestriero, Cabannes, Bouchacourt, Astolfi, Cho, LeCun: X-Sample Contrastive Loss, ICLR 2025,
+        with negative label distances in the place of similarities of labels.
     """
 
     about: ClassVar[About] = About(
@@ -102,19 +67,24 @@ class SoftTargetLoss(ScaledLabelLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the terms of each anchor."""
-        label_temperature = self.label_temperature * self.scale()
-        return _soft_target(embeddings, label_distances, None, label_temperature, self.temperature, self.normalize)
+        spread = self.label_temperature * self.scale()
+        return row_cross_entropy(
+            embeddings, label_distances, lambda labels: labels / -spread, self.temperature, self.normalize
+        )
 
 
-def _soft_target(
+def soft_target_loss(
     embeddings: Tensor,
     label_distances: Tensor,
-    mask: Tensor | None,
+    *,
+    mask: Tensor | None = None,
     label_temperature: float,
-    temperature: float,
-    normalize: bool,
-) -> RowMean:
-    def log_weights(labels: Tensor) -> Tensor:
-        return labels / -label_temperature
+    temperature: float = 0.2,
+    normalize: bool = True,
+) -> Tensor:
+    """``SoftTargetLoss`` as a function of embeddings (B, D) and label distances (A, B).
 
-    return row_cross_entropy(embeddings, label_distances, mask, log_weights, temperature, normalize)
+    ``label_temperature`` is in the label's unit.
+    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
+    """
+    return SoftTargetLoss(1.0, label_temperature, temperature, normalize).value(embeddings, label_distances, mask)
