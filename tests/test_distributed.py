@@ -19,12 +19,14 @@ import pytest
 import torch
 import two_processes
 from safetensors.torch import load_file
+from timm.layers import norm_act
 from torch import Tensor
 
 from cml import losses
 from cml.cli import main
 from cml.errors import UserError
 from cml.processes import watch as rank_watch
+from cml.processes.batch_norm import share_batch_norm
 from cml.processes.join import own_device
 from cml.processes.launch import Launch
 from cml.processes.ranks import Ranks
@@ -94,6 +96,18 @@ def test_gradients_of_every_loss_are_those_of_one_process(session: Session) -> N
 def test_gradients_and_memories_are_the_same_bits_on_both_ranks(session: Session) -> None:
     first, second = session.tensors("gradients")
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_what_follows_in_a_batch_normalisation_is_kept() -> None:
+    layer = norm_act.BatchNormAct2d(3)  # which ends in a ReLU of its own
+    network = torch.nn.Sequential(layer).eval()
+    names, images = list(network.state_dict()), torch.randn(4, 3, 5, 5)
+    before = network(images)
+    share_batch_norm(network, Ranks(0, 2))
+    assert network[0] is not layer
+    assert list(network.state_dict()) == names
+    assert torch.equal(network(images), before)
+    assert before.min() == 0
 
 
 def test_batches_are_split_and_label_distances_computed_once(session: Session) -> None:

@@ -189,7 +189,7 @@ def small_facts(ranks: Ranks) -> dict[str, Any]:
     torch.manual_seed(0)
     ranks.reseed(7, 3)
     return {
-        "agreed": ranks.agreed(3.5 + ranks.rank),
+        "agreed": ranks.once(lambda: 3.5 + ranks.rank),
         "any": [ranks.any(ranks.rank == 1), ranks.any(False)],
         "once": ranks.once(lambda: np.full((2, 3), 1.5 + ranks.rank)).tolist(),
         "few rows": ranks.rows(3, lambda part: np.arange(6, dtype=np.float32).reshape(3, 2)[part]).tolist(),

@@ -1,7 +1,9 @@
 """Batch normalisation whose statistics are those of all processes' images, as if one process had them all.
 
-On GPUs that is torch's ``SyncBatchNorm``, which does not run on a CPU; there it is this file. Not for: parameters'
-gradients, which are each process's part and are added up with those of the rest of the network.
+On GPUs that is torch's ``SyncBatchNorm``, which refuses tensors on a processor; there it is this file, written as sums
+over the processes that torch differentiates. Without it "gradients of every loss are those of one process" fails
+(tests/test_distributed.py). Not for: parameters' gradients, which are each process's part and are added up with those
+of the rest of the network.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from cml.processes.ranks import Ranks
@@ -33,67 +34,45 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
     def __init__(self, like: _BatchNorm, ranks: Ranks) -> None:
         super().__init__(like.num_features, like.eps, like.momentum, like.affine, like.track_running_stats)
         self._parameters, self._buffers = like._parameters, like._buffers  # the same tensors, not copies
+        self._modules = like._modules  # what follows within the layer, as an activation in timm's
         self.training = like.training
         self._ranks = ranks
 
     def forward(self, input: Tensor) -> Tensor:
-        if not self.training or input.device.type != "cpu" or not torch.distributed.is_initialized():
-            return super().forward(input)
-        normalized, mean, variance, count = _Normalize.apply(input, self.weight, self.bias, self.eps, self._ranks)
+        on_processor = input.device.type == "cpu" and torch.distributed.is_initialized()
+        output: Tensor = self._normalized(input) if self.training and on_processor else super().forward(input)
+        for module in self.children():
+            output = module(output)
+        return output
+
+    def _normalized(self, input: Tensor) -> Tensor:
+        values = input if input.dtype == torch.float64 else input.float()
+        others, shape = [0, *range(2, values.ndim)], [1, -1, *[1] * (values.ndim - 2)]
+        count = self._ranks.add_up(values.new_tensor(values.numel() // values.shape[1]))
+        if count <= 1:
+            raise ValueError("Batch normalisation needs more than one value a channel to train.")
+        mean = _Sum.apply(values.sum(others), self._ranks) / count  # (C,)
+        centred = values - mean.view(shape)
+        variance = _Sum.apply(centred.square().sum(others), self._ranks) / count  # (C,)
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             share = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
-            self.running_mean.lerp_(mean.to(self.running_mean), share)
-            self.running_var.lerp_((variance * (count / (count - 1))).to(self.running_var), share)
-        output: Tensor = normalized
-        return output
+            self.running_mean.lerp_(mean.detach().to(self.running_mean), share)
+            self.running_var.lerp_((variance.detach() * (count / (count - 1))).to(self.running_var), share)
+        scale = (variance + self.eps).rsqrt()
+        output = centred * (scale if self.weight is None else scale * self.weight).view(shape)
+        output = output if self.bias is None else output + self.bias.view(shape)
+        return torch.as_tensor(output, dtype=input.dtype)
 
 
-class _Normalize(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ANN401 - torch gives it no public type
-        values: Tensor,
-        weight: Tensor | None,
-        bias: Tensor | None,
-        eps: float,
-        ranks: Ranks,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Values (b, C, ..) of this process, normalised; mean (C,), variance (C,) and number of everybody's values."""
-        channels = values.shape[1]
-        full = values if values.dtype == torch.float64 else values.float()
-        others = [axis for axis in range(values.ndim) if axis != 1]
-        number = values.numel() // channels
-        table = full.new_zeros(ranks.size, 2 * channels + 1)  # a row a process: mean, variance, number of values
-        if number:
-            variance, mean = torch.var_mean(full, others, correction=0)
-            table[ranks.rank] = torch.cat([mean, variance, mean.new_tensor([number])])
-        ranks.add_up(table)
-        means, variances, numbers = torch.split(table, [channels, channels, 1], dim=1)
-        count = numbers.sum()
-        if count <= 1:
-            raise ValueError("Batch normalisation needs more than one value a channel to train.")
-        mean = (numbers * means).sum(0) / count
-        variance = (numbers * (variances + (means - mean).square())).sum(0) / count
-        output = functional.batch_norm(values, mean, variance, weight, bias, False, 0.0, eps)
-        ctx.save_for_backward(values, weight, mean, (variance + eps).rsqrt(), count)
-        ctx.ranks, ctx.others = ranks, others
-        ctx.mark_non_differentiable(mean, variance, count)
-        return output, mean, variance, count
+class _Sum(torch.autograd.Function):
+    """The sum of all processes' tensors; so is its gradient, for each process has that of its own images."""
 
     @staticmethod
-    def backward(
-        ctx: Any,  # noqa: ANN401
-        gradient: Tensor,
-        *_: Tensor,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, None, None]:
-        values, weight, mean, inverse, count = ctx.saved_tensors
-        shape = [1, -1, *[1] * (values.ndim - 2)]
-        slopes = gradient.to(mean.dtype)
-        unit = (values.to(mean.dtype) - mean.view(shape)) * inverse.view(shape)  # (b, C, ..)
-        own = torch.stack([slopes.sum(ctx.others), (slopes * unit).sum(ctx.others)])  # (2, C)
-        mean_slope, mean_product = ctx.ranks.add_up(own.clone()) / count
-        factor = inverse if weight is None else inverse * weight
-        slopes = factor.view(shape) * (slopes - mean_slope.view(shape) - unit * mean_product.view(shape))
-        of_weight, of_bias = (None, None) if weight is None else (own[1], own[0])
-        return slopes.to(values.dtype), of_weight, of_bias, None, None
+    def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:  # noqa: ANN401 - torch gives it no public type
+        ctx.ranks = ranks
+        return ranks.add_up(own.clone())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        return ctx.ranks.add_up(gradient.clone()), None

@@ -5,15 +5,14 @@ of (seed, step). It puts its own part of the images through the network; the emb
 computes the whole loss on all of them. So the loss is the loss of one process, a loss's proxies and the memory are the
 same everywhere without being sent, and the gradient with respect to a process's own embeddings is complete as it is:
 what remains is to add up the gradients of the network. With one process everything here does nothing, at no cost.
-Not for: joining the others (distributed.py), batch normalisation (shared_batch_norm.py).
+Not for: joining the others (join.py), batch normalisation (batch_norm.py).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 
+T = TypeVar("T")
 TURN = 4  # steps in a row whose label distances one process computes: several, for they go to different data workers
 _ROWS = 64  # rows are split in multiples of the network's batch, so that every batch is that of one process
 
@@ -109,20 +109,20 @@ class Ranks:
         if self.size > 1:
             torch.manual_seed(int(np.random.SeedSequence((seed, step, self.rank)).generate_state(1, np.uint64)[0] >> 1))
 
-    def once(self, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """An array that rank 0 computes for all."""
+    def once(self, compute: Callable[[], T]) -> T:
+        """What rank 0 computes, for all."""
         if self.size == 1:
             return compute()
-        value = torch.from_numpy(compute()) if self.first else torch.empty(0)
-        kinds = (torch.float32, torch.float64)
-        about = torch.tensor([value.ndim, kinds.index(value.dtype), *value.shape, *[0] * (4 - value.ndim)])
-        ndim, kind, *shape = self.send(about).tolist()
-        value = value.contiguous() if self.first else torch.empty(shape[:ndim], dtype=kinds[kind])
-        return self.send(value).numpy()
+        holder = [compute() if self.first else None]
+        _collective(lambda: torch.distributed.broadcast_object_list(holder, 0, device=torch.device("cpu")))
+        return cast("T", holder[0])
 
-    def agreed(self, value: float) -> float:
-        """The value of rank 0."""
-        return float(self.send(torch.tensor(value, dtype=torch.float64)))
+    def from_all(self, own: T) -> list[T]:
+        """What each process has, in the order of the ranks."""
+        found: list[Any] = [own] * self.size
+        if self.size > 1:
+            _collective(lambda: torch.distributed.all_gather_object(found, own))
+        return found
 
     def any(self, fact: bool) -> bool:
         """Whether it is true of one process at least."""
@@ -134,13 +134,8 @@ class Ranks:
         Raises:
             UserError: it is not; ``what`` says in words what it is, ``mend`` what to do.
         """
-        if self.size == 1:
-            return
-        numbers = torch.zeros(self.size, dtype=torch.int64)
-        numbers[self.rank] = int.from_bytes(hashlib.sha256(value.encode()).digest()[:7], "big")
-        found = self.add_up(numbers).tolist()
-        for rank, number in enumerate(found):
-            if number != found[0]:
+        for rank, other in enumerate(found := self.from_all(value)):
+            if other != found[0]:
                 raise UserError(f"Rank {rank} has {what} other than rank 0's. {mend}")
 
     def merged(self, array: NDArray[Any]) -> NDArray[Any]:
@@ -159,13 +154,8 @@ class Ranks:
             return compute(slice(0, total))
         batches = self.share(-(-total // _ROWS))
         part = slice(batches.start * _ROWS, min(batches.stop * _ROWS, total))
-        own = compute(part) if part.start < part.stop else np.empty((0, 0), np.float32)
-        width = torch.tensor(own.shape[1])
-        _collective(lambda: torch.distributed.all_reduce(width, torch.distributed.ReduceOp.MAX))
-        whole = np.zeros((total, int(width)), np.float32)
-        if len(own):
-            whole[part] = own
-        return self.merged(whole)
+        own = compute(part) if part.start < part.stop or self.first else None
+        return np.concatenate([rows for rows in self.from_all(own) if rows is not None])
 
     def wait(self) -> None:
         """Wait until every process is here."""

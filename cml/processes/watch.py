@@ -1,9 +1,11 @@
 """Notices that another process of the run has died, hangs or has failed, and stops this one within 30 s by saying so.
 
-Where a process dies, the others wait for it in a collective, in C++, some forever. So a thread of every process leaves
-a sign of life in the store that all of them share, and reads those of the others. torchrun notices most deaths sooner,
-on its own machine, and names the rank and its exit code; this is for the rest: a process stopped but not dead, another
-machine gone, no torchrun. Not for: what the processes compute together (distributed.py).
+Of a process that is gone gloo's connections tell within seconds, but not which one it was. Of one that hangs, or whose
+machine is gone, nothing tells: the others wait for it in a collective, under torchrun too. A time limit of collectives
+would also end a run of which one process reads a large data set. So a thread of every process leaves a sign of life in
+the store that all of them share, and reads those of the others. Without it fail, in tests/test_distributed.py,
+"a process that hangs is named within 30 seconds" and "without torchrun the others stop too". Not for: what the
+processes compute together (ranks.py).
 """
 
 from __future__ import annotations

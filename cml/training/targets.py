@@ -40,8 +40,7 @@ class TrainingLabels:
 
     def label_distances(self) -> Float32:
         """Label distances (P,) of a sample of training pairs; rank 0 computes them for all."""
-        sample: Float32 = self._ranks.once(lambda: sample_label_distances(self.distance, self._labels, self._seed))
-        return sample
+        return self._ranks.once(lambda: sample_label_distances(self.distance, self._labels, self._seed))
 
     def neighbors(self, k: int) -> Int32:
         """The ids (N, k) of the nearest labels of each label, -1 for none; of as many as there are."""
