@@ -74,7 +74,7 @@ def load(source: str | Path) -> Plugin:
         raise UserError(_failure(name, error)) from error
     finally:
         loading.reset(before)
-    origins = {origin for registry in registries for origin in registry.origins()}
+    origins = {origin for registry in registries for origin in registry.origins().values()}
     if not any(f"{origin}.".startswith(f"{name}.") for origin in origins):
         raise UserError(
             f"The plugin {name} registers nothing: register a part by its decorator, as in cml.losses.register(NAME)."
@@ -92,7 +92,7 @@ def needed(*choices: str) -> tuple[tuple[str, str], ...]:
         ()
     """
     words = {word for choice in choices for word in re.findall(r"[\w.-]+", choice)}
-    names = {registry.origin(word) for registry in registries for word in words} - {""}
+    names = {registry.origins().get(word, "") for registry in registries for word in words} - {""}
     return tuple((name, _hash_at_hand(name)) for name in sorted(names))
 
 
@@ -153,7 +153,7 @@ def _module_at_hand(name: str) -> ModuleType | None:
 def _is_there(name: str) -> bool:
     if name in _loaded or f"{name}.py" in _loaded or _module_at_hand(name) is not None:
         return True
-    return any(name in registry.origins() for registry in registries)
+    return any(name in registry.origins().values() for registry in registries)
 
 
 def _hash_at_hand(name: str) -> str:

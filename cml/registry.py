@@ -132,10 +132,10 @@ class Registry(Generic[T]):
         """The plugin, package or module that registered ``name``; "" for cml's own, a script's and an unknown one."""
         return self._origins.get(name, "")
 
-    def origins(self) -> set[str]:
-        """The plugins, packages and modules that registered something, those of installed packages among them."""
+    def origins(self) -> Mapping[str, str]:
+        """Names to the plugins and packages that registered them, those of installed packages among them."""
         self._read_group()
-        return set(self._origins.values()) - {""}
+        return self._origins
 
     def entry(self, name: str) -> Callable[..., T]:
         """The class or function registered under ``name``.

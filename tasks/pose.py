@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cml.errors import DataError
+from cml.registry import Choice
 from cml.tasks import main
 from cml.tasks.value import TASK as VALUE
 from cml.training.config import TrainConfig
@@ -76,12 +77,13 @@ def joints(info: DatasetInfo) -> list[str]:
 
 def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
     """The recipe's choice; a normalisation by torso length is told which joints the torso lies between."""
-    if "torso" in recipe.label_distance and "torso=" not in recipe.label_distance:
-        names = joints(info)
-        hips = tuple(names.index(name) for name in ("r_hip", "l_hip"))
-        shoulders = tuple(names.index(name) for name in ("r_shoulder", "l_shoulder"))
-        return recipe.label_distance.rstrip(" )") + f", torso={(hips, shoulders)})"
-    return recipe.label_distance
+    choice = Choice.parse(recipe.label_distance)
+    if "torso" not in str(choice.settings.get("normalization")) or "torso" in choice.settings:
+        return recipe.label_distance
+    names = joints(info)
+    hips = tuple(names.index(name) for name in ("r_hip", "l_hip"))
+    shoulders = tuple(names.index(name) for name in ("r_shoulder", "l_shoulder"))
+    return str(Choice(choice.name, {**choice.settings, "torso": (hips, shoulders)}))
 
 
 def mirror(label: list[list[float]], info: DatasetInfo) -> list[list[float]]:

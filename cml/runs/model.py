@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from cml import distances, plugins
+from cml import plugins
 from cml.data.inputs import image_source, images_and_labels
 from cml.distances import LabelDistance
 from cml.errors import UserError
@@ -24,6 +24,7 @@ from cml.retrieval.evaluation import Evaluation, embedding_ranker, random_ranker
 from cml.retrieval.search import nearest_embeddings
 from cml.runs.measures import EMBEDDING, RECALL_KS, measured
 from cml.storage.atomic import atomic_folder
+from cml.task import label_distance_of
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import MODEL, load_model, save_model
 
@@ -76,7 +77,7 @@ class Model(EmbeddingModel):
         """
         if self._label_distance is None:
             with needs_plugins(self.run_config, advice=_OWN_DISTANCE):
-                self._label_distance = distances.made(self.run_config.label_distance)
+                self._label_distance = label_distance_of(self.run_config.task, self.run_config.label_distance)
         return self._label_distance
 
     def evaluate(
