@@ -23,6 +23,7 @@ from cml.data.prepared_writer import Item, already_prepared, unskipped, write_da
 from cml.data_prep import folder_labels
 from cml.data_prep.class_labels import Protocol
 from cml.data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
+from cml.data_prep.layout_masks import mask_image
 from cml.data_prep.person_crop import FRAME, check_joints_inside, crop_file, into_crop, person_box
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with, role_by_hash
@@ -284,9 +285,7 @@ class Folder:
     def _item(self, one: Labelled, role: str, details: dict[str, Any]) -> Item:
         image, label = self.images / one.name, one.label
         if self.kind == "masks":
-            label = functools.partial(
-                folder_labels.mask_image, one.label, image, details["ids"], self.ignore_id, self.image_size
-            )
+            label = functools.partial(mask_image, one.label, image, details["ids"], self.ignore_id, self.image_size)
         if self.kind == "keypoints":
             box = person_box(label, self.margin)
             picture: Picture = functools.partial(crop_file, image, box, self._crop_side)

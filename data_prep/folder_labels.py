@@ -14,10 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from PIL import Image
 
-from cml.data.masks import MaskFault, check_ids, check_size, read_mask
-from cml.data_prep.layout_masks import shrunk_mask
+from cml.data.masks import MaskFault, read_mask
 from cml.data_prep.person_crop import Float64
 from cml.data_prep.table import Row, cell, number
 from cml.errors import DataError, UserError
@@ -156,21 +154,6 @@ def mask_of(row: Row, columns: Sequence[str], folder: Path, name: str, where: st
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{where}: {columns[0]} should be the path of a mask, relative to {folder}. Got {value!r}.")
     return file_inside(folder, value.strip(), where, "mask")
-
-
-def mask_image(path: Path, image: Path, ids: Mapping[str, str], ignore_id: int | None, size: int | None) -> Image.Image:
-    """A mask as it shall be stored, checked against its image and shrunk like it.
-
-    Raises:
-        DataError: it cannot be read, has another size, or an unknown id.
-    """
-    try:
-        mask = read_mask(path)
-        check_size((mask.shape[0], mask.shape[1]), image)
-        check_ids(mask, ids, ignore_id)
-    except MaskFault as fault:
-        raise DataError(f"The mask {path} {fault}.") from None
-    return Image.fromarray(mask) if size is None else shrunk_mask(mask, size)
 
 
 def named_ids(names: Sequence[str]) -> dict[str, str]:

@@ -5,6 +5,8 @@ Not for: any one dataset, nor for drawing rooms (cml.data_prep.drawn.rooms.rooms
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.images import Size, native_size, read_image
-from cml.data.masks import MaskFault, check_ids, check_size
+from cml.data.masks import MaskFault, check_ids, check_size, read_mask
+from cml.data_prep.shrink import Shrink
 from cml.errors import DataError
 
 FRONT, LEFT, RIGHT, FLOOR, CEILING = 1, 2, 3, 4, 5
@@ -56,42 +58,47 @@ def layout_type(mask: NDArray[np.uint8]) -> int | None:
     return LAYOUT_TYPES.index(present) if present in LAYOUT_TYPES else None
 
 
-def check_mask(mask: NDArray[np.uint8], path: Path, image: Path) -> None:
-    """Check that a mask (H, W) is as large as its image and holds ids 0 to 5, not 0 alone.
+def check_mask(
+    mask: NDArray[np.uint8], path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0
+) -> None:
+    """Check that a mask (H, W) is as large as its image and holds known ids, not the ignored one alone.
 
     Args:
         mask: The ids.
         path: Its file, for the error.
         image: Its image.
+        ids: The known ids, as texts, and their names.
+        ignore_id: The id that does not count.
 
     Raises:
         DataError: it does not, or the image cannot be read; names the file.
     """
     try:
         check_size((mask.shape[0], mask.shape[1]), image)
-        check_ids(mask, IDS, 0)
+        check_ids(mask, ids, ignore_id)
     except MaskFault as fault:
         raise DataError(f"The mask {path} {fault}.") from None
 
 
-def shorter_side(size: Size, length: int) -> Size:
-    """``size`` shrunk so that its shorter side has ``length`` pixels; never enlarged."""
-    scale = min(1.0, length / min(size))
-    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-
-
-def shrunk_image(path: Path, length: int) -> Image.Image:
-    """An image with its shorter side shrunk to ``length`` pixels.
+def mask_image(
+    path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0, size: int | None = None
+) -> Image.Image:
+    """A mask's file as it shall be stored: checked as ``check_mask`` does, and shrunk to ``size`` like its image.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: it cannot be read, has another size, or an unknown id.
     """
-    return Image.fromarray(read_image(path, shorter_side(native_size(path), length)))
+    try:
+        mask = read_mask(path)
+    except MaskFault as fault:
+        raise DataError(f"The mask {path} {fault}.") from None
+    check_mask(mask, path, image, ids, ignore_id)
+    return shrunk_mask(mask, size)
 
 
-def shrunk_mask(mask: NDArray[np.uint8], length: int) -> Image.Image:
-    """A mask shrunk like its image: each pixel takes the nearest id, none is mixed."""
-    height, width = shorter_side((mask.shape[0], mask.shape[1]), length)
+def shrunk_mask(mask: NDArray[np.uint8], length: int | None) -> Image.Image:
+    """A mask (H, W) shrunk like an image whose shorter side gets ``length`` pixels: each takes the nearest id."""
+    height, width = Shrink(length, sys.maxsize).size((mask.shape[0], mask.shape[1]))
     rows, columns = (
         (2 * np.arange(new) + 1) * old // (2 * new) for new, old in ((height, mask.shape[0]), (width, mask.shape[1]))
     )

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.image_files import Picture
 from cml.data.images import native_size
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
-from cml.data_prep.layout_masks import DETAILS, IDS, LAYOUT_TYPES, check_mask, shorter_side, shrunk_image, shrunk_mask
+from cml.data_prep.layout_masks import DETAILS, IDS, LAYOUT_TYPES, check_mask, shrunk_mask
 from cml.data_prep.mat_file import read_variable
+from cml.data_prep.shrink import Shrink
 from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
@@ -132,16 +132,13 @@ class LsunLayout:
         try:
             image = file_inside(images, f"{room.name}.jpg", where)
             mask = file_inside(layouts, f"{room.name}.mat", where, "mask")
-            native = native_size(image)
+            native_size(image)  # can its header be read?
         except DataError as error:
             return error
-        picture: Picture = image
-        if native != shorter_side(native, self.image_size):
-            picture = functools.partial(shrunk_image, image, self.image_size)
         return Item(
             item_id=room.name,
             role=role,
-            image=picture,
+            image=Shrink(self.image_size, sys.maxsize).picture(image),
             label=functools.partial(_mask, mask, image, self.image_size, order),
             extra={"scene": room.scene, "layout_type": room.layout_type},
             where=f"{where}, {room.name}",

@@ -2,7 +2,9 @@
 
 scipy believes what a file claims: a few hundred bytes can ask for all memory, or nest until the process dies. So the
 variables asked for are unpacked up to a limit, and every array in them must have as many bytes as it says, before
-scipy sees them. Read are numbers, texts, cells and structs. Not for: version 7.3, which is HDF5; what the values mean.
+scipy sees them. Read are numbers, texts, cells and structs. (To run scipy in a process with a limit of memory instead
+takes a worker that sends thousands of arrays back, and not every system limits a process.) Not for: version 7.3, which
+is HDF5; what the values mean.
 """
 
 from __future__ import annotations

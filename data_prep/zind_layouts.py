@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
-from cml.data.masks import MaskFault, read_mask
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
-from cml.data_prep.layout_masks import DETAILS, check_mask
+from cml.data_prep.layout_masks import DETAILS, mask_image
 from cml.data_prep.source import input_folders, made_with
 from cml.errors import DataError, UserError
 from cml.storage.atomic import read_json
@@ -127,7 +124,7 @@ class ZindLayouts:
             item_id=image.stem,
             role=role,
             image=image,
-            label=functools.partial(_mask, mask, image),
+            label=functools.partial(mask_image, mask, image),
             extra={"room": view["room"], "pano": view["pano"]},
             where=where,
         )
@@ -135,12 +132,3 @@ class ZindLayouts:
 
 def _of(roles: Mapping[str, str], role: str) -> list[str]:
     return [name for name, one in roles.items() if one == role and not name.startswith("pano ")]
-
-
-def _mask(path: Path, image: Path) -> Image.Image:
-    try:
-        mask = read_mask(path)
-    except MaskFault as fault:
-        raise DataError(f"The mask {path} {fault}.") from None
-    check_mask(mask, path, image)
-    return Image.fromarray(mask)

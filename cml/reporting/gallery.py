@@ -7,8 +7,6 @@ pictures, which the caller has done.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,10 +17,9 @@ from typing import Any
 from PIL import Image
 
 from cml.errors import UserError
-from cml.reporting.gallery_style import STEPS, PictureRules, step_rules
+from cml.reporting.gallery_style import STEPS, PictureRules, write_page
 from cml.reporting.number_text import NumberText
 from cml.reporting.visible_text import visible_text
-from cml.storage.atomic import atomic_file
 
 _MOST_TICKS = 160  # of the overview
 
@@ -82,8 +79,6 @@ def write_gallery(
         UserError: no rows, different methods among them, a ragged table, a NaN or negative label distance, an empty
             image.
     """
-    import jinja2
-
     methods = _check(rows, table, thumbnail)
     ordered = sorted(rows, key=lambda row: (math.isnan(row.score), -row.score if not math.isnan(row.score) else 0.0))
     distances = [p.distance for row in rows for top in row.retrieved.values() for p in top if p.distance is not None]
@@ -97,21 +92,11 @@ def write_gallery(
         _row_view(row, methods, place, images, show, scores, visible_text(unit), least_span)
         for place, row in enumerate(ordered, start=1)
     ]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("cml.reporting", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    loader = environment.loader
-    assert loader is not None
-    style = loader.get_source(environment, "gallery.css")[0] + step_rules() + images.box()
-    styles = [
-        "\n".join(text.splitlines()) for text in (style, images.rules())
-    ]  # the parser joins CR LF: so must the hash
     stride = -(-len(view) // _MOST_TICKS)
-    html = environment.get_template("gallery.html.j2").render(
+    write_page(
+        path,
+        "gallery.html.j2",
+        images,
         title=visible_text(title) or "Gallery",
         unit=visible_text(unit),
         paragraphs=[visible_text(line, 2000) for line in summary.splitlines() if line.strip()],
@@ -120,11 +105,7 @@ def write_gallery(
         abreast=min(len(methods), 2 if len(methods) == 4 else 3),
         ticks=[(row["place"], places[row["place"] - 1], row["score"]) for row in view[::stride]],
         median=(len(view) + 1) // 2,
-        styles=styles,
-        hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in styles],
     )
-    with atomic_file(path) as temporary:
-        temporary.write_text(html, encoding="utf-8", newline="\n")
 
 
 def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail: int) -> list[str]:

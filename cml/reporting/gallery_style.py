@@ -1,4 +1,4 @@
-"""The rules of the gallery's style sheet that are made for each page: its pictures and the steps of its bars.
+"""What a page has whatever it shows: the rules of its style sheet that are made for it, its policy, and its file.
 
 Pictures are backgrounds in the style sheet rather than ``img`` elements, since a background is stored once however many
 elements show it, without a script. Not for: the rules that are the same on every page (templates/gallery.css).
@@ -10,10 +10,13 @@ import base64
 import hashlib
 import io
 import statistics
+from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
 from cml.reporting.drawing import flat
+from cml.storage.atomic import atomic_file
 
 STEPS = 20  # of the bar under a picture, and of its colour
 DENSITY = 1.5  # embedded pixels a CSS pixel: three methods abreast show pictures smaller than a thumbnail's full size
@@ -71,3 +74,26 @@ def step_rules() -> str:
         color = ",".join(str(round(a + mix * (b - a))) for a, b in zip(*ends, strict=True))
         rules.append(f".s{step}{{--part:{max(4, round(100 * part))}%;--color:rgb({color})}}")
     return "\n".join(rules) + "\n"
+
+
+def write_page(path: Path, template: str, images: PictureRules, **shown: Any) -> None:  # noqa: ANN401 - the template's
+    """Write a page atomically: a template of this package with its style sheets and their hashes, every text escaped.
+
+    Args:
+        path: The HTML file.
+        template: Name of the template.
+        images: The page's pictures.
+        shown: What the template shows.
+    """
+    import jinja2
+
+    loader = jinja2.PackageLoader("cml.reporting", "templates")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    style = loader.get_source(environment, "gallery.css")[0] + step_rules() + images.box()
+    styles = ["\n".join(text.splitlines()) for text in (style, images.rules())]  # the parser joins CR LF
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in styles]
+    html = environment.get_template(template).render(styles=styles, hashes=hashes, **shown)
+    with atomic_file(path) as temporary:
+        temporary.write_text(html, encoding="utf-8", newline="\n")

@@ -6,8 +6,6 @@ security policy allows its own style sheets and embedded pictures alone. Not for
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +13,8 @@ from pathlib import Path
 from PIL import Image
 
 from cml.errors import UserError
-from cml.reporting.gallery_style import STEPS, PictureRules, step_rules
+from cml.reporting.gallery_style import STEPS, PictureRules, write_page
 from cml.reporting.visible_text import visible_text
-from cml.storage.atomic import atomic_file
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,6 @@ def write_search_page(
     Raises:
         UserError: no rows, or a thumbnail out of range.
     """
-    import jinja2
-
     if not rows:
         raise UserError("A page of search results needs at least one query. Got none.")
     if not 16 <= thumbnail <= 1024:
@@ -71,23 +66,5 @@ def write_search_page(
         }
 
     shown = [(view(query), [view(found) for found in hits]) for query, hits in rows]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("cml.reporting", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    loader = environment.loader
-    assert loader is not None
-    style = loader.get_source(environment, "gallery.css")[0] + step_rules() + images.box()
-    styles = ["\n".join(text.splitlines()) for text in (style, images.rules())]
-    html = environment.get_template("search.html.j2").render(
-        title=visible_text(title) or "Search",
-        summary=visible_text(summary, 2000),
-        rows=shown,
-        styles=styles,
-        hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in styles],
-    )
-    with atomic_file(path) as temporary:
-        temporary.write_text(html, encoding="utf-8", newline="\n")
+    shown_title, shown_summary = visible_text(title) or "Search", visible_text(summary, 2000)
+    write_page(path, "search.html.j2", images, title=shown_title, summary=shown_summary, rows=shown)

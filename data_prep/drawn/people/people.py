@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from cml.data_prep.drawn.chunks import check_drawing, drawn_in_chunks
+from cml.data_prep.drawn.chunks import draw_items
 from cml.data_prep.drawn.people.clothes import body_parts, paint, sample_clothes
 from cml.data_prep.drawn.people.figure import JOINTS, pose_figure, turn
 from cml.data_prep.drawn.people.poses import sample_angles, sample_proportions
@@ -60,18 +60,9 @@ def draw_people(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) 
     Raises:
         UserError: An argument is out of its range, or the workers could not start.
     """
-    check_drawing("draw_people", count=count, size=size, seed=seed, workers=workers)
-    draw = functools.partial(_draw_chunk, size=size, seed=seed, photos=sample_photos())
-    images, keypoints = zip(*drawn_in_chunks("draw_people", draw, count, workers), strict=True)
-    return People(np.concatenate(images), np.concatenate(keypoints))
-
-
-def _draw_chunk(
-    items: range, size: int, seed: int, photos: tuple[Image.Image, ...]
-) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    seeds = [np.random.SeedSequence(seed, spawn_key=(item,)) for item in items]
-    drawn = [_draw_person(np.random.default_rng(own), size, photos) for own in seeds]
-    return np.stack([image for image, _ in drawn]), np.stack([keypoints for _, keypoints in drawn])
+    draw = functools.partial(_draw_person, photos=sample_photos())
+    images, keypoints = draw_items("draw_people", draw, count, size=size, seed=seed, workers=workers)
+    return People(np.stack(images), np.stack(keypoints))
 
 
 def _draw_person(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:

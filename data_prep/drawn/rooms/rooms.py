@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from cml.data_prep.drawn.chunks import check_drawing, draw_chunks
+from cml.data_prep.drawn.chunks import draw_items
 from cml.data_prep.drawn.photographs import sample_photos
 from cml.data_prep.drawn.rooms.furniture import ROOMS, WET, furnish
 from cml.data_prep.drawn.rooms.materials import Float32
@@ -60,9 +60,8 @@ def draw_rooms(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -
     Raises:
         UserError: An argument is out of its range, or the workers could not start.
     """
-    check_drawing("draw_rooms", count=count, size=size, seed=seed, workers=workers)
-    images, masks = draw_chunks("draw_rooms", _draw_room, count, size=size, seed=seed, workers=workers)
-    return Rooms(images, masks)
+    images, masks = draw_items("draw_rooms", _draw_room, count, size=size, seed=seed, workers=workers)
+    return Rooms(np.stack(images), np.stack(masks))
 
 
 def _draw_room(rng: Rng, size: int) -> tuple[UInt8, UInt8]:

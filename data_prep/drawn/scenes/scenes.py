@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from cml.data_prep.drawn.chunks import check_drawing, drawn_in_chunks
+from cml.data_prep.drawn.chunks import draw_items
 from cml.data_prep.drawn.photographs import relight, sample_background, sample_photos
 from cml.data_prep.drawn.scenes.captions import describe
 from cml.data_prep.drawn.scenes.pen import Pen
@@ -89,22 +89,14 @@ def draw_scenes(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) 
     Raises:
         UserError: An argument is out of its range, or the workers could not start.
     """
-    check_drawing("draw_scenes", count=count, size=size, seed=seed, workers=workers)
-    draw = functools.partial(_draw_chunk, size=size, seed=seed, photos=sample_photos())
-    drawn = [scene for chunk in drawn_in_chunks("draw_scenes", draw, count, workers) for scene in chunk]
-    images, captions, things = zip(*drawn, strict=True)
+    draw = functools.partial(_draw_scene, photos=sample_photos())
+    images, captions, things = draw_items("draw_scenes", draw, count, size=size, seed=seed, workers=workers)
     return Scenes(np.stack(images), captions, things)
 
 
-Drawn = tuple[NDArray[np.uint8], tuple[str, ...], tuple[Thing, ...]]
-
-
-def _draw_chunk(items: range, size: int, seed: int, photos: tuple[Image.Image, ...]) -> list[Drawn]:
-    seeds = [np.random.SeedSequence(seed, spawn_key=(item,)) for item in items]
-    return [_draw_scene(np.random.default_rng(own), size, photos) for own in seeds]
-
-
-def _draw_scene(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> Drawn:
+def _draw_scene(
+    rng: Rng, size: int, photos: tuple[Image.Image, ...]
+) -> tuple[NDArray[np.uint8], tuple[str, ...], tuple[Thing, ...]]:
     """One image (size, size, 3), its captions and things. Noise comes last: what is before it suits any size."""
     place = rng.uniform(0, len(RING))
     things = sample_things(rng, place)
