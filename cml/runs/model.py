@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from cml import plugins
+from cml import distances, plugins
 from cml.data.inputs import image_source, images_and_labels
 from cml.distances import LabelDistance
 from cml.errors import UserError
