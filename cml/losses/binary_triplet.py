@@ -21,41 +21,10 @@ from cml.losses.settings import check_number
 def binary_triplet_loss(
     embeddings: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2, normalize: bool = True
 ) -> Tensor:
-    """Triplet hinge over all pairs of a positive p and a negative n of each anchor a.
+    """``BinaryTripletLoss`` of embeddings (B, D) and the positives and negatives of each anchor, (A, B) bool, disjoint.
 
-    The mean over every such (a, p, n) of
-
-        [ D(f_a,f_p) - D(f_a,f_n) + margin ]_+
-
-    with D the squared Euclidean distance of embeddings; triplets whose hinge is 0 count.
-
-    Relations: ``dense_triplet_loss`` for label distances of two values. It takes sets decided anywhere, in the
-    batch (``cml.losses.positives``) or beforehand over the whole training set.
-
-    Args:
-        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
-        positives: (A, B) bool; row a belongs to item a. The anchor's own column is left out whatever it says.
-        negatives: (A, B) bool, nowhere True where ``positives`` is.
-        margin: At least 0, of squared distances; 0.2 as published, for normalised embeddings.
-        normalize: L2-normalise the embeddings first, as published.
-
-    Returns:
-        Scalar. Anchors without a positive or without a negative are left out, with a warning. If all are, 0 with zero
-        gradient.
-
-    Raises:
-        UserError: an argument has another shape, type or range, or an item is both positive and negative.
-
-    Example:
-        >>> import torch
-        >>> points = torch.tensor([[0.0], [1.0], [3.0]])
-        >>> positives, negatives = torch.tensor([[False, False, True]]), torch.tensor([[False, True, False]])
-        >>> binary_triplet_loss(points, positives, negatives, margin=0.5, normalize=False).item()
-        8.5
-
-    Reference:
-        Schroff, Kalenichenko, Philbin: FaceNet, CVPR 2015, over all triplets; margin and rule as in the baseline of
-        Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019.
+    The sets may be decided anywhere, in the batch (``cml.losses.positives``) or beforehand over the whole training set.
+    An anchor's own column is left out whatever it says.
     """
     check_number("margin", margin, least=0)
     mean = _binary_triplet(embeddings, BinaryPairs(positives, negatives), margin, normalize)
@@ -63,7 +32,16 @@ def binary_triplet_loss(
 
 
 class BinaryTripletLoss(RuleLoss):
-    """``binary_triplet_loss`` with a rule that finds positives and negatives in a batch's label distances.
+    """Triplet hinge over all pairs of a positive p and a negative n of each anchor a.
+
+    The mean over every such (a, p, n) of
+
+        [ D(f_a,f_p) - D(f_a,f_n) + margin ]_+
+
+    with D the squared Euclidean distance of embeddings; triplets whose hinge is 0 count. Anchors without a positive or
+    without a negative are left out, with a warning.
+
+    Relations: ``dense-triplet`` for label distances of two values.
 
     The authors' baseline takes an anchor's 30 nearest training images for positives and draws 5 of them and 144 others
     into the batch of one anchor. ``rule="nearest", k=5`` finds exactly these sets again (the 5 are nearer than the
@@ -76,11 +54,22 @@ class BinaryTripletLoss(RuleLoss):
         distance: Of "threshold", in the label's unit.
         quantile: Of "threshold", instead of a distance: the threshold is this quantile of the label distances of a
             sample of training pairs, in [0, 1), found by ``fit``.
-        margin: At least 0, of squared distances.
-        normalize: L2-normalise the embeddings.
+        margin: At least 0, of squared distances; 0.2 as published, for normalised embeddings.
+        normalize: L2-normalise the embeddings first, as published.
 
     Raises:
         UserError: a setting is out of range or belongs to another rule.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> positives, negatives = torch.tensor([[False, False, True]]), torch.tensor([[False, True, False]])
+        >>> binary_triplet_loss(points, positives, negatives, margin=0.5, normalize=False).item()
+        8.5
+
+    Reference:
+        Schroff, Kalenichenko, Philbin: FaceNet, CVPR 2015, over all triplets; margin and rule as in the baseline of
+        Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019.
     """
 
     about: ClassVar[About] = About(

@@ -35,7 +35,13 @@ class ClassLoss(Loss):
         return torch.from_numpy(batch.classes())
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
+        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar.
+
+        Embeddings are computed with in at least float32, also under autocast.
+
+        Raises:
+            UserError: a tensor has another shape or type than it should, or a number is no class.
+        """
         raise NotImplementedError
 
     def count_pairs(self, positives: Tensor, negatives: Tensor) -> None:

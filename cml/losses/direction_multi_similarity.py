@@ -24,42 +24,7 @@ def direction_multi_similarity_loss(
     epsilon: float | None = 0.1,
     gamma: float = 0.3,
 ) -> Tensor:
-    """Multi-similarity loss with direction regularisation.
-
-    With the mining of multi-similarity, and p* the item's positive of the least cosine, the mean over items i of
-
-        1/alpha log( 1 + sum_p exp(-alpha (S_ip - base)) )
-      + 1/beta  log( 1 + sum_n exp( beta (S_in - base) - gamma cos(f_n - f_i, f_p* - f_i)) )
-
-    An item without a positive has no direction: its negatives stay as they are where they are not mined away.
-
-    Relations: ``multi-similarity`` for gamma = 0.
-
-    Args:
-        embeddings: (B, D) floating point, L2-normalised here. In float32 (float64 stays), also under autocast.
-        classes: (B,) int64.
-        alpha: Above 0.
-        beta: Above 0.
-        base: A cosine.
-        epsilon: The mining's slack, a cosine; ``None`` keeps all pairs.
-        gamma: At least 0.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
-
-    Example:
-        >>> import torch
-        >>> points = torch.eye(4)
-        >>> value = direction_multi_similarity_loss(points, torch.tensor([0, 0, 1, 1]), gamma=0.0)
-        >>> round(value.item(), 4)  # all cosines are 0: log(1 + e) / 2, and nearly nothing from the negatives
-        0.6566
-
-    Reference:
-        Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
-    """
+    """``DirectionMultiSimilarityLoss`` as a function of embeddings (B, D) and classes (B,) int64."""
     for name, value in (("alpha", alpha), ("beta", beta)):
         check_above_zero(name, value)
     check_number("base", base, least=-1)
@@ -88,7 +53,16 @@ def direction_multi_similarity_loss(
 
 
 class DirectionMultiSimilarityLoss(ClassLoss):
-    """``direction_multi_similarity_loss`` with settings.
+    """Multi-similarity loss with direction regularisation.
+
+    With the mining of multi-similarity, and p* the item's positive of the least cosine, the mean over items i of
+
+        1/alpha log( 1 + sum_p exp(-alpha (S_ip - base)) )
+      + 1/beta  log( 1 + sum_n exp( beta (S_in - base) - gamma cos(f_n - f_i, f_p* - f_i)) )
+
+    An item without a positive has no direction: its negatives stay as they are where they are not mined away.
+
+    Relations: ``multi-similarity`` for gamma = 0.
 
     Args:
         alpha: Above 0.
@@ -96,6 +70,16 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         base: A cosine.
         epsilon: The mining's slack, a cosine; ``None`` keeps all pairs.
         gamma: At least 0.
+
+    Example:
+        >>> import torch
+        >>> points = torch.eye(4)
+        >>> value = direction_multi_similarity_loss(points, torch.tensor([0, 0, 1, 1]), gamma=0.0)
+        >>> round(value.item(), 4)  # all cosines are 0: log(1 + e) / 2, and nearly nothing from the negatives
+        0.6566
+
+    Reference:
+        Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
     about: ClassVar[About] = About(

@@ -15,35 +15,7 @@ from cml.losses.settings import check_number
 
 
 def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, gamma: float = 0.3) -> Tensor:
-    """ProxyNCA with direction regularisation.
-
-    The mean over items i, with y the item's class and D the squared Euclidean distance, of
-
-        D(f_i, p_y) + log sum over the other classes k of exp( -D(f_i, p_k) - gamma cos(p_k - f_i, p_y - f_i) )
-
-    The item's own class is not in the sum, so the loss may fall below 0.
-
-    Args:
-        embeddings: (B, D) floating point, L2-normalised here. In float32 (float64 stays), also under autocast.
-        proxies: (C, D) floating point, L2-normalised here; C >= 2.
-        classes: (B,) int64, 0..C-1.
-        gamma: At least 0.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
-
-    Example:
-        >>> import torch
-        >>> points = torch.eye(2)
-        >>> direction_proxy_nca_loss(points, points, torch.tensor([1, 0]), gamma=0.0).item()  # each on the wrong proxy
-        2.0
-
-    Reference:
-        Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
-    """
+    """``DirectionProxyNCALoss`` as a function of embeddings (B, D), proxies (C, D), C >= 2, and classes (B,) int64."""
     check_number("gamma", gamma, least=0)
     check_classes(embeddings, classes)
     check_proxies(embeddings, proxies)
@@ -63,10 +35,25 @@ def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tenso
 
 
 class DirectionProxyNCALoss(OwnProxyLoss):
-    """``direction_proxy_nca_loss`` with one learnt proxy a class.
+    """ProxyNCA with direction regularisation and one learnt proxy a class, embeddings and proxies L2-normalised.
+
+    The mean over items i, with y the item's class and D the squared Euclidean distance, of
+
+        D(f_i, p_y) + log sum over the other classes k of exp( -D(f_i, p_k) - gamma cos(p_k - f_i, p_y - f_i) )
+
+    The item's own class is not in the sum, so the loss may fall below 0.
 
     Args:
         gamma: At least 0.
+
+    Example:
+        >>> import torch
+        >>> points = torch.eye(2)
+        >>> direction_proxy_nca_loss(points, points, torch.tensor([1, 0]), gamma=0.0).item()  # each on the wrong proxy
+        2.0
+
+    Reference:
+        Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
     about: ClassVar[About] = About(cost="O(B C)", source=SOURCE, when="ProxyNCA on classes that lie close together.")

@@ -17,38 +17,7 @@ from cml.losses.settings import check_number
 def direction_triplet_loss(
     embeddings: Tensor, classes: Tensor, *, margin: float = 0.2, gamma: float = 0.3, normalize: bool = True
 ) -> Tensor:
-    """Triplet hinge with direction regularisation, over all triplets.
-
-    The mean over every (a, p, n) whose term is above 0 (0 if none is) of
-
-        [ D_ap - D_an + margin - gamma cos(f_n - f_a, f_p - f_a) ]_+
-
-    with D the squared Euclidean distance.
-
-    Relations: ``triplet(mining=all)`` for gamma = 0.
-
-    Args:
-        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
-        classes: (B,) int64; p has the class of a, n another.
-        margin: At least 0, of squared distances.
-        gamma: At least 0.
-        normalize: L2-normalise the embeddings first.
-
-    Returns:
-        Scalar. Time and memory are those of the triplets: B times the positives times the negatives of an item.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
-
-    Example:
-        >>> import torch
-        >>> points, classes = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0, 1])
-        >>> direction_triplet_loss(points, classes, margin=3.5, gamma=0.3, normalize=False).item()  # cosine 0 at item 0
-        0.5
-
-    Reference:
-        Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
-    """
+    """``DirectionTripletLoss`` as a function of embeddings (B, D) and classes (B,) int64."""
     check_number("margin", margin, least=0)
     check_number("gamma", gamma, least=0)
     check_classes(embeddings, classes)
@@ -65,12 +34,30 @@ def direction_triplet_loss(
 
 
 class DirectionTripletLoss(ClassLoss):
-    """``direction_triplet_loss`` with settings.
+    """Triplet hinge with direction regularisation, over all triplets.
+
+    The mean over every (a, p, n) whose term is above 0 (0 if none is) of
+
+        [ D_ap - D_an + margin - gamma cos(f_n - f_a, f_p - f_a) ]_+
+
+    with D the squared Euclidean distance, p of the class of a and n of another. Time and memory are those of the
+    triplets: B times the positives times the negatives of an item.
+
+    Relations: ``triplet(mining=all)`` for gamma = 0.
 
     Args:
         margin: At least 0, of squared distances.
         gamma: At least 0.
-        normalize: L2-normalise the embeddings.
+        normalize: L2-normalise the embeddings first.
+
+    Example:
+        >>> import torch
+        >>> points, classes = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0, 1])
+        >>> direction_triplet_loss(points, classes, margin=3.5, gamma=0.3, normalize=False).item()  # cosine 0 at item 0
+        0.5
+
+    Reference:
+        Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
     about: ClassVar[About] = About(

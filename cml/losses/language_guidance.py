@@ -21,41 +21,7 @@ from cml.word_vectors.open import open_word_vectors
 def language_guidance_loss(
     embeddings: Tensor, texts: Tensor, classes: Tensor, *, gamma: float = 1.0, temperature: float = 1.0
 ) -> Tensor:
-    """Divergence of an item's similarities to the batch from those of its class's name.
-
-    With S the cosines among the batch's embeddings, T those among the text embeddings of their classes' names, and
-    [y_i = y_j] 1 within a class and 0 between classes, the mean over items i of
-
-        KL( softmax_j( S_ij / t )  ||  softmax_j( (T_ij + gamma [y_i = y_j]) / t ) )
-
-    A constant added to a whole row would leave its softmax as it is. So gamma acts on the item's own class alone, where
-    all texts are equal: it keeps the class together however alike its neighbours read.
-
-    Relations: to be added to a loss over classes, as ``LanguageGuidanceLoss`` does. The authors' code differs: it puts
-    1 + gamma in place of a class's own cosines on both sides, and takes the divergence the other way round.
-
-    Args:
-        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
-        texts: (C, W) floating point, the text embedding of each class's name.
-        classes: (B,) int64, 0..C-1.
-        gamma: At least 0, in units of a cosine.
-        temperature: t, above 0.
-
-    Returns:
-        Scalar, at least 0.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
-
-    Example:
-        >>> import torch
-        >>> points = torch.eye(3)
-        >>> language_guidance_loss(points, points, torch.arange(3), gamma=0.0).item()
-        0.0
-
-    Reference:
-        Roth, Vinyals, Akata: Integrating Language Guidance into Vision-based Deep Metric Learning, CVPR 2022.
-    """
+    """The guidance alone, at least 0, of embeddings (B, D), texts (C, W) of the names, and classes (B,) int64."""
     check_number("gamma", gamma, least=0)
     check_above_zero("temperature", temperature)
     check_matrix("texts", texts, "(C, W)")
@@ -69,7 +35,18 @@ def language_guidance_loss(
 
 
 class LanguageGuidanceLoss(ClassLoss):
-    """A loss over classes plus ``weight`` times ``language_guidance_loss``.
+    """A loss over classes plus ``weight`` times a divergence of images from the names of their classes.
+
+    With S the cosines among the batch's embeddings, T those among the text embeddings of their classes' names, and
+    [y_i = y_j] 1 within a class and 0 between classes, the mean over items i of
+
+        KL( softmax_j( S_ij / t )  ||  softmax_j( (T_ij + gamma [y_i = y_j]) / t ) )
+
+    A constant added to a whole row would leave its softmax as it is. So gamma acts on the item's own class alone, where
+    all texts are equal: it keeps the class together however alike its neighbours read.
+
+    The authors' code differs: it puts 1 + gamma in place of a class's own cosines on both sides, and takes the
+    divergence the other way round.
 
     A class's text embedding is the mean of the vectors of the words in its name; "001.Black_footed_Albatross" has
     three. Words that the vectors lack are left out.
@@ -82,8 +59,14 @@ class LanguageGuidanceLoss(ClassLoss):
         temperature: Above 0.
 
     Raises:
-        UserError: the loss does not take classes; in ``prepare``, the vectors cannot be
-            read, know no word of a class's name, or read the same for every class.
+        UserError: the loss does not take classes; in ``prepare``, the vectors cannot be read, know no word of a class's
+            name, or read the same for every class.
+
+    Example:
+        >>> import torch
+        >>> points = torch.eye(3)
+        >>> language_guidance_loss(points, points, torch.arange(3), gamma=0.0).item()
+        0.0
 
     Reference:
         Roth, Vinyals, Akata: Integrating Language Guidance into Vision-based Deep Metric Learning, CVPR 2022.

@@ -25,40 +25,10 @@ def proxy_gml_loss(
     kept: int,
     regularization: float = 0.3,
 ) -> Tensor:
-    """Cross-entropy over the classes of the proxies that an item keeps, and of the proxies among themselves.
+    """``ProxyGMLLoss`` as a function of embeddings (B, D), proxies (C M, D) and classes (B,) int64.
 
-    With S_ij the cosine of item i and proxy j: item i keeps the M proxies of its own class and the ``kept`` - M
-    nearest of all others. Z_ik is the sum of S_ij over the kept proxies j of class k, and
-
-        L = -1/B sum_i log( exp(Z_iy) / sum over the classes k with a kept proxy of exp(Z_ik) )
-            + regularization * the same of the C M proxies as items that keep all proxies, themselves too
-
-    Relations: with M = 1 and all proxies kept, the first part is a softmax over cosines.
-
-    Args:
-        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
-        proxies: (C M, D) floating point, the M of one class in a row.
-        classes: (B,) int64, 0..C-1.
-        per_class: M.
-        kept: K, proxies that an item keeps; above M, at most C M.
-        regularization: At least 0; weight of the second part. 0.3 as published.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
-
-    Example:
-        >>> import torch
-        >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-        >>> value = proxy_gml_loss(points, points, torch.tensor([0, 1]), per_class=1, kept=2, regularization=0.0)
-        >>> round(value.item(), 4)  # log(1 + 1/e)
-        0.3133
-
-    Reference:
-        Zhu, Yang, Deng, Liu: Fewer is More: A Deep Graph Metric Learning Perspective Using Fewer Proxies, NeurIPS 2020,
-        with the minus that equation 7's cross-entropy lacks in print.
+    Of ``per_class`` = M proxies of a class in a row an item keeps its own and the nearest others, ``kept`` in all:
+    above M, at most C M.
     """
     check_classes(embeddings, classes)
     check_proxies(embeddings, proxies)
@@ -90,23 +60,35 @@ def proxy_gml_loss(
 
 
 class ProxyGMLLoss(OwnProxyLoss):
-    """``proxy_gml_loss`` with learnt proxies.
+    """Cross-entropy over the classes of the proxies that an item keeps, and of the proxies among themselves.
+
+    With S_ij the cosine of item i and proxy j: item i keeps the M proxies of its own class and the ``kept`` - M
+    nearest of all others. Z_ik is the sum of S_ij over the kept proxies j of class k, and
+
+        L = -1/B sum_i log( exp(Z_iy) / sum over the classes k with a kept proxy of exp(Z_ik) )
+            + regularization * the same of the C M proxies as items that keep all proxies, themselves too
+
+    Relations: with M = 1 and all proxies kept, the first part is a softmax over cosines.
 
     Args:
         per_class: M, proxies a class, at least 1; 12 as published for CUB and Cars, 1 for SOP.
         share: r, above 0 and at most 1; an item keeps K = ceil(r C M) of all C M proxies. 0.05 as published. It must be
             above 1 / C, or no proxy of another class would be kept.
-        regularization: At least 0; weight of the proxies' own term.
+        regularization: At least 0; weight of the proxies' own term, the second part. 0.3 as published.
 
     Raises:
         UserError: in ``prepare``, the share keeps no proxy of another class.
 
     Example:
         >>> import torch
-        >>> loss = ProxyGMLLoss(per_class=2, share=0.8)
-        >>> loss.prepare(torch.tensor([0, 1, 2]), dimension=4)
-        >>> loss(torch.randn(8, 4), torch.randint(0, 3, (8,))).shape
-        torch.Size([])
+        >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> value = proxy_gml_loss(points, points, torch.tensor([0, 1]), per_class=1, kept=2, regularization=0.0)
+        >>> round(value.item(), 4)  # log(1 + 1/e)
+        0.3133
+
+    Reference:
+        Zhu, Yang, Deng, Liu: Fewer is More: A Deep Graph Metric Learning Perspective Using Fewer Proxies, NeurIPS 2020,
+        with the minus that equation 7's cross-entropy lacks in print.
     """
 
     about: ClassVar[About] = About(

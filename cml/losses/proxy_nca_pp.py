@@ -15,38 +15,7 @@ from cml.losses.settings import check_above_zero
 
 
 def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, temperature: float = 1 / 9) -> Tensor:
-    """Cross-entropy of a softmax over squared distances to all proxies.
-
-    The mean over items i of
-
-        -log( exp(-D(f_i, p_y) / T) / sum over all classes k of exp(-D(f_i, p_k) / T) )
-
-    with D the squared Euclidean distance of L2-normalised embeddings and proxies. 1 / T stands inside the exponent;
-    some texts print it outside, where it would only scale the loss.
-
-    Relations: ``proxy-nca`` with scale = 1 / T.
-
-    Args:
-        embeddings: (B, D) floating point. Computed with in float32 (float64 stays), also under autocast.
-        proxies: (C, D) floating point, one a class.
-        classes: (B,) int64, 0..C-1.
-        temperature: T, above 0; 1/9 as published.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        UserError: an argument has another shape, type or range.
-
-    Example:
-        >>> import torch
-        >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-        >>> round(proxy_nca_pp_loss(points, points, torch.tensor([0, 1]), temperature=1.0).item(), 4)  # log(1 + e^-2)
-        0.1269
-
-    Reference:
-        Teh, DeVries, Taylor: ProxyNCA++: Revisiting and Revitalizing Proxy Neighborhood Component Analysis, ECCV 2020.
-    """
+    """``ProxyNCAPlusPlusLoss`` as a function of embeddings (B, D), proxies (C, D), C >= 2, and classes (B,) int64."""
     check_above_zero("temperature", temperature)
     check_classes(embeddings, classes)
     check_proxies(embeddings, proxies)
@@ -58,17 +27,28 @@ def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, t
 
 
 class ProxyNCAPlusPlusLoss(OwnProxyLoss):
-    """``proxy_nca_pp_loss`` with one learnt proxy a class.
+    """Cross-entropy of a softmax over squared distances to all proxies, one learnt proxy a class.
+
+    The mean over items i of
+
+        -log( exp(-D(f_i, p_y) / T) / sum over all classes k of exp(-D(f_i, p_k) / T) )
+
+    with D the squared Euclidean distance of L2-normalised embeddings and proxies. 1 / T stands inside the exponent;
+    some texts print it outside, where it would only scale the loss.
+
+    Relations: ``proxy-nca`` with scale = 1 / T.
 
     Args:
-        temperature: T, above 0.
+        temperature: T, above 0; 1/9 as published.
 
     Example:
         >>> import torch
-        >>> loss = ProxyNCAPlusPlusLoss()
-        >>> loss.prepare(torch.tensor([0, 1, 2]), dimension=4)
-        >>> loss(torch.randn(8, 4), torch.randint(0, 3, (8,))).shape
-        torch.Size([])
+        >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> round(proxy_nca_pp_loss(points, points, torch.tensor([0, 1]), temperature=1.0).item(), 4)  # log(1 + e^-2)
+        0.1269
+
+    Reference:
+        Teh, DeVries, Taylor: ProxyNCA++: Revisiting and Revitalizing Proxy Neighborhood Component Analysis, ECCV 2020.
     """
 
     about: ClassVar[About] = About(

@@ -24,32 +24,7 @@ _PENALTIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = "squared") -> Tensor:
-    r"""How far predicted label vectors are from the true ones.
-
-    The mean over items and coordinates of h(prediction - target), with h(x) = x^2 ("squared"), \|x\| ("absolute"), or
-    x^2 / 2 up to \|x\| = 1 and \|x\| - 1/2 beyond ("huber").
-
-    Relations: no anchors and no pairs; retrieval with it is retrieval by the label that the network would guess.
-
-    Args:
-        predictions: (B, V) floating point. Computed with in at least float32, also under autocast.
-        targets: (B, V) floating point, in the same unit.
-        penalty: "squared", "absolute" or "huber".
-
-    Returns:
-        Scalar.
-
-    Raises:
-        UserError: an argument has another shape, type or value.
-
-    Example:
-        >>> import torch
-        >>> regression_loss(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]])).item()
-        2.0
-
-    Reference:
-        The usual baseline, such as the L1 row of Zha and others: Rank-N-Contrast, NeurIPS 2023.
-    """
+    """``RegressionLoss`` without a scale, of predictions (B, V) and targets (B, V) in one unit; a scalar."""
     if predictions.ndim != 2 or predictions.shape != targets.shape:
         raise UserError(
             "The 'predictions' and 'targets' must both be (B, V). "
@@ -67,7 +42,12 @@ def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = 
 
 
 class RegressionLoss(VectorLoss):
-    """``regression_loss`` on standardised label vectors.
+    r"""How far predicted label vectors are from the true ones.
+
+    The mean over items and coordinates of h(prediction - target), with h(x) = x^2 ("squared"), \|x\| ("absolute"), or
+    x^2 / 2 up to \|x\| = 1 and \|x\| - 1/2 beyond ("huber").
+
+    Relations: no anchors and no pairs; retrieval with it is retrieval by the label that the network would guess.
 
     The embedding must have as many dimensions as the label. It is the predicted label less the mean label, divided by
     one scale for all coordinates: Euclidean distances of embeddings are Euclidean distances of predicted labels over
@@ -81,17 +61,15 @@ class RegressionLoss(VectorLoss):
         scale: () root of their mean variance over coordinates, found by ``prepare``.
 
     Raises:
-        UserError: in ``prepare``, the embedding has another dimension than the label, or
-            all training labels are equal.
+        UserError: in ``prepare``, the embedding has another dimension than the label, or all labels are equal.
 
     Example:
         >>> import torch
-        >>> labels = torch.tensor([[0.0, 5.0], [2.0, 5.0]])
-        >>> loss = RegressionLoss()
-        >>> loss.prepare(labels, dimension=2)
-        >>> embeddings = (labels - loss.center) / loss.scale
-        >>> loss(embeddings, labels).item()
-        0.0
+        >>> regression_loss(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]])).item()
+        2.0
+
+    Reference:
+        The usual baseline, such as the L1 row of Zha and others: Rank-N-Contrast, NeurIPS 2023.
     """
 
     about: ClassVar[About] = About(

@@ -18,5 +18,5 @@ class VectorLoss(Loss):
         return torch.from_numpy(batch.vectors())
 
     def forward(self, embeddings: Tensor, vectors: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), vectors (B, V) in their own unit, result a scalar."""
+        """The loss of a batch, in at least float32: embeddings (B, D), vectors (B, V) in their own unit."""
         raise NotImplementedError
