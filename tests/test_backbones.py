@@ -255,6 +255,18 @@ def test_wrong_statements_of_a_module_are_said() -> None:
         model.features(torch.zeros(2, 3, 32, 32))
 
 
+def test_layers_that_share_a_weight_are_saved_and_loaded(tmp_path: Path) -> None:
+    def tied() -> nn.Module:
+        network = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 12), nn.Linear(12, 12))
+        network[3].weight = network[2].weight
+        return network
+
+    model = EmbeddingModel(shape("custom"), backbone=tied())
+    save_model(tmp_path / "model.safetensors", model)
+    images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
+    np.testing.assert_array_equal(load_model(tmp_path, model.config, CPU, tied()).embed(images), model.embed(images))
+
+
 def test_a_model_on_ones_own_module_is_trained_saved_and_loaded(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (40, 32, 32, 3), np.uint8), np.arange(40.0)

@@ -87,3 +87,32 @@ def test_get_takes_the_text_of_the_command_line_and_further_settings() -> None:
         registry.get("box(weight=3)")
     with pytest.raises(UserError, match="should read 'name' or"):
         registry.get("box(")
+
+
+@pytest.mark.parametrize("text", ["timm/resnet18", "timm/vit_small_patch14_dinov2.lvd142m", "a/b-c/d.e_f(size=1)"])
+def test_names_may_have_parts(text: str) -> None:
+    assert str(Choice.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "../x",
+        "/etc/passwd",
+        "a//b",
+        "a/",
+        "/a",
+        "a/../b",
+        "a/.b",
+        "./a",
+        "a/-b",
+        r"a\b",
+        "a:b/c",
+        "~/x",
+        "a/b\n/c",
+        "a/ b",
+    ],
+)
+def test_names_are_no_paths(text: str) -> None:
+    with pytest.raises(UserError, match="should read 'name'"):
+        Choice.parse(text)

@@ -231,7 +231,7 @@ def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
     return None if takes(*size) else next((side for side in range(1, LARGEST_TRIED + 1) if takes(side, side)), None)
 
 
-@torch.inference_mode()
+@torch.no_grad()  # not in inference mode: some modules keep what their first pass computes
 def _of_blank(module: nn.Module, size: tuple[int, int]) -> object:
     """What a module gives for two blank images, in evaluation mode."""
     first, training = next(module.parameters(), torch.zeros(())), module.training

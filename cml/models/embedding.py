@@ -187,10 +187,7 @@ class EmbeddingModel(nn.Module):
     @torch.inference_mode()
     def embed_extracted(self, features: NDArray[np.float32], *, batch_size: int = 64) -> NDArray[np.float32]:
         """Embeddings (N, D) of backbone features (N, F): what ``embed`` gives for the images of ``extract``."""
-        if not len(features):
-            return np.empty((0, self.config.dimension), np.float32)
-        rows = torch.from_numpy(features).to(self.mean.device)
-        parts = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+        parts = torch.from_numpy(features).to(self.mean.device).split(batch_size)
         return np.concatenate([self.embed_features(part).float().cpu().numpy() for part in parts])
 
     def _stored(self, images: Images | UInt8 | Sequence[Any]) -> Images:

@@ -120,7 +120,8 @@ def save_model(path: Path, model: EmbeddingModel) -> None:
 def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     from safetensors.torch import save_file
 
-    state = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    # copies, for tensors that layers of a network share: safetensors keeps each by itself
+    state = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
     with atomic_file(path) as temporary, disk_errors():
         save_file(state, temporary, {_CHECKSUM: _checksum(state)})
 

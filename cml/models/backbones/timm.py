@@ -69,7 +69,7 @@ def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) ->
         try:
             network = timm.create_model(name, pretrained=load, num_classes=0, **given)
             if check and names and "dynamic_img_pad" not in names:  # which pads to whole patches: any size will do
-                with torch.inference_mode():
+                with torch.no_grad():
                     network.eval()(torch.zeros(1, 3, height, width))
                 network.train()
             return network
