@@ -187,7 +187,7 @@ class EmbeddingModel(nn.Module):
     @torch.inference_mode()
     def embed_extracted(self, features: NDArray[np.float32], *, batch_size: int = 64) -> NDArray[np.float32]:
         """Embeddings (N, D) of backbone features (N, F): what ``embed`` gives for the images of ``extract``."""
-        parts = torch.from_numpy(features).to(self.mean.device).split(batch_size)
+        parts = torch.split(torch.from_numpy(features).to(self.mean.device), batch_size)
         return np.concatenate([self.embed_features(part).float().cpu().numpy() for part in parts])
 
     def _stored(self, images: Images | UInt8 | Sequence[Any]) -> Images:
