@@ -3,8 +3,8 @@
 Shell blocks are run line by line; setting up an environment and pytest are left to the caller. Long commands get fewer
 steps, seeds and drawn pictures through their own documented options. Python blocks are run as they stand; one that
 begins with the name of a file is also kept as that file. The raw files that the README calls ``tub.tar.gz``, ``lspet``,
-.. are the real ones where they are found; elsewhere those lines are left out, by name. ``photos`` and ``labels.csv`` are
-drawn here.
+.. are the real ones where they are found; elsewhere those lines are left out, by name. ``photos`` and ``labels.csv``
+are drawn here.
 """
 
 from __future__ import annotations
