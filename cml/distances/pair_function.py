@@ -1,8 +1,8 @@
 """A user's own function of two labels as a label distance.
 
-It calls the function once for each pair of different labels and keeps the values, so it is for small data or a first
-try; a ``LabelDistance`` of one's own that computes whole blocks is the fast way. Not for: registering, which
-``cml.distances.register`` does, and for making one of a function, which is ``cml.distances.made``.
+It calls the function once for each pair of different labels and keeps the values (kept_pairs.py), so it is for small
+data or a first try; a ``LabelDistance`` of one's own that computes whole blocks is the fast way. Not for: registering
+(``cml.distances.register``), or making one of a function (``cml.distances.made``).
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import functools
 import hashlib
 import itertools
 import numbers
-import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml.distances.content import Content, content
+from cml.distances.kept_pairs import KeptPairs
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.errors import UserError
+from cml.storage.atomic import cache_folder
 
-MOST_KEPT = 4096  # labels whose distances are kept: a matrix of 64 MB
 _SAMPLE, _SAMPLE_SECONDS = 24, 0.5  # labels whose pairs are asked for both ways, and for how long ..
 _FEWEST = 10  # .. but so many pairs at least
-_SILENT_SECONDS = 3.0  # until a block of pairs shows a bar
 _ROUNDING = 1e-5  # relative difference of the two ways that is rounding
 _LARGEST = float(np.finfo(np.float32).max)
+_in_use: weakref.WeakValueDictionary[str, KeptPairs] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +56,8 @@ class PairFunction(LabelDistance):
     registered: bool = False
     name: ClassVar[str] = "function"
     is_costly: ClassVar[bool] = True
-    _kept: _Kept = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_kept", _Kept(self))
         if self.registered:
             object.__setattr__(self, "name", self.title)
 
@@ -97,6 +95,17 @@ class PairFunction(LabelDistance):
     @functools.cached_property
     def _content(self) -> Content:
         return content(self.function)
+
+    @functools.cached_property
+    def _kept(self) -> KeptPairs:
+        """The values known in this process, or a process before."""
+        key = self.fingerprint() if self._content.complete else f"{id(self)}"
+        known = _in_use.get(key)
+        if known is None:
+            path = cache_folder() / "distances" / "functions" / f"{key[:32]}.npz" if self.is_stored else None
+            known = KeptPairs(self.value, self.title, symmetric=self.is_symmetric, path=path)
+            _in_use[key] = known
+        return known
 
     def fit(self, labels: Sequence[Any]) -> PairFunction:
         """This distance, declared symmetric or not by a sample of pairs of ``labels`` where that was not said."""
@@ -141,8 +150,7 @@ class PairFunction(LabelDistance):
         Raises:
             UserError: the function failed, or gave something else than a number >= 0: names the two labels.
         """
-        rows, columns = _Distinct(a), _Distinct(b)
-        return self._kept.block(rows, columns)[rows.places[:, None], columns.places]
+        return self._kept.block(a, b)
 
     def value(self, one: Any, other: Any) -> float:  # noqa: ANN401 - labels of any form
         """What the function gives for two labels, checked.
@@ -174,65 +182,3 @@ def _said(value: Any) -> str:  # noqa: ANN401 - whatever a function gave
         return str(float(value))
     shape = getattr(value, "shape", ())
     return f"{type(value).__name__} of shape {tuple(shape)}" if shape else short(value)
-
-
-class _Distinct:
-    """The different labels among N: U labels and digests, and the place of each of the N among them."""
-
-    def __init__(self, labels: Labels) -> None:
-        digests, first, places = np.unique(labels.arrays["digests"], return_index=True, return_inverse=True)
-        order = np.argsort(first)  # as they come
-        self.digests, self.labels = digests[order], labels.arrays["labels"][first[order]]
-        self.places = np.argsort(order)[places]
-
-
-class _Kept:
-    """The values of a function that were asked for before: a matrix of the labels seen first."""
-
-    def __init__(self, distance: PairFunction) -> None:
-        self._distance = distance
-        self._places: dict[int, int] = {}
-        self._matrix = np.empty((0, 0), np.float32)  # NaN where not known yet
-        self._lock = threading.Lock()  # a function in Python gains nothing from threads
-
-    def block(self, a: _Distinct, b: _Distinct) -> Float32:
-        """The values of the labels of ``a`` and ``b``: (U, V)."""
-        from tqdm import tqdm
-
-        with self._lock:
-            rows, columns = self._known(a), self._known(b)
-            if rows is None or columns is None:
-                block = np.full((len(a.labels), len(b.labels)), np.nan, np.float32)
-            else:
-                block = self._matrix[rows[:, None], columns]
-            symmetric = self._distance.is_symmetric
-            missing = np.argwhere(np.isnan(block)).tolist()
-            for i, j in tqdm(missing, self._distance.title, unit="pair", delay=_SILENT_SECONDS, leave=False):
-                # one direction whatever the block, so that the result does not depend on it
-                swapped = symmetric and a.digests[i] > b.digests[j]
-                one, other = (b.labels[j], a.labels[i]) if swapped else (a.labels[i], b.labels[j])
-                if rows is None or columns is None:
-                    block[i, j] = self._distance.value(one, other)
-                    continue
-                place = rows[i], columns[j]
-                if np.isnan(self._matrix[place]):  # it may have been found with the pair's other direction
-                    self._matrix[place] = self._distance.value(one, other)
-                    if symmetric:
-                        self._matrix[place[::-1]] = self._matrix[place]
-                block[i, j] = self._matrix[place]
-            return block
-
-    def _known(self, labels: _Distinct) -> NDArray[np.intp] | None:
-        """The places of labels in the matrix, which grows for new ones; None where it would be too large."""
-        digests = labels.digests.tolist()
-        count = len(self._places) + sum(digest not in self._places for digest in digests)
-        if count > MOST_KEPT:
-            return None
-        for digest in digests:
-            self._places.setdefault(digest, len(self._places))
-        size = len(self._matrix)
-        if count > size:
-            grown = np.full((max(count, min(2 * size, MOST_KEPT)),) * 2, np.nan, np.float32)
-            grown[:size, :size] = self._matrix
-            self._matrix = grown
-        return np.array([self._places[digest] for digest in digests], np.intp)

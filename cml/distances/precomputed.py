@@ -150,7 +150,7 @@ def given_matrix(
     except (ValueError, TypeError):  # rows of different lengths
         matrix = np.empty(0, object)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size or matrix.dtype.kind not in "fiu":
-        got = f"{matrix.dtype} of shape {matrix.shape}" if matrix.size else short(values)
+        got = f"{matrix.dtype} of shape {matrix.shape}" if matrix.size and not matrix.dtype.hasobject else short(values)
         raise UserError(
             "A label distance is a text such as 'euclidean', a LabelDistance, a function of two labels, or a square "
             f"matrix (N, N) of numbers. Got {got} instead."

@@ -15,7 +15,7 @@ import numpy as np
 
 from cml.distances.jobs.check import open_job
 from cml.distances.jobs.folder import key
-from cml.distances.jobs.run import Runner, write_neighbors
+from cml.distances.jobs.run import Runner, progress_bar, write_neighbors
 from cml.distances.jobs.work import NeighborsWork, Work
 from cml.distances.label_distance import LabelDistance, Labels, Neighbors
 from cml.errors import DataError, UserError
@@ -45,7 +45,8 @@ def stored_neighbors(distance: LabelDistance, labels: Labels, k: int, *, runner:
     work = NeighborsWork(distance, labels, k)
     runner = replace(runner or Runner(bar_after=2.0), wait=True)
     if not distance.is_stored:
-        return distance.neighbors(labels, k, threads=runner.threads)
+        with progress_bar(runner, work.kind, "row", len(labels)) as bar:
+            return distance.neighbors(labels, k, threads=runner.threads, progress=bar.update)
     found = _stored(work)
     if found is not None:
         return found

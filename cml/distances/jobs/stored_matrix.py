@@ -2,8 +2,8 @@
 
 A batch of 150 images with captions asks for 11,175 distances, a fifth of a second of a processor; a few hundred such
 batches cost more than all pairs of 2,000 images do. The matrix is a job like any other (run.py) in the cache
-(stored_lists.py), or stays in memory where nothing tells the distance from another one in the next process. Not for:
-large sets, which get their blocks on demand.
+(stored_lists.py), or stays in memory where the distance keeps its pairs itself, or nothing tells it from another one
+in the next process. Not for: large sets, which get their blocks on demand.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from cml.distances.jobs.run import Runner, on_threads, progress_bar, write_matri
 from cml.distances.jobs.stored_lists import folder_of
 from cml.distances.jobs.work import MatrixWork, Strip, cut
 from cml.distances.label_distance import LabelDistance, Labels
+from cml.distances.pair_function import PairFunction
 from cml.distances.precomputed import Precomputed
 from cml.errors import DataError
 from cml.storage.work_folder import FolderError
@@ -67,10 +68,11 @@ def through_matrix(
         return distance, labels
     runner = replace(runner or Runner(bar_after=None if quiet else 2.0), wait=True)
     folder = folder_of(work)
-    if not (distance.is_stored and (folder / "matrix.npy").exists()):
+    stored_as_job = distance.is_stored and not isinstance(distance, PairFunction)  # which stores its pairs itself
+    if not (stored_as_job and (folder / "matrix.npy").exists()):
         runner = _planned(work, runner, quiet=quiet)
     try:
-        if distance.is_stored:
+        if stored_as_job:
             written = write_matrix(distance, labels, folder, runner=runner)
             matrix: str | np.ndarray[tuple[int, int], np.dtype[np.float32]] = str(written.path)
         else:
