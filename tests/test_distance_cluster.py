@@ -197,10 +197,10 @@ def test_errors_of_workers_and_addresses_are_one_sentence(
 
     @dataclass(frozen=True)
     class Nameless(Euclidean):
-        name = "test nameless"
+        name = "test-nameless"
 
     labels = Euclidean().encode(list(range(30)))
-    with pytest.raises(UserError, match=r"by its name and settings, test nameless\(squared=False\): Unknown label"):
+    with pytest.raises(UserError, match=r"by its name and settings, test-nameless\(squared=False\): Unknown label"):
         write_matrix(Nameless(), labels, tmp_path / "a", runner=there)
 
     @cml.distances.register("test-only-here")

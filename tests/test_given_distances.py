@@ -329,7 +329,7 @@ def test_slow_work_is_forecast_and_shows_a_bar(
 class Slow(LabelDistance):
     name = "slow"
     unit = "s"
-    seconds = 1e-4
+    seconds = 1e-3
 
     def encode(self, labels: Any) -> Labels:  # noqa: ANN401
         return Labels({"values": np.array(labels, float)})

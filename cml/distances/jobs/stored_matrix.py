@@ -25,7 +25,8 @@ from cml.errors import DataError
 from cml.storage.work_folder import FolderError
 
 MOST_ITEMS = 4096  # a matrix of 64 MB
-COSTLY = 20_000  # pairs a second that are so few that a distance counts as costly
+COSTLY = 20_000  # pairs a second below which a distance that does not say counts as costly, ..
+LEAST_SECONDS = 0.2  # .. if all pairs take so long
 SAID_FROM = 3.0  # seconds from which on the work is forecast
 
 
@@ -84,8 +85,10 @@ def through_matrix(
 
 
 def _is_costly(work: MatrixWork) -> bool:
-    known = work.distance.is_costly
-    return pairs_a_second(work, seconds=0.05) < COSTLY if known is None else known
+    if work.distance.is_costly is not None:
+        return work.distance.is_costly
+    rate = pairs_a_second(work, seconds=0.05)
+    return rate < COSTLY and len(work.labels) ** 2 / rate > LEAST_SECONDS
 
 
 def _planned(work: MatrixWork, runner: Runner, *, quiet: bool) -> Runner:
