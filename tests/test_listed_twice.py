@@ -100,8 +100,8 @@ def test_equal_hashes_of_different_names_are_no_fault(
     expected = read_metadata(folder, lambda _: None)
     monkeypatch.setattr("cml.data.columns.hash", HASHES[hashed], raising=False)
     with monkeypatch.context() as patch:
-        patch.setattr("cml.data.metadata._Reader._look_back", None)
-        with pytest.raises(TypeError, match="not callable"):  # it does look back
+        patch.setattr("cml.data.metadata._LineReader", None)
+        with pytest.raises(TypeError, match="not callable"):  # it does read line by line
             read_metadata(folder, lambda _: None)
     info, found = read_metadata(folder, lambda _: None)
     assert faults(folder) == []
@@ -113,7 +113,7 @@ def test_equal_hashes_of_different_names_are_no_fault(
 
 def test_names_are_not_compared_where_all_hashes_differ(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(folder, DIFFERENT)  # images of train/ and test/ have the same names
-    monkeypatch.setattr("cml.data.metadata._Reader._look_back", None)
+    monkeypatch.setattr("cml.data.metadata._LineReader", None)
     _, metadata = read_metadata(folder, lambda _: None)
     assert [items.roles.tolist() for items in metadata.items] == [[0] * 3, [ROLES.index("gallery")] * 3]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -18,10 +19,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz_parsers import changed_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from cml.data import metadata
 from cml.data.image_files import encode
 from cml.data.label_form import LabelForm
 from cml.data.metadata import DatasetInfo
@@ -565,13 +568,18 @@ def test_hugging_face_reads_captions(tmp_path: Path, load: Callable[[Path], Any]
 # ---- many lines at once against each by itself
 
 
+def unusual(*_: object) -> None:
+    """Leaves every line to the reader that words faults."""
+    raise metadata._Unusual
+
+
 @pytest.fixture
 def line_by_line(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], PreparedDataset]:
     """Opens a dataset without the parser of many lines."""
 
     def opened(folder: Path) -> PreparedDataset:
         with monkeypatch.context() as context:
-            context.setattr("cml.data.metadata_blocks.BlockParser.parse", lambda *_: None)
+            context.setattr("cml.data.metadata._Reader._take", unusual)
             return PreparedDataset.open(folder)
 
     return opened
@@ -593,7 +601,7 @@ def test_many_lines_at_once_give_what_each_by_itself_gives(
     slow = line_by_line(made.folder)
     for size in (1, 200, 1 << 20):  # a line at a time, two lines or more, all
         monkeypatch.setattr("cml.data.metadata._BLOCK", size)
-        monkeypatch.setattr("cml.data.metadata._Reader._line", None)  # nothing here needs a closer look
+        monkeypatch.setattr("cml.data.metadata._LineReader", None)  # nothing here needs a closer look
         fast = PreparedDataset.open(made.folder)
         monkeypatch.undo()
         assert fast.fingerprint == slow.fingerprint
@@ -615,7 +623,7 @@ def test_faults_are_the_same_however_many_lines_are_read_at_once(
     assert check_dataset(dataset) == at_once
     monkeypatch.setattr("cml.data.columns.hash", lambda _: 0, raising=False)
     assert check_dataset(dataset) == at_once
-    monkeypatch.setattr("cml.data.metadata_blocks.BlockParser.parse", lambda *_: None)
+    monkeypatch.setattr("cml.data.metadata._Reader._take", unusual)
     assert check_dataset(dataset) == at_once
 
 
@@ -651,12 +659,35 @@ def test_many_lines_at_once_let_no_fault_through(dataset: Path, spoil: str) -> N
         PreparedDataset.open(dataset)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_taken_at_once_is_sound_line_by_line(
+    dataset: Path, line_by_line: Callable[[Path], PreparedDataset], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines changed at random: whatever many lines at once let through, each by itself gives too."""
+    whole = (dataset / "train/metadata.jsonl").read_bytes()
+    taken = 0
+    for number in range(300):
+        changed = changed_json(whole, 10**6, 1000 * seed + number)
+        (dataset / "train/metadata.jsonl").write_bytes(changed)
+        fast = None
+        with monkeypatch.context() as context, contextlib.suppress(DataError, metadata._Unusual):
+            context.setattr("cml.data.metadata._LineReader.__init__", unusual)
+            fast = PreparedDataset.open(dataset)
+            taken += changed != whole
+        if fast is None:
+            continue
+        slow = line_by_line(dataset)
+        assert slow.fingerprint == fast.fingerprint
+        assert all(slow.split(role) == fast.split(role) for role in ROLES)
+    assert taken
+
+
 def test_line_ends_of_windows_are_read_at_once(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = PreparedDataset.open(dataset)
     for name in ("train", "test"):
         path = dataset / name / "metadata.jsonl"
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    monkeypatch.setattr("cml.data.metadata._Reader._line", None)
+    monkeypatch.setattr("cml.data.metadata._LineReader", None)
     found = PreparedDataset.open(dataset)
     assert all(found.split(role) == expected.split(role) for role in ROLES)
 

@@ -127,7 +127,7 @@ class Items:
 
 
 class Gathered:
-    """Items being gathered, one after the other or many at once."""
+    """Items being gathered, many at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -138,13 +138,6 @@ class Gathered:
         self._names: list[NDArray[Any]] = [np.empty(0, _TEXT)]
         self._labels: list[NDArray[Any] | list[Any]] = []
         self._hashes: tuple[list[NDArray[np.int64]], ...] = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        self._single: list[tuple[int, int, str, str, Any]] = []
-
-    def add(self, line: int, role: int, item_id: str, name: str, label: object) -> None:
-        """Add an item."""
-        self._single.append((line, role, item_id, name, label))
-        if len(self._single) == _BLOCK:
-            self._flush()
 
     def extend(
         self,
@@ -155,7 +148,6 @@ class Gathered:
         labels: NDArray[Any] | list[Any],
     ) -> None:
         """Add N items."""
-        self._flush()
         self._lines.append(np.array(lines, np.int64))
         self._roles.append(np.array(roles, np.int8))
         self._ids.append(_packed(ids))
@@ -164,21 +156,13 @@ class Gathered:
         for parts, texts in zip(self._hashes, (ids, names), strict=True):
             parts.append(np.fromiter(map(hash, texts), np.int64, len(texts)))
 
-    def _flush(self) -> None:
-        if self._single:
-            lines, roles, ids, names, labels = map(list, zip(*self._single, strict=True))
-            self._single = []
-            self.extend(lines, roles, ids, names, labels)
-
     def hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Hashes of the ids and of the names of the N items so far, (N,) each: where these differ, so do the texts."""
-        self._flush()
         ids, names = map(np.concatenate, self._hashes)
         return ids, names
 
     def items(self) -> Items:
         """All items so far."""
-        self._flush()
         for parts in (self._lines, self._roles, self._ids, self._names):
             parts[:] = [_joined(parts)]
         self._labels = [_joined_labels(self._labels)]

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from cml.storage.safe_paths import is_inside, relative_name
 
@@ -40,18 +41,14 @@ class ListedFiles:
             raise ValueError(f"names a missing file: there is no {path}")
         return found
 
-    def has_all(self, names: list[str]) -> bool:
-        """Whether ``names`` say plain files in their shortest form; if not, ``find`` has to look at each."""
-        if self._plain.issuperset(names):
-            return True
-        missing = [name for name in names if name not in self._plain]
+    def has_all(self, names: Sequence[Any]) -> bool:
+        """Whether ``names`` are files in their shortest form."""
         try:
-            new = {self._parted(name)[0] for name in missing} - self._listed.keys()
-        except ValueError:
+            return self._plain.issuperset(names) or all(
+                name in self._plain or self.find(name) == name for name in names
+            )
+        except (TypeError, ValueError):  # TypeError: a list
             return False
-        for parent in new:
-            self._list(parent)
-        return self._plain.issuperset(missing)
 
     def _parted(self, value: object) -> tuple[str, str]:
         """Subfolder and path below the root."""

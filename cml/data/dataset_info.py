@@ -1,0 +1,86 @@
+"""dataset.json, which says what a prepared dataset is, and how its parts are called.
+
+Not for: the items (metadata.py).
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cml.storage.strict_json import parse_json
+
+ROLES = ("train", "query", "gallery")
+FOLDERS = {"train": "train", "query": "test", "gallery": "test"}  # role to folder
+INFO = "dataset.json"
+METADATA = "metadata.jsonl"
+FIXED_COLUMNS = ("file_name", "item_id", "role")
+FILE_COLUMN = "_file_name"  # a column that ends like this names a further file, e.g. the mask in layout_file_name
+
+_TEXTS = ("name", "task", "label_column", "label_unit", "frame", "source", "licence")  # in the order of DatasetInfo
+_NEVER_EMPTY = ("name", "task", "label_column")
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What ``dataset.json`` says.
+
+    Attributes:
+        name: Short name, e.g. "donkeycar".
+        task: Name of the task whose recipe fits: "pose", "value", ..
+        label_column: The column of metadata.jsonl that holds the label: "keypoints", "value", ..
+        label_unit: Unit of the label: "px", "steering angle", ..
+        frame: Coordinate frame of the label in words, "" if it has none.
+        source: Where the items come from.
+        licence: Their licence, or that none is stated.
+        details: What the task needs beside: {"joints": ["r_ankle", ..], "image_size": [288, 288]}. {"gallery":
+            "queries"} says that each query is searched among all other queries and that there is no gallery beside.
+        made_with: Settings and source fingerprint of the preparation; {} if made by hand.
+        counts: Items by role.
+    """
+
+    name: str
+    task: str
+    label_column: str
+    label_unit: str
+    frame: str
+    source: str
+    licence: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    made_with: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def queries_are_gallery(self) -> bool:
+        """Whether the queries are searched among themselves, each one left out of its own ranking."""
+        return self.details.get("gallery") == "queries"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that the dataset has items of."""
+        return ROLES[:2] if self.queries_are_gallery else ROLES
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """Read one JSON object; ValueError says what is wrong with it."""
+    value = parse_json(raw)
+    if not isinstance(value, dict):
+        raise ValueError(f"should be one JSON object {{..}}, but is {reprlib.repr(value)}")
+    return value
+
+
+def dataset_info(value: dict[str, Any]) -> DatasetInfo:
+    """What the object of a dataset.json says; ValueError says what is wrong with it."""
+    for name in _TEXTS:
+        text = value.get(name)
+        if not isinstance(text, str) or (name in _NEVER_EMPTY and not text):
+            raise ValueError(f"{name} should be a text, but is {reprlib.repr(text)}")
+    if value["label_column"] in FIXED_COLUMNS:
+        raise ValueError(f"label_column cannot be {value['label_column']!r}, a column with another meaning")
+    rest = {name: value.get(name, {}) for name in ("details", "made_with", "counts")}
+    for name, content in rest.items():
+        if not isinstance(content, dict):
+            raise ValueError(f"{name} should be an object {{..}}, but is {reprlib.repr(content)}")
+    return DatasetInfo(*(value[name] for name in _TEXTS), **rest)
