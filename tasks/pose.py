@@ -39,27 +39,12 @@ RECIPE = TrainConfig(
 
 # Bones by the joints' names; a dataset's order and choice of joints decides which of them exist.
 BONES = (
-    ("r_ankle", "r_knee"),
-    ("r_knee", "r_hip"),
-    ("l_ankle", "l_knee"),
-    ("l_knee", "l_hip"),
-    ("r_hip", "l_hip"),
-    ("r_hip", "r_shoulder"),
-    ("l_hip", "l_shoulder"),
-    ("r_shoulder", "l_shoulder"),
-    ("r_shoulder", "r_elbow"),
-    ("r_elbow", "r_wrist"),
-    ("l_shoulder", "l_elbow"),
-    ("l_elbow", "l_wrist"),
-    ("thorax", "upper_neck"),
-    ("upper_neck", "head_top"),
-    ("neck", "head_top"),
-    ("l_eye", "nose"),
-    ("r_eye", "nose"),
-    ("l_eye", "l_ear"),
-    ("r_eye", "r_ear"),
-    ("l_ear", "l_shoulder"),
-    ("r_ear", "r_shoulder"),
+    *(("r_ankle", "r_knee"), ("r_knee", "r_hip"), ("l_ankle", "l_knee"), ("l_knee", "l_hip"), ("r_hip", "l_hip")),
+    *(("r_hip", "r_shoulder"), ("l_hip", "l_shoulder"), ("r_shoulder", "l_shoulder")),
+    *(("r_shoulder", "r_elbow"), ("r_elbow", "r_wrist"), ("l_shoulder", "l_elbow"), ("l_elbow", "l_wrist")),
+    *(("thorax", "upper_neck"), ("upper_neck", "head_top"), ("neck", "head_top")),
+    *(("l_eye", "nose"), ("r_eye", "nose"), ("l_eye", "l_ear"), ("r_eye", "r_ear")),
+    *(("l_ear", "l_shoulder"), ("r_ear", "r_shoulder")),
 )
 
 

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent / "benchmarks"
 TINY = {
     "backbones": "--backbones test_vit test_resnet --size 32 --items 4 --batch 2 --rounds 1",
     "caption_blocks": "--items 60 --batch 10 --rounds 1",
-    "captions": "--images 200 --rounds 1 --thread-rounds 1",
+    "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
     "captions_neighbors": "--images 60",
     "class_losses": "--items 128 --rounds 1",
     "dense_triplet": "--items 8 16 --repeat 1",

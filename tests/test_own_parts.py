@@ -237,6 +237,7 @@ def outside(folder: Path, lines: list[str]) -> subprocess.CompletedProcess[str]:
         input=text,
         capture_output=True,
         text=True,
+        timeout=240,
     )
 
 

@@ -150,7 +150,7 @@ def remainders(count: int) -> float:
     return total
 
 
-def machine_gain(thread_rounds: int) -> list[float]:
+def machine_gain(thread_rounds: int, loops: int) -> list[float]:
     """What two threads gain on this machine, now, where they share nothing."""
     remainders(1)
     gains = []
@@ -158,7 +158,7 @@ def machine_gain(thread_rounds: int) -> list[float]:
         took = []
         for threads in (1, 2):
             with ThreadPoolExecutor(threads) as pool:
-                took.append(timed(time.perf_counter, lambda: list(pool.map(remainders, [10_000_000] * 16))))
+                took.append(timed(time.perf_counter, lambda: list(pool.map(remainders, [10_000_000] * loops))))
         gains.append(took[0] / took[1])
     return gains
 
@@ -169,9 +169,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--images", type=int, default=4000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--thread-rounds", type=int, default=7, help="one thread and two take turns; the median counts")
+    parser.add_argument("--loops", type=int, default=16, help="that show what two threads gain on this machine")
     options = parser.parse_args(arguments)
     captions = coco_captions()[: options.images]
-    gain = spread(machine_gain(options.thread_rounds))
+    gain = spread(machine_gain(options.thread_rounds, options.loops))
     print(f"two threads over one in a loop without memory: {gain}, what this machine gives now")
     with one_blas_thread():
         ratios = [compare(captions, stop, options.rounds, options.thread_rounds) for stop in ("none", "english")]

@@ -174,7 +174,7 @@ def label_distances(bench: Bench) -> None:
         "k",
         "N^2 + N k log k",
         (10, 40, 160),
-        lambda k: lambda: distance.neighbors(labels[:4000], k),
+        lambda k: lambda: distance.neighbors(labels[: bench.sizes(4000)[0]], k),
     )
 
 
@@ -199,14 +199,15 @@ def retrieval(bench: Bench) -> None:
     """Exact search and evaluation."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(40_000, 128)).astype(np.float32)
+    many, some = bench.sizes(20_000, 4000)
 
     def search(queries: int, items: int, dimension: int) -> Callable[[], object]:
         gallery = np.ascontiguousarray(points[:items, :dimension])
         return lambda: nearest_embeddings(gallery[:queries], gallery, 10)
 
     bench.add("search", "200 queries, d = 128", "N", "Q N d", (10_000, 20_000, 40_000), lambda n: search(200, n, 128))
-    bench.add("search", "20,000 items, d = 128", "Q", "Q N d", (50, 200, 800), lambda q: search(q, 20_000, 128))
-    bench.add("search", "200 queries, 20,000 items", "d", "Q N d", (32, 64, 128), lambda d: search(200, 20_000, d))
+    bench.add("search", "20,000 items, d = 128", "Q", "Q N d", (50, 200, 800), lambda q: search(q, many, 128))
+    bench.add("search", "200 queries, 20,000 items", "d", "Q N d", (32, 64, 128), lambda d: search(200, many, d))
 
     distance = Euclidean()
     labels = distance.encode(rng.uniform(size=8000).tolist())
@@ -220,8 +221,8 @@ def retrieval(bench: Bench) -> None:
 
     cost = "Q N log N"
     bench.add("evaluation", "200 queries, K = 100", "N", cost, (2000, 4000, 8000), lambda n: judged(200, n, 100))
-    bench.add("evaluation", "4,000 items, K = 100", "Q", cost, (100, 200, 400), lambda q: judged(q, 4000, 100))
-    bench.add("evaluation", "200 queries, 4,000 items", "K", cost, (10, 100, 1000), lambda k: judged(200, 4000, k))
+    bench.add("evaluation", "4,000 items, K = 100", "Q", cost, (100, 200, 400), lambda q: judged(q, some, 100))
+    bench.add("evaluation", "200 queries, 4,000 items", "K", cost, (10, 100, 1000), lambda k: judged(200, some, k))
 
 
 def training(bench: Bench) -> None:
