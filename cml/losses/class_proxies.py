@@ -125,12 +125,7 @@ class SoftTripleLoss(PmlProxyLoss):
         from pytorch_metric_learning.losses import SoftTripleLoss as Inner
 
         inner: nn.Module = Inner(
-            classes,
-            dimension,
-            centers_per_class=self.centers,
-            la=self.scale,
-            gamma=self.gamma,
-            margin=self.margin,
+            classes, dimension, centers_per_class=self.centers, la=self.scale, gamma=self.gamma, margin=self.margin
         )
         return inner
 

@@ -88,12 +88,7 @@ class DirectionMultiSimilarityLoss(ClassLoss):
     normalize = True
 
     def __init__(
-        self,
-        alpha: float = 2.0,
-        beta: float = 50.0,
-        base: float = 0.5,
-        epsilon: float | None = 0.1,
-        gamma: float = 0.3,
+        self, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5, epsilon: float | None = 0.1, gamma: float = 0.3
     ) -> None:
         super().__init__()
         self.alpha = check_above_zero("alpha", alpha)

@@ -17,13 +17,7 @@ from cml.losses.settings import check_number, check_whole
 
 
 def proxy_gml_loss(
-    embeddings: Tensor,
-    proxies: Tensor,
-    classes: Tensor,
-    *,
-    per_class: int,
-    kept: int,
-    regularization: float = 0.3,
+    embeddings: Tensor, proxies: Tensor, classes: Tensor, *, per_class: int, kept: int, regularization: float = 0.3
 ) -> Tensor:
     """``ProxyGMLLoss`` as a function of embeddings (B, D), proxies (C M, D) and classes (B,) int64.
 
