@@ -95,6 +95,19 @@ def test_demo_runs_from_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "Unknown task 'value'. Known: " in failure(capsys, "demo", "value")
 
 
+@pytest.mark.parametrize("said", ["", "the checkpoint of step 1 of 2 is written"])
+def test_an_interrupted_demo_goes_on_with_the_same_command(
+    tmp_path: Path, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt(said)
+
+    monkeypatch.setattr("cml.runs.compare.train_task", stopped)
+    assert main(["demo", "--out", str(tmp_path / "demo"), "--steps", "2", "--count", "300"]) == 130
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"stopped; {said or 'what is finished is kept'}; the same command goes on from there"
+
+
 @pytest.mark.filterwarnings("ignore:Some anchors have no positive")
 def test_demo_with_seeds_and_variants_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start = ["demo", "--out", str(tmp_path / "demo"), "--steps", "1", "--count", "300", "--seeds", "2"]

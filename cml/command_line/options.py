@@ -143,3 +143,11 @@ def say(text: str) -> None:
 def print_json(value: object) -> None:
     """A result for machines, on stdout."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def show(value: object, *lines: str, as_json: bool) -> None:
+    """A result on stdout: JSON for machines, or lines for people."""
+    if as_json:
+        print_json(value)
+    else:
+        print(*lines, sep="\n")

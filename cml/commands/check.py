@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, print_json
+from cml.command_line.options import parse, show
 from cml.errors import DataError
 
 
@@ -29,9 +29,7 @@ def run(arguments: Sequence[str]) -> None:
 
     options = parse(Check, arguments, prog="cml check")
     problems = check_dataset(options.data)
-    if options.json:
-        print_json({"folder": str(options.data), "problems": problems})
-    else:
-        print("\n".join(problems) if problems else f"{options.data}: nothing wrong")
+    result = {"folder": str(options.data), "problems": problems}
+    show(result, *(problems or [f"{options.data}: nothing wrong"]), as_json=options.json)
     if problems:
         raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")

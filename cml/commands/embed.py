@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, print_json
+from cml.command_line.options import parse, show
 from cml.export.decoding import DEFAULT_THREADS
 
 
@@ -56,8 +56,9 @@ def run(arguments: Sequence[str]) -> None:
         tsv=options.tsv,
     )
     items, dimension, skipped = (made.manifest[key] for key in ("items", "dimension", "skipped"))
-    if options.json:
-        print_json({"folder": str(made.folder), "items": items, "dimension": dimension, "skipped": skipped})
-        return
     left_out = f", {skipped} skipped (skipped.jsonl)" if skipped else ""
-    print(f"{made.folder}: embeddings, {items} x {dimension} float32{left_out}")
+    show(
+        {"folder": str(made.folder), "items": items, "dimension": dimension, "skipped": skipped},
+        f"{made.folder}: embeddings, {items} x {dimension} float32{left_out}",
+        as_json=options.json,
+    )

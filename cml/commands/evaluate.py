@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, print_json
+from cml.command_line.options import parse, show
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,5 @@ def run(arguments: Sequence[str]) -> None:
         evaluation = run.evaluate(gain=options.gain, seed=options.seed)
     if not ranks.first:
         return
-    if options.json:
-        print_json(evaluation.to_json())
-        return
-    print(evaluation.table())
-    print(f"all figures: {options.run}/evaluation.json")
+    figures = f"all figures: {options.run}/evaluation.json"
+    show(evaluation.to_json(), evaluation.table(), figures, as_json=options.json)

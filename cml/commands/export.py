@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, pick, print_json, say
+from cml.command_line.options import parse, pick, say, show
 
 KINDS = {
     "onnx": "a graph from uint8 pixels to embeddings, checked against torch",
@@ -65,10 +65,11 @@ def _onnx(arguments: Sequence[str]) -> None:
 
     options = parse(Onnx, arguments, prog="cml export onnx")
     made = export_onnx(cml.load(options.run, device="cpu"), options.out)
-    if options.json:
-        print_json({"path": str(made.path), "cosine": made.cosine, "error": made.error})
-        return
-    print(f"{made.path}: against torch the least cosine is {made.cosine:.7f}, the largest difference {made.error:.1e}")
+    show(
+        {"path": str(made.path), "cosine": made.cosine, "error": made.error},
+        f"{made.path}: against torch the least cosine is {made.cosine:.7f}, the largest difference {made.error:.1e}",
+        as_json=options.json,
+    )
 
 
 def _hub(arguments: Sequence[str]) -> None:
@@ -78,7 +79,8 @@ def _hub(arguments: Sequence[str]) -> None:
     gaps = export_hub(options.run, options.out, name=options.name, licence=options.licence, data=options.data)
     for gap in gaps:
         say(f"not on the card: {gap}")
-    if options.json:
-        print_json({"folder": str(options.out), "not_on_the_card": gaps})
-        return
-    print(f"{options.out}: model.safetensors, config.json and README.md, its card; read the card before you share it")
+    show(
+        {"folder": str(options.out), "not_on_the_card": gaps},
+        f"{options.out}: model.safetensors, config.json and README.md, its card; read the card before you share it",
+        as_json=options.json,
+    )

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, print_json
+from cml.command_line.options import parse, show
 from cml.runs.run import open_run
 
 
@@ -44,4 +44,4 @@ def run(arguments: Sequence[str]) -> None:
     )
     assert run is not None
     path = run.gallery(baseline, queries=options.queries, k=options.k, thumbnail=options.thumbnail)
-    print_json({"gallery": str(path)}) if options.json else print(f"gallery: {path}")
+    show({"gallery": str(path)}, f"gallery: {path}", as_json=options.json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -54,31 +54,15 @@ def run(arguments: Sequence[str]) -> None:
     model = cml.load(options.run, device=options.device)
     images = ImageList.open(options.images, options.roles)
     images = images.prefixed(options.prefix) if options.prefix else images
-    source = str(options.run.absolute())
+    how: dict[str, Any] = {name: getattr(options, name) for name in ("batch_size", "threads", "skip_bad")}
+    how["run"] = str(options.run.absolute())
     known = 0
     if options.add:
         if options.method != "auto":
             raise UserError("An index keeps its method: leave --method out, or make a new index.")
-        index, known = add_to_index(
-            model,
-            images,
-            options.out,
-            run=source,
-            batch_size=options.batch_size,
-            threads=options.threads,
-            skip_bad=options.skip_bad,
-        )
+        index, known = add_to_index(model, images, options.out, **how)
     else:
-        index = build_index(
-            model,
-            images,
-            options.out,
-            run=source,
-            method=options.method,
-            batch_size=options.batch_size,
-            threads=options.threads,
-            skip_bad=options.skip_bad,
-        )
+        index = build_index(model, images, options.out, method=options.method, **how)
     if known:
         say(f"{known} of the {len(images)} images were in the index already")
     method, recall = index.manifest["method"], index.manifest["recall"]

@@ -5,7 +5,8 @@ Every run is kept; a comparison cut off and started again trains and evaluates o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,18 @@ def with_losses(task: Task, losses: Sequence[str]) -> Task:
     return replace(task, variants={**task.variants, **{loss: {"loss": loss} for loss in losses}})
 
 
+@contextlib.contextmanager
+def _going_on() -> Iterator[None]:
+    """Tell whoever interrupts a comparison that it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(
+            f"{str(stop) or 'what is finished is kept'}; the same command goes on from there"
+        ) from None
+
+
+@_going_on()
 def run_comparison(
     task: Task,
     dataset: PreparedDataset,
