@@ -97,7 +97,6 @@ def train_run(
     if shrink:
         config = suited(config, count, say=ranks.first and not quiet)
     sampler = sampling.registry.make(config.sampler)
-    sampler.check_count(count)  # before there is a run folder in which nothing was trained
     label_distance = str(Choice(distance.name, distance.settings()))
     run = RunConfig(
         task=origin.task,
@@ -108,6 +107,7 @@ def train_run(
         label_distance=label_distance,
         plugins=plugins.needed(origin.task, label_distance, config.loss, config.sampler, config.backbone),
     )
+    sampler.check_count(count)  # before there is a run folder in which nothing was trained
     stored = Images(images, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
     with contextlib.ExitStack() as held:
         if out is not None and ranks.first:
