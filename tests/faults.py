@@ -56,7 +56,7 @@ IMPORTED = [
     "cml.export.onnx_graph",
     "cml.reporting.curves",
     "cml.tasks.pose",
-    "cml.training.prepared",
+    "cml.training.begin",
     "cml.training.validation",
 ]
 SERVER = multiprocessing.get_context("forkserver")

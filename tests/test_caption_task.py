@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cml import distances, losses, sampling, tasks
-from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data_prep.drawn.source import Scenes
@@ -30,6 +29,7 @@ from cml.registry import Choice
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 from cml.runs.train import train_task
 from cml.training.batches import BatchSource, TrainingData
+from cml.training.config import TrainConfig
 from cml.training.run_config import RunConfig
 
 TASK = tasks.get("caption")
@@ -201,9 +201,7 @@ def test_data_workers_make_the_same_blocks_on_one_thread_each(
         TrainingData(images, labels, distance),
         sampling.get("random", batch_size=12),
         np.empty((24, 0), np.int32),
-        seed=0,
-        image_size=(16, 16),
-        jitter=Jitter(),
+        TrainConfig(image_size=(16, 16)),
     )
     # as in training, where the loss is fitted on label distances first: what follows compiles nothing
     expected = [source[step][1] for step in range(2)]

@@ -20,7 +20,6 @@ from PIL import Image
 
 from cml import distances, losses, sampling, tasks
 from cml.cli import main
-from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
 from cml.data.metadata import DatasetInfo
@@ -38,6 +37,7 @@ from cml.runs.trained_run import TrainedRun
 from cml.sampling.lists import RandomBatches
 from cml.tasks.layout import TASK, describe, draw, label_distance, mirror, surfaces
 from cml.training.batches import BatchSource, TrainingData
+from cml.training.config import TrainConfig
 
 UInt8 = NDArray[np.uint8]
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
@@ -200,9 +200,8 @@ def test_a_batch_mirrored_image_by_image_has_the_distances_of_the_mirrored_masks
     images = Images(split.paths, (32, 32))
     data = TrainingData(images, both[: len(split)], distance, both[len(split) :])
     nearest = np.empty((len(split), 0), np.int32)
-    source = BatchSource(
-        data, RandomBatches(batch_size=12), nearest, seed=3, image_size=(32, 32), jitter=Jitter(), flip="image"
-    )
+    config = TrainConfig(seed=3, image_size=(32, 32), flip="image")
+    source = BatchSource(data, RandomBatches(batch_size=12), nearest, config)
     for step in range(3):
         pictures, found = source[step]
         items = RandomBatches(batch_size=12).batch(nearest, seed=3, step=step).items

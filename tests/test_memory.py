@@ -17,7 +17,6 @@ from torch import Tensor
 import cml
 import cml.losses.memory
 from cml import distances, losses, sampling
-from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.errors import UserError
 from cml.losses.memory import CrossBatchMemory, leave_out_copies
@@ -58,7 +57,7 @@ def data_of_bars(*, twins: bool = False) -> TrainingData:
 def source(memory: int, flip: str = "none", sampler: str = "random(batch_size=16)") -> BatchSource:
     data, made = data_of_bars(twins=flip == "image"), sampling.registry.make(sampler)
     nearest = made.given(TrainingLabels(data.distance, data.labels))
-    return BatchSource(data, made, nearest, seed=3, image_size=(16, 16), jitter=Jitter(), flip=flip, memory=memory)
+    return BatchSource(data, made, nearest, replace(CONFIG, seed=3, flip=flip, memory=memory))
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
@@ -185,7 +184,7 @@ def by_hand(config: TrainConfig, memory_size: int) -> dict[str, Tensor]:
     nearest = sampler.given(TrainingLabels(data.distance, data.labels))
     places = data.labels
     stored, stored_items = torch.empty(0, config.dimension), np.empty(0, np.int64)
-    plain = BatchSource(data, sampler, nearest, seed=config.seed, image_size=(16, 16), jitter=Jitter())
+    plain = BatchSource(data, sampler, nearest, replace(config, memory=0))
     model.train()
     for step in range(config.steps):
         for group in optimizer.param_groups:
@@ -247,9 +246,7 @@ def test_resumed_is_bit_for_bit_the_uninterrupted_run(
 def source_of(config: TrainConfig) -> BatchSource:
     data, sampler = data_of_bars(), sampling.registry.make(config.sampler)
     nearest = sampler.given(TrainingLabels(data.distance, data.labels))
-    return BatchSource(
-        data, sampler, nearest, seed=config.seed, image_size=(16, 16), jitter=Jitter(), memory=config.memory
-    )
+    return BatchSource(data, sampler, nearest, config)
 
 
 def test_what_cannot_be_is_named() -> None:

@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 
 import cml
 from cml import distances, sampling
-from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
@@ -309,7 +308,7 @@ def test_fit_validates_on_held_out_items() -> None:
     for freeze in (False, True):
         config = replace(CONFIG, evaluate_every=4, freeze_backbone=freeze)
         trained = train(bars_data(), config, quiet=True)
-        kept, held_out = bars_data().held_out(0.1)
+        kept, held_out = bars_data().held_out(config)
         assert [record["step"] for record in trained.metrics if "validation" in record] == [4, 8, 12]
         best = min(record["validation"] for record in trained.metrics if "validation" in record)
         # by hand: every second held-out item finds the others, 3 of them, at this mean label distance
@@ -383,9 +382,7 @@ def source(flip: str, twins: bool = False) -> BatchSource:
     mirrored = distance.encode((16 - places).tolist()) if twins else None
     data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance, mirrored)
     sampler = sampling.get("random", batch_size=30)
-    return BatchSource(
-        data, sampler, np.empty((60, 0), np.int32), seed=0, image_size=(16, 16), jitter=Jitter(), flip=flip
-    )
+    return BatchSource(data, sampler, np.empty((60, 0), np.int32), replace(CONFIG, flip=flip))
 
 
 def centers(boxes: torch.Tensor) -> np.ndarray:

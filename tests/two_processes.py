@@ -22,7 +22,6 @@ from torch import Tensor, nn
 import cml
 from cml import distances, losses, sampling
 from cml.cli import main
-from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.errors import DataError, UserError
 from cml.losses.loss import Loss
@@ -152,10 +151,17 @@ def batches(ranks: Ranks) -> dict[str, Tensor]:
     distance = Counting()
     labels = distance.encode(places.tolist())
     data = TrainingData(Images(images, (16, 16)), labels, distance, labels)  # type: ignore[arg-type]
-    source = BatchSource(
-        data, sampling.registry.make("random(batch_size=15)"), np.empty((60, 0), np.int32), seed=0, image_size=(14, 14),
-        jitter=Jitter(0.8, 0.05, 0.05, 0.2), flip="image", memory=20, ranks=ranks,
-    )  # fmt: skip
+    config = cml.TrainConfig(
+        image_size=(14, 14),
+        crop=0.8,
+        scale_jitter=0.05,
+        shift_jitter=0.05,
+        brightness_jitter=0.2,
+        flip="image",
+        memory=20,
+    )
+    sampler = sampling.registry.make("random(batch_size=15)")
+    source = BatchSource(data, sampler, np.empty((60, 0), np.int32), config, ranks=ranks)
     found = {}
     for step in range(12):
         inputs, targets = source[step]

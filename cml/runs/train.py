@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cml import tasks
+from cml import distances, tasks
 from cml.data.prepared import PreparedDataset
+from cml.distances.dataset_labels import encode
 from cml.task import Task
 from cml.training.config import TrainConfig, with_options
 
@@ -86,15 +87,18 @@ def train_task(
         UserError: options, dataset or run folder that do not fit.
     """
     from cml.reporting.curves import write_curves
-    from cml.training.prepared import train_prepared
+    from cml.training.begin import train_run
 
-    trained = train_prepared(
-        dataset,
+    items, mirror = dataset.split("train"), task.mirror if config.flip == "image" else None
+    distance = distances.registry.make(task.label_distance(config, dataset.info)).fit(items.labels)
+    trained, _ = train_run(
+        items.paths,
+        encode(distance, dataset, "train", None if mirror is None else lambda label: mirror(label, dataset.info)),
+        distance,
         config,
-        out,
         task=task.name,
-        label_distance=task.label_distance(config, dataset.info),
-        mirror=None if task.mirror is None else lambda label: task.mirror(label, dataset.info),  # type: ignore[misc]
+        dataset=dataset,
+        out=out,
         resume=resume,
         quiet=quiet,
         ranks=ranks,

@@ -18,12 +18,13 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from cml.data.augmentation import Jitter, jittered_box, mirrored
-from cml.data.images import Images, Size
+from cml.data.images import Images
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import UserError
 from cml.losses.loss import LabelSource
 from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Int64, Sampler
+from cml.training.config import TrainConfig
 from cml.training.frozen import Features
 from cml.training.targets import BatchLabels, TrainingLabels, label_distances
 from cml.training.workers import made_ahead
@@ -57,19 +58,25 @@ class TrainingData:
         twins = None if self.mirrored_labels is None else self.mirrored_labels[items]
         return TrainingData(self.images.subset(items), self.labels[items], self.distance, twins)
 
-    def held_out(self, share: float) -> tuple[TrainingData, TrainingData]:
-        """What is trained on, and a share of the items to validate with.
+    def held_out(self, config: TrainConfig) -> tuple[TrainingData, TrainingData]:
+        """What is trained on, and the items to validate with, none where a run is not validated.
 
-        Those are the last ones: neighbours in order, such as video frames, stay on one side. Of a share of 0 they are
-        none.
-
-        Raises:
-            UserError: fewer than 2 items would be left.
+        Those are the last ones: neighbours in order, such as video frames, stay on one side.
         """
-        kept = len(self) - (max(4, round(share * len(self))) if share else 0)
-        if kept < 2:
-            raise UserError(f"{len(self)} training items are too few to hold some out: set evaluate_every to 0.")
+        kept = items_left(config, len(self))
         return self.subset(slice(0, kept)), self.subset(slice(kept, len(self)))
+
+
+def items_left(config: TrainConfig, items: int) -> int:
+    """How many of ``items`` are trained on, and not held out to validate with.
+
+    Raises:
+        UserError: fewer than 2.
+    """
+    left = items - (max(4, round(config.validation_share * items)) if config.evaluate_every else 0)
+    if left < 2 and config.evaluate_every:
+        raise UserError(f"{items} training items are too few to hold some out: set evaluate_every to 0.")
+    return left
 
 
 class _Plan(NamedTuple):
@@ -82,17 +89,15 @@ class _Plan(NamedTuple):
 class BatchSource(Dataset[Step]):
     """Batches by global step.
 
+    With a memory of M, label distances get a column more for each of the last M items of the steps before, newest batch
+    first, as ``CrossBatchMemory`` stores them.
+
     Args:
         data: What is trained on.
         sampler: What makes a batch.
         given: What the sampler works from, as its ``given`` asks for it.
-        seed: Of the run.
-        image_size: (height, width) that the network sees.
-        jitter: How much an image may move.
-        flip: Whether whole lists ("list") or single images ("image") are mirrored.
+        config: The options of the run.
         target: What makes the loss's target of a batch's labels: its ``target``.
-        memory: M; label distances get a column more for each of the last M items of the steps before, newest batch
-            first, as ``CrossBatchMemory`` stores them.
         ranks: The processes that share the batches; None for this one alone.
 
     Raises:
@@ -105,13 +110,9 @@ class BatchSource(Dataset[Step]):
         data: TrainingData,
         sampler: Sampler,
         given: NDArray[Any],
+        config: TrainConfig,
         *,
-        seed: int,
-        image_size: Size,
-        jitter: Jitter,
-        flip: str = "none",
         target: Callable[[LabelSource], Tensor] = label_distances,
-        memory: int = 0,
         ranks: Ranks | None = None,
     ) -> None:
         ranks = Ranks() if ranks is None else ranks
@@ -121,9 +122,8 @@ class BatchSource(Dataset[Step]):
                 "batch_size, or start fewer of them."
             )
         self._training, self._target, self._ranks = TrainingLabels(data.distance, data.labels), target, ranks
-        self._data, self._sampler, self._given, self._seed = data, sampler, given, seed
-        self._image_size, self._jitter, self._flip = image_size, jitter, flip
-        self._memory = memory
+        self._data, self._sampler, self._given, self._config = data, sampler, given, config
+        self._jitter = Jitter(config.crop, config.scale_jitter, config.shift_jitter, config.brightness_jitter)
         self._plans: dict[int, _Plan] = {}  # of the steps that the memory reaches back to
 
     def items(self, step: int) -> Int64:
@@ -139,10 +139,10 @@ class BatchSource(Dataset[Step]):
         items, flips, anchors, rng = self._plan(step)
         target = self._step_target(step, items, flips, anchors)
         own = self._ranks.share(len(items))
-        images = self._data.images
+        images, size = self._data.images, self._config.image_size
         if isinstance(images, Features):
             return torch.from_numpy(images.read(items[own])), target
-        boxes = jittered_box(images.read(items[own]), self._image_size, self._jitter, rng, part=own, total=len(items))
+        boxes = jittered_box(images.read(items[own]), size, self._jitter, rng, part=own, total=len(items))
         return mirrored(boxes, flips[own]), target
 
     def shared(self, target: Tensor, step: int) -> Tensor:
@@ -157,18 +157,18 @@ class BatchSource(Dataset[Step]):
             self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips])),
             anchors,
             stored=stored,
-            memory=self._memory,
+            memory=self._config.memory,
             own_turn=self._ranks.turn(step) == self._ranks.rank,
         )
         return self._target(labels)
 
     def _plan(self, step: int) -> _Plan:
-        batch = self._sampler.batch(self._given, seed=self._seed, step=step)
-        rng = np.random.default_rng((self._seed, step, 7))  # 7: a stream of its own beside the sampler's
+        batch = self._sampler.batch(self._given, seed=self._config.seed, step=step)
+        rng = np.random.default_rng((self._config.seed, step, 7))  # 7: a stream of its own beside the sampler's
         flips = np.zeros(len(batch.items), bool)
-        if self._flip == "list":
+        if self._config.flip == "list":
             flips[:] = rng.random() < 0.5
-        elif self._flip == "image":
+        elif self._config.flip == "image":
             flips = rng.random(len(batch.items)) < 0.5
         return _Plan(batch.items, flips, batch.anchors, rng)
 
@@ -176,18 +176,18 @@ class BatchSource(Dataset[Step]):
         """Items of the steps before and which of them were mirrored, newest step first, (S,) each."""
         plans: dict[int, _Plan] = {}
         items, flips, count = [np.empty(0, np.int64)], [np.empty(0, bool)], 0
-        while count < self._memory and step - len(plans) > 0:
+        while count < self._config.memory and step - len(plans) > 0:
             earlier = step - len(plans) - 1
             plans[earlier] = self._plans.get(earlier) or self._plan(earlier)
             items.append(plans[earlier].items)
             flips.append(plans[earlier].flips)
             count += len(plans[earlier].items)
         self._plans = plans
-        return np.concatenate(items)[: self._memory], np.concatenate(flips)[: self._memory]
+        return np.concatenate(items)[: self._config.memory], np.concatenate(flips)[: self._config.memory]
 
     def _labels(self, items: Int64, flips: NDArray[np.bool_]) -> Labels:
         labels = self._data.labels[items]
-        if self._flip != "image":
+        if self._config.flip != "image":
             return labels
         assert self._data.mirrored_labels is not None
         twins = self._data.mirrored_labels[items]
@@ -198,10 +198,7 @@ class BatchSource(Dataset[Step]):
             }
         )
 
-    def steps(self, first: int, last: int, workers: int, timeout: float = 0) -> Iterator[Step]:
-        """The batches of global steps ``first`` to ``last`` - 1, made ahead by ``workers`` processes.
-
-        See ``made_ahead`` for ``timeout`` and for what goes wrong.
-        """
-        workers = 0 if isinstance(self._data.images, Features) else workers
-        return made_ahead(self, range(first, last), workers=workers, timeout=timeout)
+    def steps(self, first: int, last: int) -> Iterator[Step]:
+        """The batches of global steps ``first`` to ``last`` - 1, made ahead by ``config.workers`` processes."""
+        workers = 0 if isinstance(self._data.images, Features) else self._config.workers
+        return made_ahead(self, range(first, last), workers=workers, timeout=self._config.worker_timeout)

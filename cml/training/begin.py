@@ -1,6 +1,6 @@
 """From labelled images to a run: what comes before the first step, the same for arrays and for prepared datasets.
 
-Not for: where images and labels come from (prepared.py, arrays.py) and the steps (loop.py).
+Not for: where images and labels come from (cml.runs) and the steps (loop.py).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
@@ -17,6 +17,7 @@ from cml import losses, plugins, sampling
 from cml.data.augmentation import stored_size
 from cml.data.images import Images
 from cml.data.inputs import ImageSource
+from cml.data.prepared import PreparedDataset
 from cml.distances.jobs.stored_matrix import through_matrix
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import UserError
@@ -27,26 +28,11 @@ from cml.processes.ranks import Ranks
 from cml.registry import Choice
 from cml.sampling.sampler import Sampler, suited_batch
 from cml.training import run_folder
-from cml.training.batches import TrainingData
+from cml.training.batches import TrainingData, items_left
 from cml.training.config import TrainConfig
 from cml.training.loop import Trained, model_config, train
 from cml.training.run_config import RunConfig
 from cml.training.validation import Score
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where the images and labels of a run come from, as its config.json says it.
-
-    Attributes:
-        task: Name of the task, "" for a run on arrays.
-        dataset: Folder of the prepared dataset, "" for a run on arrays.
-        fingerprint: Of the dataset; "" takes that of the labels.
-    """
-
-    task: str = ""
-    dataset: str = ""
-    fingerprint: str = ""
 
 
 def train_run(
@@ -57,7 +43,8 @@ def train_run(
     *,
     loss: Loss | None = None,
     backbone: nn.Module | Backbone | None = None,
-    origin: Origin | None = None,
+    task: str = "",
+    dataset: PreparedDataset | None = None,
     out: Path | None = None,
     resume: bool = False,
     shrink: bool = False,
@@ -74,7 +61,8 @@ def train_run(
         config: All options.
         loss: A loss that is made already; None for the one that ``config.loss`` names.
         backbone: A module of the user's own, which ``config.backbone`` then calls ``custom``; it is trained in place.
-        origin: What config.json says of the data; None for arrays.
+        task: Name of the task, "" for a run on arrays.
+        dataset: The prepared dataset that the images are of; None for arrays.
         out: Run folder, begun or continued; None keeps nothing.
         resume: Continue the run in ``out`` if it was begun.
         shrink: Make a batch that is larger than the data smaller, with a warning, instead of refusing it.
@@ -89,25 +77,25 @@ def train_run(
         UserError: options, labels or a run folder that do not fit.
     """
     ranks = Ranks(device=pick_device(config.device)) if ranks is None else ranks
-    origin = Origin() if origin is None else origin
     count = len(images)
     if config.flip == "image" and len(labels) < 2 * count:
-        who = f"The task {origin.task!r} cannot mirror its labels" if origin.task else "No mirrored labels are given"
+        who = f"The task {task!r} cannot mirror its labels" if task else "No mirrored labels are given"
         raise UserError(f"{who}; set 'flip' to list or none.")
     if shrink:
-        config = suited(config, count, say=ranks.first and not quiet)
+        config = suited(config, items_left(config, count), say=ranks.first and not quiet)
     sampler = sampling.registry.make(config.sampler)
     label_distance = str(Choice(distance.name, distance.settings()))
+    own_fingerprint = hashlib.sha256(labels.fingerprint().encode()).hexdigest()
     run = RunConfig(
-        task=origin.task,
-        dataset=origin.dataset,
-        dataset_fingerprint=origin.fingerprint or hashlib.sha256(labels.fingerprint().encode()).hexdigest(),
+        task=task,
+        dataset="" if dataset is None else str(dataset.folder.resolve()),
+        dataset_fingerprint=own_fingerprint if dataset is None else dataset.fingerprint,
         train=config,
         model=model_config(config, losses.registry.make(config.loss) if loss is None else loss),
         label_distance=label_distance,
-        plugins=plugins.needed(origin.task, label_distance, config.loss, config.sampler, config.backbone),
+        plugins=plugins.needed(task, label_distance, config.loss, config.sampler, config.backbone),
     )
-    sampler.check_count(count)  # before there is a run folder in which nothing was trained
+    sampler.check_count(items_left(config, count))  # before there is a run folder in which nothing was trained
     stored = Images(images, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
     with contextlib.ExitStack() as held:
         if out is not None and ranks.first:

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from cml import losses, sampling
-from cml.data.augmentation import Jitter
 from cml.losses.loss import Loss
 from cml.losses.memory import CrossBatchMemory
 from cml.models import Backbone
@@ -76,8 +75,7 @@ def train(
         backbone: A module of the user's own, which ``config.backbone`` then calls ``custom``; it is trained in place.
         out: Run folder for metrics, checkpoints and the model, made by ``run_folder.begun``; None writes nothing.
         resume: Continue from the folder's last checkpoint if there is one.
-        score: Of a network on the held-out data, every ``evaluate_every`` steps, lower is better; None for
-            ``validation.held_out_score``.
+        score: Of a network on the held-out data, lower is better; None for ``validation.held_out_score``.
         quiet: No progress bar.
         ranks: The processes that train together, from ``join.joined``; None for this one alone.
 
@@ -98,15 +96,11 @@ def train(
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
     network, images = frozen(model, data.images, ranks) if config.freeze_backbone else (model, data.images)
-    data, held_out = replace(data, images=images).held_out(config.validation_share if config.evaluate_every else 0)
+    data, held_out = replace(data, images=images).held_out(config)
     data.images.load()
     training = TrainingLabels(data.distance, data.labels, seed=config.seed, ranks=ranks)
-    loss.prepare(
-        loss.target(training),
-        dimension=config.dimension,
-        names=training.class_names(),
-        generator=torch.Generator().manual_seed(config.seed),
-    )
+    generator, names = torch.Generator().manual_seed(config.seed), training.class_names()
+    loss.prepare(loss.target(training), dimension=config.dimension, names=names, generator=generator)
     loss.to(device)
     share_batch_norm(model, ranks)
     ranks.start_alike(model, loss)
@@ -120,21 +114,9 @@ def train(
     ranks.check_same("a checkpoint", str(first), "The run folder must lie where every machine sees it.")
     last = first if validation.patience_lost else config.steps
 
-    source = BatchSource(
-        data,
-        sampler,
-        sampler.given(training),
-        seed=config.seed,
-        image_size=config.image_size,
-        jitter=Jitter(config.crop, config.scale_jitter, config.shift_jitter, config.brightness_jitter),
-        flip=config.flip,
-        target=loss.target,
-        memory=config.memory,
-        ranks=ranks,
-    )
+    source = BatchSource(data, sampler, sampler.given(training), config, target=loss.target, ranks=ranks)
     source[first] if first < last else None  # a batch that cannot be made fails here, not in a data worker
-    metrics = None if folder is None else folder / "metrics.jsonl"
-    progress = Progress(config, first, path=metrics, shown=ranks.first and not quiet)
+    progress = Progress(config, first, folder, shown=ranks.first and not quiet)
 
     def loss_of(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
         value: Tensor = loss(memory.extended(ranks.gather(embeddings, items)), targets)
@@ -143,9 +125,8 @@ def train(
         return value
 
     network.train()
-    batches = source.steps(first, last, config.workers, config.worker_timeout)
     with stopping.heard(out is not None) as request:
-        for step, (inputs, targets) in enumerate(batches, first):
+        for step, (inputs, targets) in enumerate(source.steps(first, last), first):
             set_learning_rates(optimizer, config, step)
             optimizer.zero_grad(set_to_none=True)
             ranks.reseed(config.seed, step)
@@ -184,8 +165,7 @@ def train(
         validation.take_best()
         model.eval()
         if folder is not None:
-            run_folder.save_loss(folder, loss)
-            run_folder.save_model(folder / run_folder.MODEL, model)
+            run_folder.finish(folder, model, loss)
     return Trained(model, loss, progress.records)
 
 

@@ -27,12 +27,12 @@ class Progress:
     Args:
         config: Its options.
         first: Step that it goes on with.
-        path: metrics.jsonl; None keeps the records in memory.
+        run: The run folder; None keeps the records in memory.
         shown: Whether there is a progress bar.
     """
 
-    def __init__(self, config: TrainConfig, first: int, *, path: Path | None, shown: bool) -> None:
-        self._log = MetricsLog(path, first)
+    def __init__(self, config: TrainConfig, first: int, run: Path | None, *, shown: bool) -> None:
+        self._log = MetricsLog(None if run is None else run / "metrics.jsonl", first)
         loss = config.loss.partition("(")[0]
         self._bar = tqdm(total=config.steps, initial=first, unit="step", desc=loss, disable=not shown)
         self._waiting: list[tuple[int, Tensor]] = []  # of each step (loss, whether the embeddings are numbers)

@@ -105,11 +105,12 @@ def save_loss_constants(run: Path, constants: Mapping[str, float]) -> None:
     write_json(path, {**read_json(path, "the run's config"), "loss_constants": dict(constants)})
 
 
-def save_loss(run: Path, loss: nn.Module) -> None:
-    """Write the loss's parameters and buffers as safetensors, atomically; nothing if it has none."""
+def finish(run: Path, model: EmbeddingModel, loss: nn.Module) -> None:
+    """Write what the loss has learnt, if anything, and the model, with which the run is finished."""
     state = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
     if state:
         _save_tensors(run / LOSS, state)
+    save_model(run / MODEL, model)
 
 
 def save_model(path: Path, model: EmbeddingModel) -> None:

@@ -13,6 +13,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,15 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         images = Images(write_crops(Path(folder), options.images), STORED, cache_bytes=0)
         data = TrainingData(images, distance.encode(poses.tolist()), distance)
-        source = BatchSource(
-            data,
-            sampler,
-            sampler.given(TrainingLabels(data.distance, data.labels)),
-            seed=0,
-            image_size=(224, 224),
-            jitter=jitter,
-            flip=RECIPE.flip,
-        )
+        given = sampler.given(TrainingLabels(data.distance, data.labels))
+        config = replace(RECIPE, seed=0, image_size=(224, 224), brightness_jitter=0.0, workers=options.workers)
+        source = BatchSource(data, sampler, given, config)
         items = np.arange(BATCH)
         pixels = images.read(items)
         rng = np.random.default_rng(0)
@@ -95,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         for name, seconds in parts.items():
             print(f"{name}: {1000 * seconds / BATCH:.2f} ms an image in one process")
-        steps = source.steps(0, (rounds + 1) * batches, options.workers)
+        steps = source.steps(0, (rounds + 1) * batches)
         with ended():
             for _ in range(batches):  # workers start, queues fill
                 next(steps)

@@ -25,7 +25,6 @@ import torch
 
 import cml.losses
 import cml.sampling
-from cml.data.augmentation import Jitter
 from cml.data.images import Images
 from cml.data_prep.drawn.people.people import draw_people
 from cml.distances import registry as distances
@@ -57,8 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loss.prepare(loss.target(training), dimension=config.dimension)
     sampler = cml.sampling.registry.make(config.sampler)
     nearest = sampler.given(training)
-    jitter = Jitter(config.crop, config.scale_jitter, config.shift_jitter, config.brightness_jitter)
-    source = BatchSource(data, sampler, nearest, seed=0, image_size=(64, 64), jitter=jitter, flip=config.flip)
+    source = BatchSource(data, sampler, nearest, config)
     batches = [source[step] for step in range(steps)]
     model = EmbeddingModel(model_config(config, loss))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
@@ -113,12 +111,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             paths.append(Path(folder) / f"{index}.jpg")
             Image.fromarray(image).save(paths[-1], quality=92)
         stored = TrainingData(Images(paths, (64, 64), cache_bytes=0), labels, distance)
-        reader = BatchSource(stored, sampler, nearest, seed=0, image_size=(64, 64), jitter=jitter, flip=config.flip)
+        reader = BatchSource(stored, sampler, nearest, replace(config, workers=2))
 
         def reading() -> float:
             begin = time.perf_counter()
             with ended():
-                for _ in reader.steps(0, files, 2):
+                for _ in reader.steps(0, files):
                     pass
             return (time.perf_counter() - begin) / files
 
