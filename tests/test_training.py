@@ -287,7 +287,7 @@ def test_a_run_cut_off_and_resumed_loses_its_patience_where_the_whole_run_does(
     assert last < 12
     save = Checkpoint.save
 
-    def save_and_stop(self: Checkpoint, run: Path, step: int) -> None:
+    def save_and_stop(self: Checkpoint, run: Path | None, step: int) -> None:
         save(self, run, step)
         if step == min(end, last):
             raise KeyboardInterrupt

@@ -208,9 +208,9 @@ def train(out: Path, *, resume: bool = False, snapshot: Path | None = None) -> N
     """A run on bars; ``snapshot`` gets what a run killed after its first checkpoint would have left."""
     save = Checkpoint.save
 
-    def save_and_copy(self: Checkpoint, run: Path, step: int) -> None:
+    def save_and_copy(self: Checkpoint, run: Path | None, step: int) -> None:
         save(self, run, step)
-        if snapshot is not None and not snapshot.exists():
+        if run is not None and snapshot is not None and not snapshot.exists():
             shutil.copytree(run, snapshot)
 
     Checkpoint.save = save_and_copy  # type: ignore[method-assign]

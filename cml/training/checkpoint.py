@@ -38,8 +38,10 @@ class Checkpoint:
     memory: CrossBatchMemory
     validation: Validation
 
-    def save(self, run: Path, step: int) -> None:
-        """Write the checkpoint after so many steps, atomically."""
+    def save(self, run: Path | None, step: int) -> None:
+        """Write the checkpoint after so many steps, atomically; without a run folder, nothing."""
+        if run is None:
+            return
         device = self.model.mean.device
         state = {
             "step": step,

@@ -104,8 +104,7 @@ def train(
     loss.to(device)
     share_batch_norm(model, ranks)
     ranks.start_alike(model, loss)
-    if folder is not None:
-        run_folder.save_loss_constants(folder, loss.fitted())
+    run_folder.save_loss_constants(folder, loss.fitted())
     optimizer = make_optimizer(model, loss, config)
     memory = CrossBatchMemory(config.memory)
     validation = Validation(model, network, held_out, config, ranks, score)
@@ -113,7 +112,6 @@ def train(
     first = checkpoint.load(out) if out is not None and resume else 0
     ranks.check_same("a checkpoint", str(first), "The run folder must lie where every machine sees it.")
     last = first if validation.patience_lost else config.steps
-
     source = BatchSource(data, sampler, sampler.given(training), config, target=loss.target, ranks=ranks)
     source[first] if first < last else None  # a batch that cannot be made fails here, not in a data worker
     progress = Progress(config, first, folder, shown=ranks.first and not quiet)
@@ -154,8 +152,7 @@ def train(
             ended = done == config.steps or validation.patience_lost
             if ended or stop or done % config.checkpoint_every == 0:
                 progress.catch_up()
-                if folder is not None:
-                    checkpoint.save(folder, done)
+                checkpoint.save(folder, done)
             if ended:
                 break
             if stop:
@@ -164,8 +161,7 @@ def train(
         progress.close()
         validation.take_best()
         model.eval()
-        if folder is not None:
-            run_folder.finish(folder, model, loss)
+        run_folder.finish(folder, model, loss)
     return Trained(model, loss, progress.records)
 
 

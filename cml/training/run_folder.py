@@ -99,14 +99,18 @@ def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str) -> Non
         )
 
 
-def save_loss_constants(run: Path, constants: Mapping[str, float]) -> None:
+def save_loss_constants(run: Path | None, constants: Mapping[str, float]) -> None:
     """Add to config.json what the loss found in the training set's label distances."""
+    if run is None:
+        return
     path = run / "config.json"
     write_json(path, {**read_json(path, "the run's config"), "loss_constants": dict(constants)})
 
 
-def finish(run: Path, model: EmbeddingModel, loss: nn.Module) -> None:
+def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module) -> None:
     """Write what the loss has learnt, if anything, and the model, with which the run is finished."""
+    if run is None:
+        return
     state = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
     if state:
         _save_tensors(run / LOSS, state)
