@@ -75,7 +75,7 @@ def whole(people: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 HANG = """
 import os, sys, time
 from pathlib import Path
-from cml.storage import partial_dataset, work_folder
+from cml.storage import atomic, partial_dataset
 from cml.storage.partial_dataset import PartialDataset
 from cml.storage.work_folder import WorkFolder
 from cml.data_prep.lspet import Lspet
@@ -186,7 +186,7 @@ def test_killed_twice_and_killed_after_the_end(
     out = tmp_path / "set"
     kill_at(people, out, MOMENTS["half a file written"][0])
     kill_at(people, out, MOMENTS["a file written but not recorded"][0])  # counts from the first item, old or new
-    kill_at(people, out, "work_folder.shutil.rmtree = lambda *_, **__: hang()")
+    kill_at(people, out, "atomic.shutil.rmtree = lambda *_, **__: hang()")
     assert content(out) == whole  # it was published and died over its tidying up
     assert partial(out).exists()
     cropped = count_crops(monkeypatch)

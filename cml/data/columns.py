@@ -107,12 +107,6 @@ class Items:
         for line, name, label in zip(Column[int](self.lines), Column[str](self.names), self.labels, strict=True):
             yield self.folder / name if name else None, label, f"{self.folder / metadata}:{line}"
 
-    def listed(self, metadata: str) -> Iterator[tuple[str, str, str]]:
-        """Of each item its id, its image's name, and where it stands."""
-        columns = Column[int](self.lines), Column[str](self.ids), Column[str](self.names)
-        for line, item_id, name in zip(*columns, strict=True):
-            yield item_id, name, f"{self.folder / metadata}:{line}"
-
     def of_role(self, role: int) -> tuple[Column[str], Paths, Sequence[Any]]:
         """The ids, images and labels of the items of one role."""
         rows = np.flatnonzero(self.roles == role)

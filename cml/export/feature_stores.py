@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import io
 import itertools
 import os
@@ -170,7 +171,7 @@ class Hdf5Store(FeatureStore):
         if saved.exists():
             places: NDArray[np.int64] = np.load(saved, allow_pickle=False)
             return places
-        h5py = _h5py()
+        h5py = _module("h5py", "hdf5")
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plan.set_layout(h5py.h5d.CONTIGUOUS)
         plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -205,7 +206,7 @@ class Hdf5Store(FeatureStore):
         """Take the datasets of ``missing`` ids out of the files."""
         dropped = 0
         for path in self._places:
-            with _h5py().File(path, "r+") as file:
+            with _module("h5py", "hdf5").File(path, "r+") as file:
                 for key in missing:
                     del file[key]
                     dropped += 1
@@ -224,7 +225,7 @@ class LmdbStore(FeatureStore):
 
     def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
         super().__init__(work, name, keys, shape)
-        lmdb = _lmdb()
+        lmdb = _module("lmdb", "lmdb")
         room = (1 << 30) + 3 * len(keys) * self.bytes_each(shape)  # of addresses; the file grows with its content
         self._databases = [
             lmdb.open(str(path), subdir=False, map_size=room, lock=False, meminit=False)
@@ -233,7 +234,7 @@ class LmdbStore(FeatureStore):
 
     def write(self, features: Sequence[Features]) -> None:
         """Store; see the base class."""
-        lmdb = _lmdb()
+        lmdb = _module("lmdb", "lmdb")
         for database, path in zip(self._databases, (self._fc, self._att), strict=True):
             try:
                 for start in range(0, len(features), _TRANSACTION):
@@ -272,17 +273,10 @@ def _force_file(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def _h5py() -> Any:  # noqa: ANN401 - a module without types
+def _module(name: Literal["h5py", "lmdb"], layout: Layout) -> Any:  # noqa: ANN401 - modules without types
     try:
-        import h5py
+        return importlib.import_module(name)
     except ImportError:
-        raise UserError("The layout 'hdf5' comes with the extra 'hdf5': pip install 'cml[hdf5]'.") from None
-    return h5py
-
-
-def _lmdb() -> Any:  # noqa: ANN401 - a module without types
-    try:
-        import lmdb
-    except ImportError:
-        raise UserError("The layout 'lmdb' comes with the extra 'lmdb': pip install 'cml[lmdb]'.") from None
-    return lmdb
+        raise UserError(
+            f"The layout {layout!r} comes with the extra {layout!r}: pip install 'cml[{layout}]'."
+        ) from None

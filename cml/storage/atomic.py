@@ -30,19 +30,10 @@ PARTIAL = ".partial-"  # every temporary carries it, so that people can tell wha
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it to ``path`` when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _clear_dead(path)
-    temporary, handle = _own_temporary(path, folder=False)
-    try:
-        with located(path):
-            yield temporary
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private, a user expects the usual mode
-            os.replace(temporary, path)
-    finally:
-        os.close(handle)
-        temporary.unlink(missing_ok=True)
+    with _temporary(path, folder=False) as temporary:
+        yield temporary
+        force(temporary)
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private, a user expects the usual mode
 
 
 @contextlib.contextmanager
@@ -53,17 +44,23 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         UserError: ``path`` exists and is not an empty folder; an existing folder is never replaced.
     """
     check_vacant(path)
+    with _temporary(path, folder=True) as temporary:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     _clear_dead(path)
-    temporary, handle = _own_temporary(path, folder=True)
+    temporary, handle = _own_temporary(path, folder=folder)
     try:
         with located(path):
             yield temporary
-            temporary.chmod(0o777 & ~_umask())
             os.replace(temporary, path)  # replaces an empty folder, refuses a full one
     finally:
         os.close(handle)
-        shutil.rmtree(temporary, ignore_errors=True)
+        delete(temporary)
 
 
 def cache_folder() -> Path:
@@ -131,6 +128,14 @@ def force(*paths: Path) -> None:
             os.fsync(number)
         finally:
             os.close(number)
+
+
+def delete(path: Path, *, strict: bool = False) -> None:
+    """Delete a file, a link or a folder, if it is there; a folder with all in it that can be, or ``strict``ly all."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=not strict)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_all(descriptor: int, content: bytes | memoryview, at: int | None = None) -> None:
@@ -224,10 +229,7 @@ def _clear_dead(path: Path) -> None:
             handle = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path, ignore_errors=True)
-                else:
-                    os.unlink(entry.path)
+                delete(Path(entry.path))
             finally:
                 os.close(handle)
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cml.errors import DataError, UserError
-from cml.storage.atomic import PARTIAL, read_json, write_all, write_json
+from cml.storage.atomic import PARTIAL, delete, read_json, write_all, write_json
 from cml.storage.made_with import as_json, difference
-from cml.storage.work_folder import WorkFolder, delete, work_folder
+from cml.storage.work_folder import WorkFolder, work_folder
 
 _FINISHED = "finished"
 
@@ -126,7 +125,7 @@ def building(
     if found is None and (out / "config.json").exists():
         raise UserError(f"{out} holds a run or a model (config.json). Choose another folder.")
     if found is not None and sound():
-        shutil.rmtree(work_of(out, manifest), ignore_errors=True)  # of a process killed just after its last step
+        delete(work_of(out, manifest))  # of a process killed just after its last step
         yield Building(out, manifest, parts, found)
         return
     with work_folder(work_of(out, manifest), made_with, str(out), about=about, wait=wait) as folder:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from cml.errors import UserError
-from cml.storage.atomic import located, locked, write_all
+from cml.storage.atomic import delete, located, locked, write_all
 from cml.storage.made_with import as_json, difference
 
 JOURNAL = "journal.jsonl"
@@ -56,7 +55,7 @@ class WorkFolder:
         """Delete what is there."""
         for path in self.root.iterdir():
             if path.name != JOURNAL:
-                delete(path)
+                delete(path, strict=True)
         self._journal.truncate(0)
         self._append(self._head)
         self._start, self.recorded = os.fstat(self._journal.fileno()).st_size, 0
@@ -91,7 +90,7 @@ class WorkFolder:
 
     def discard(self) -> None:
         """Delete the folder."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        delete(self.root)
 
     def _append(self, entry: object) -> None:
         # past the file's buffer, which would be written once more when it is closed on a full disk
@@ -140,11 +139,3 @@ def _is_link(path: Path) -> bool:
 
 def _holds_links(root: Path) -> bool:
     return any(_is_link(Path(at, name)) for at, folders, files in os.walk(root) for name in (*folders, *files))
-
-
-def delete(path: Path) -> None:
-    """Delete a file, a link or a folder with all that is in it, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
