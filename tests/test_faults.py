@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import faults
@@ -356,6 +357,22 @@ def test_a_killed_worker_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         MachineError, match=r"^A data worker \(process \d+\) was (killed by the signal Killed|gone), .*\.$"
     ):
         cml.fit(IMAGES, LABELS, CONFIG, out=tmp_path / "run", quiet=True)
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_worker_killed_while_it_hands_a_batch_over_is_one_line(dead: bool) -> None:
+    worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(0 if dead else 60,))
+
+    @workers.ended()
+    def cut_off() -> None:
+        worker.start()
+        workers._running.append(SimpleNamespace(_workers=[worker], _shutdown_workers=lambda: None))
+        raise ConnectionResetError("reset by peer")
+
+    message = r"^A data worker \(process \d+\) was gone, .*\.$" if dead else "reset by peer"
+    with pytest.raises(MachineError if dead else ConnectionResetError, match=message):
+        cut_off()
+    assert not worker.is_alive()
 
 
 def test_a_worker_killed_while_a_file_is_written_is_one_line() -> None:

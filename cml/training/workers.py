@@ -128,8 +128,14 @@ def _fault(error: BaseException | None) -> str | None:
     """In one line what torch says of its workers.
 
     It says so in a signal handler, within whatever the training process is doing: the error that comes of that, such as
-    one about a file half written, has torch's as its context.
+    one about a file half written, has torch's as its context. Of a worker that dies while it hands a batch over it says
+    nothing at all.
     """
+    if isinstance(error, ConnectionError | EOFError):
+        for worker in [one for batches in _running for one in getattr(batches, "_workers", ())]:
+            worker.join(1)  # its connections close a little before it has ended
+            if not worker.is_alive():
+                return _workers_fault(f"DataLoader worker (pid {worker.pid}) exited")
     while error is not None:
         if fault := _workers_fault(str(error)):
             return fault
