@@ -387,23 +387,6 @@ def test_a_worker_killed_while_a_file_is_written_is_one_line() -> None:
         interrupted()
 
 
-def test_a_worker_killed_while_it_sends_is_one_line() -> None:
-    class Made:
-        _workers = (multiprocessing.get_context("spawn").Process(target=os._exit, args=(9,)),)
-
-        def _shutdown_workers(self) -> None:
-            pass
-
-    @workers.ended()
-    def interrupted() -> None:
-        Made._workers[0].start()
-        workers._running.append(Made())  # type: ignore[arg-type]
-        raise ConnectionResetError(104, "Connection reset by peer")
-
-    with pytest.raises(MachineError, match=r"^A data worker \(process \d+\) was gone, .*\.$"):
-        interrupted()
-
-
 def test_a_hanging_worker_is_one_line(
     monkeypatch: pytest.MonkeyPatch, in_workers: Callable[[Callable[[], object]], None]
 ) -> None:

@@ -109,10 +109,6 @@ def ended() -> Iterator[None]:
         yield
     except Exception as error:
         fault = _fault(error)
-        if isinstance(error, ConnectionError | EOFError):  # a worker was killed while it sent a batch
-            began = [worker for made in _running[before:] for worker in getattr(made, "_workers", ())]
-            gone = [str(worker.pid) for worker in began if worker.join(1) or worker.exitcode]
-            fault = fault or (_gone(", ".join(gone), None) if gone else None)
         if fault is None:
             raise
     finally:
@@ -154,14 +150,10 @@ def _workers_fault(text: str) -> str | None:
             "answers; wait longer with --worker-timeout, or read in the training process with --workers 0."
         )
     if found := re.match(r"DataLoader worker \(pid\S* ([\d, ]+)\) (?:is killed by signal: ([\w ]+)|exited)", text):
-        return _gone(found[1], found[2])
+        how = f"killed by the signal {found[2]}" if found[2] else "gone"
+        memory = " or its shared memory" if found[2] == "Bus error" else ""
+        return f"A data worker (process {found[1]}) was {how}, as when the machine's memory{memory} is full. {_MEND}"
     return None
-
-
-def _gone(processes: str, signal_name: str | None) -> str:
-    how = f"killed by the signal {signal_name}" if signal_name else "gone"
-    memory = " or its shared memory" if signal_name == "Bus error" else ""
-    return f"A data worker (process {processes}) was {how}, as when the machine's memory{memory} is full. {_MEND}"
 
 
 def _share_memory() -> None:
