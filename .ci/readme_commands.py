@@ -17,12 +17,7 @@ from pathlib import Path
 
 STEPS = "4"
 LONG = ("cml train", "cml compare", "cml demo")
-RAW = {
-    "tub.tar.gz": "donkeycar_tub/tub.tar.gz",
-    "lspet": "lspet400",
-    "zind": "zind_layouts",
-    "coco": "coco_mini",
-}
+RAW = {"tub.tar.gz": "donkeycar_tub/tub.tar.gz", "lspet": "lspet400", "zind": "zind_layouts", "coco": "coco_mini"}
 
 
 def main(readme: Path, scratch: Path) -> int:

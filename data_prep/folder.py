@@ -32,10 +32,7 @@ from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
-_FRAMES = {
-    "masks": "a mask as large as its image",
-    "keypoints": FRAME,
-}
+_FRAMES = {"masks": "a mask as large as its image", "keypoints": FRAME}
 _SPLITS = ("train", "query", "gallery", "test")
 
 

@@ -310,14 +310,7 @@ def _command(case: Case, out: Path) -> list[str]:
 
 
 def _kill_once(
-    case: Case,
-    out: Path,
-    log: Path,
-    count: Count,
-    rng: random.Random,
-    seconds: float,
-    steps: int,
-    fresh_share: float,
+    case: Case, out: Path, log: Path, count: Count, rng: random.Random, seconds: float, steps: int, fresh_share: float
 ) -> None:
     fresh = rng.random() < fresh_share
     by_time = fresh or rng.random() < 0.3

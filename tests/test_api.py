@@ -221,10 +221,7 @@ def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"labels": ["a", "b"] * 20},
-            r"do not fit the label distance 'euclidean': Label 0 .* Got 'a' instead",
-        ),
+        ({"labels": ["a", "b"] * 20}, r"do not fit the label distance 'euclidean': Label 0 .* Got 'a' instead"),
         ({"labels": LEVELS[:39]}, "Got 40 images and 39 labels"),
         ({"stepps": 3}, r"no option 'stepps'\. Did you mean 'steps'\?"),
         ({"steps": 0}, "'steps' must be 1 or more"),

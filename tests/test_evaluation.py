@@ -161,14 +161,7 @@ def test_bad_input_of_evaluate() -> None:
     check("'oracle' is taken", {"oracle": good})
     check("at least. Got 0, 3, 2", {"a": good}, query=none)
     check("Got 3, 3, 0", {}, oracle=False)
-    check(
-        "and 0 of them",
-        {"a": good},
-        distance_ks=[],
-        ndcg_ks=[],
-        hit_ks=[],
-        correlation=False,
-    )
+    check("and 0 of them", {"a": good}, distance_ks=[], ndcg_ks=[], hit_ks=[], correlation=False)
     check("'gain' must be one of", {"a": good}, gain="linear")
     check("Got 0, 1 and 5", {"a": good}, threads=0, block_bytes=1, bootstrap=5)
 

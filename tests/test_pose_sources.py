@@ -509,11 +509,7 @@ def test_coco_on_the_real_photographs(real_data: RealData, tmp_path: Path, capsy
     dataset = source.prepare(tmp_path / "set")
     assert dataset.info.counts == {"train": 27, "query": 7, "gallery": 24}
     assert dataset.info.details["joints"] == list(COCO)
-    assert dataset.info.details["left_out"] == {
-        "fewer than 8 joints": 184,
-        "fewer than 4096 pixels": 42,
-        "crowds": 6,
-    }
+    assert dataset.info.details["left_out"] == {"fewer than 8 joints": 184, "fewer than 4096 pixels": 42, "crowds": 6}
     labels, crops, roles = labels_of(dataset), crops_of(dataset), roles_of(dataset)
     kept = 0
     for name in ("train2017", "val2017"):
@@ -542,11 +538,7 @@ def test_coco_crops_hold_the_joints_and_one_file_is_enough(tmp_path: Path) -> No
     folder = coco_folder(tmp_path / "in")
     source = CocoKeypoints(folder, image_size=192, test_share=0.5, query_share=0.5)
     dataset = source.prepare(tmp_path / "set")
-    assert dataset.info.details["left_out"] == {
-        "crowds": 2,
-        "fewer than 8 joints": 2,
-        "fewer than 4096 pixels": 2,
-    }
+    assert dataset.info.details["left_out"] == {"crowds": 2, "fewer than 8 joints": 2, "fewer than 4096 pixels": 2}
     assert len(labels_of(dataset)) == 40
     assert spots_in_place(dataset) > 20
     (folder / "annotations/person_keypoints_train2017.json").unlink()

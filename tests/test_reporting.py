@@ -22,16 +22,7 @@ from PIL import Image, ImageFont
 
 from cml.errors import UserError
 from cml.reporting.curves import smoothed, write_curves
-from cml.reporting.drawing import (
-    LEFT,
-    RIGHT,
-    contact_sheet,
-    draw_gauge,
-    draw_regions,
-    draw_skeleton,
-    draw_text,
-    flat,
-)
+from cml.reporting.drawing import LEFT, RIGHT, contact_sheet, draw_gauge, draw_regions, draw_skeleton, draw_text, flat
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 from cml.reporting.metric_curves import Panel, write_metric_curves
 from cml.reporting.sheet import wrapped, write_sheet
@@ -227,12 +218,7 @@ def test_distances_means_and_bars(tmp_path: Path) -> None:
     bars = [value.split()[1] for value in page.attributes("class") if value.startswith("bar ") and "key" not in value]
     assert bars == ["s0", "s5", "s10", "s20", "none", "none"]
     means = re.findall(r'<span class="mean">(.*?)</span>', text)
-    assert means == [
-        "mean <b>1.00</b>",
-        "<small>1 not comparable</small> mean <b>4.00</b>",
-        "not comparable",
-        "",
-    ]
+    assert means == ["mean <b>1.00</b>", "<small>1 not comparable</small> mean <b>4.00</b>", "not comparable", ""]
     assert "nothing retrieved" in text
     assert "score <b>not comparable</b>" in text
 

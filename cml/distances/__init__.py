@@ -146,14 +146,4 @@ def register(
     return add
 
 
-__all__ = [
-    "LabelDistance",
-    "LabelError",
-    "Labels",
-    "Neighbors",
-    "get",
-    "made",
-    "names",
-    "register",
-    "registry",
-]
+__all__ = ["LabelDistance", "LabelError", "Labels", "Neighbors", "get", "made", "names", "register", "registry"]

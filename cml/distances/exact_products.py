@@ -27,12 +27,7 @@ _DIRECT_BYTES = 16 << 20  # what the direct formula may gather at a time
 
 
 def settle(
-    estimate: Float64,
-    error: Float64,
-    direct: Callable[[Rows, Rows], Float64],
-    *,
-    pair_bytes: int,
-    root: bool,
+    estimate: Float64, error: Float64, direct: Callable[[Rows, Rows], Float64], *, pair_bytes: int, root: bool
 ) -> Float32:
     """Round ``estimate`` to float32 as the direct formula would be.
 
@@ -59,13 +54,7 @@ def settle(
 
 
 def compute_again(
-    rows: Rows,
-    columns: Rows,
-    direct: Callable[[Rows, Rows], Float64],
-    *,
-    pair_bytes: int,
-    root: bool,
-    out: Float32,
+    rows: Rows, columns: Rows, direct: Callable[[Rows, Rows], Float64], *, pair_bytes: int, root: bool, out: Float32
 ) -> None:
     """Write the pairs that an estimate leaves open, ``rows`` (P,) and ``columns`` (P,), by the direct formula.
 

@@ -186,13 +186,7 @@ def build_index(
                 )
             return index
         part = embed_folder(
-            model,
-            images,
-            out / _PARTS / "0001",
-            batch_size=batch_size,
-            threads=threads,
-            skip_bad=skip_bad,
-            quiet=quiet,
+            model, images, out / _PARTS / "0001", batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet
         )
         chosen = method_for(len(part.embeddings)) if method == "auto" else method
         made = None if chosen == "exact" else ApproximateIndex.build(chosen, [part.embeddings])

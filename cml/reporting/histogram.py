@@ -24,12 +24,7 @@ TAIL = 0.0005  # the smallest distances, left out on the logarithmic axis: they 
 
 
 def write_histogram(
-    path: Path,
-    distances: NDArray[np.float32],
-    *,
-    unit: str,
-    quantiles: Mapping[float, float],
-    title: str = "",
+    path: Path, distances: NDArray[np.float32], *, unit: str, quantiles: Mapping[float, float], title: str = ""
 ) -> None:
     """Draw how often which label distance occurs.
 

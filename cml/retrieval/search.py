@@ -29,12 +29,7 @@ _UNDERFLOW = float(np.finfo(np.float32).tiny)
 
 
 def nearest_embeddings(
-    query: Float32,
-    gallery: Sequence[Float32] | Float32,
-    k: int,
-    *,
-    block: int = 8192,
-    threads: int = 2,
+    query: Float32, gallery: Sequence[Float32] | Float32, k: int, *, block: int = 8192, threads: int = 2
 ) -> tuple[Float32, Int64]:
     """The k gallery items with the least L2 distance to each query, nearest first, ties to the lower item.
 
@@ -58,10 +53,7 @@ def nearest_embeddings(
     squared, positions = np.full((len(query), k), np.inf), np.full((len(query), k), -1, np.int64)
     _search(query, parts, squared, positions, block, threads)
     order = np.lexsort((positions, squared), axis=1)
-    return (
-        np.sqrt(np.take_along_axis(squared, order, 1)).astype(np.float32),
-        np.take_along_axis(positions, order, 1),
-    )
+    return (np.sqrt(np.take_along_axis(squared, order, 1)).astype(np.float32), np.take_along_axis(positions, order, 1))
 
 
 def distances_to(query: Float32, gallery: Sequence[Float32], positions: Int64) -> Float32:

@@ -111,15 +111,7 @@ def train_run(
         )
         data = TrainingData(stored, labels[:count], distance, labels[count:] if len(labels) > count else None)
         trained = train(
-            data,
-            config,
-            loss=loss,
-            backbone=backbone,
-            out=out,
-            resume=resume,
-            score=score,
-            quiet=quiet,
-            ranks=ranks,
+            data, config, loss=loss, backbone=backbone, out=out, resume=resume, score=score, quiet=quiet, ranks=ranks
         )
         return trained, run
 

@@ -28,9 +28,7 @@ def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> to
             "of the module as a torch.nn.Parameter."
         )
     others = [parameter for key, parameter in own.items() if key not in proxies]
-    groups: list[dict[str, Any]] = [
-        {"params": [*model.head.parameters(), *others], "base_lr": config.learning_rate},
-    ]
+    groups: list[dict[str, Any]] = [{"params": [*model.head.parameters(), *others], "base_lr": config.learning_rate}]
     if proxies:
         groups.append({"params": list(proxies.values()), "base_lr": config.learning_rate * config.proxy_rate})
     if not config.freeze_backbone:

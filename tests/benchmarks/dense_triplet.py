@@ -33,10 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     few, many = chosen.items
     f, d = batch(few)
     small = measure(
-        {
-            "enumerated, (A, B, B)": lambda: enumerated(f, d),
-            "dense triplet": lambda: dense_triplet_loss(f, d),
-        },
+        {"enumerated, (A, B, B)": lambda: enumerated(f, d), "dense triplet": lambda: dense_triplet_loss(f, d)},
         f,
         chosen.repeat,
     )

@@ -136,12 +136,7 @@ def write_neighbors(
 
 
 def run_job(
-    work: Work,
-    out: Path,
-    runner: Runner,
-    *,
-    item_ids: Sequence[str] = (),
-    about: Mapping[str, Any] | None = None,
+    work: Work, out: Path, runner: Runner, *, item_ids: Sequence[str] = (), about: Mapping[str, Any] | None = None
 ) -> Result:
     """Do a job: what ``write_matrix`` and ``write_neighbors`` are made of.
 

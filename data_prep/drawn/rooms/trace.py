@@ -204,13 +204,7 @@ def _meet(
 
 
 def _surface(
-    view: View,
-    face: int,
-    surface: Surface,
-    points: Float32,
-    blur: Float32,
-    light: Light,
-    pieces: Sequence[Piece],
+    view: View, face: int, surface: Surface, points: Float32, blur: Float32, light: Light, pieces: Sequence[Piece]
 ) -> Float32:
     axis = face // 2
     along, up = ((2, 1), (0, 2), (0, 1))[axis]
