@@ -14,6 +14,12 @@ class UserError(Exception):
     """Something the user gave cannot be used; the message says what, where, which rule, which value and the mend.
 
     The command line prints it in one line and exits with code 2.
+
+    Example:
+        >>> from cml import losses
+        >>> losses.get("log-ratio(weight=rank)")
+        Traceback (most recent call last):
+        cml.errors.UserError: The loss 'log-ratio' has no setting 'weight'. It has: label_exponent, ...
     """
 
 

@@ -63,8 +63,9 @@ def compare(
 
     Example:
         >>> found = cml.compare("value", "data/mine", "runs/losses", losses=["log-ratio", "cosent(scale=2.0)"],
-        ...                     freeze_backbone=True, steps=300)  # doctest: +SKIP
-        >>> print(found.markdown())  # doctest: +SKIP
+        ...                     seeds=1, freeze_backbone=True, steps=20, sampler="random(batch_size=16)")
+        >>> list(found.rows())
+        ['log-ratio', 'cosent(scale=2.0)', 'frozen efficientnet-lite0', 'random', 'oracle']
     """
     task = tasks.get(task) if isinstance(task, str) else task
     dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)

@@ -195,8 +195,8 @@ def load(
         UserError: not a finished run folder, or no such device.
 
     Example:
-        >>> model = cml.load("runs/pose")  # doctest: +SKIP
-        >>> model.embed(["anna.jpg", "ben.jpg"]).shape  # doctest: +SKIP
+        >>> model = cml.load("runs/mine")
+        >>> model.embed(["photos/0.png", "photos/1.png"]).shape
         (2, 128)
     """
     run = RunConfig.load(Path(folder))

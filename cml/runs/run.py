@@ -30,10 +30,11 @@ class Run(TrainedRun):
     ``cml.open_run`` makes it.
 
     Example:
-        >>> run = cml.open_run("runs/mine")  # doctest: +SKIP
-        >>> print(run.evaluate().markdown())  # doctest: +SKIP
-        >>> run.gallery()  # doctest: +SKIP
-        PosixPath('runs/mine/gallery.html')
+        >>> run = cml.open_run("runs/mine")
+        >>> run.evaluate().rows["oracle"]["ndcg@10"].mean
+        1.0
+        >>> print(run.gallery())
+        runs/mine/gallery.html
     """
 
     def evaluate(self, *, gain: str = "reciprocal", seed: int = 0, references: bool = True) -> Evaluation:
@@ -146,8 +147,10 @@ def open_run(
         UserError: not a finished run.
 
     Example:
-        >>> run = cml.open_run("runs/mine")  # doctest: +SKIP
-        >>> run.model.embed(["anna.jpg"]).shape  # doctest: +SKIP
+        >>> run = cml.open_run("runs/mine")
+        >>> run.config.train.steps
+        20
+        >>> run.model.embed(["photos/0.png"]).shape
         (1, 128)
     """
     return Run.open(folder, data=data, device=device, label_distance=label_distance, backbone=backbone)

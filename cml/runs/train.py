@@ -47,8 +47,12 @@ def train(
         UserError: options, dataset or run folder that do not fit.
 
     Example:
-        >>> run = cml.train("value", "data/mine", "runs/mine", steps=300, freeze_backbone=True)  # doctest: +SKIP
-        >>> print(run.evaluate())  # doctest: +SKIP
+        >>> run = cml.train("value", "data/mine", "runs/mine", freeze_backbone=True, steps=20,
+        ...                 sampler="random(batch_size=16)", quiet=True)
+        >>> run
+        Run('runs/mine', log-ratio, Model(efficientnet-lite0, 224 x 224 pixels -> 128 numbers, L2-normalised))
+        >>> list(run.evaluate().rows)
+        ['embedding', 'frozen efficientnet-lite0', 'random', 'oracle']
     """
     from cml.processes.join import joined
     from cml.runs.run import open_run

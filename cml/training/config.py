@@ -16,7 +16,12 @@ _HOW = ("checkpoint_every", "workers", "worker_timeout", "cache_bytes", "device"
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train an embedding. A task's recipe is an instance of it."""
+    """How to train an embedding. A task's recipe is an instance of it.
+
+    Example:
+        >>> TrainConfig(loss="cosent(scale=2.0)", steps=300).learning_rate
+        0.001
+    """
 
     label_distance: str = "euclidean"
     """How far apart two labels are: a name, or name(setting=value, ..)."""
