@@ -17,7 +17,7 @@ class UserError(Exception):
 
     Example:
         >>> from cml import losses
-        >>> losses.get("log-ratio(weight=rank)")
+        >>> losses.get("log-ratio(weight=rank)")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         cml.errors.UserError: The loss 'log-ratio' has no setting 'weight'. It has: label_exponent, ...
     """

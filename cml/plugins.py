@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import importlib.util
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from cml.errors import UserError
 from cml.registry import loading, registries
 
 _loaded: dict[str, Plugin] = {}  # by name
+_sources: dict[str, None] = {}  # as they were given
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,13 @@ def load(source: str | Path) -> Plugin:
         raise UserError(
             f"The plugin {name} registers nothing: register a part by its decorator, as in cml.losses.register(NAME)."
         )
-    _loaded[name] = Plugin(name, _hash_of(module))
+    _loaded[name], _sources[str(source)] = Plugin(name, _hash_of(module)), None
     return _loaded[name]
+
+
+def flags() -> str:
+    """What a command line needs to have the same plugins: `` --plugin FILE`` for each, "" for none."""
+    return "".join(f" --plugin {shlex.quote(source)}" for source in _sources)
 
 
 def needed(*choices: str) -> tuple[tuple[str, str], ...]:

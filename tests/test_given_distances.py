@@ -106,7 +106,10 @@ def test_symmetry_is_found_out_and_said() -> None:
     assert settings == {"name": "hours", "unit": "h", "metric": False, "symmetric": True}
     assert len(digest) == 32
     written = str(Choice(fitted.name, fitted.settings()))
-    with pytest.raises(UserError, match=r"the function 'hours', which was given in Python; give it again there \(lab"):
+    with pytest.raises(
+        UserError,
+        match=r"the function 'hours', which was given in Python; give it again where the model is opened, as in cml",
+    ):
         made(written)
 
 

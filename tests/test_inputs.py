@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from cml.data.images import Images
-from cml.data.inputs import images_and_labels
+from cml.data.inputs import image_source, images_and_labels
 from cml.errors import UserError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), np.uint8)  # (N, H, W, 3)
@@ -121,3 +121,13 @@ def test_columns_of_a_hugging_face_data_set(paths: Sequence[Path]) -> None:
 def test_refusals(images: Any, labels: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(UserError, match=message):
         images_and_labels(images, labels)
+
+
+def test_columns_are_read_by_place_not_by_their_index(paths: Sequence[Path]) -> None:
+    frame = pandas.DataFrame({"file": [str(path) for path in paths]})
+    turned = frame[::-1]
+    assert np.array_equal(pixels_of(images_and_labels(turned.file, AGES)[0]), PIXELS[::-1])
+    assert image_source(frame.file[4:])[0] == paths[4]
+    assert list(image_source(np.asarray(frame.file, str))) == list(paths)
+    with pytest.raises(UserError, match=r"give its column of images, as in images\['file'\]"):
+        image_source(frame)

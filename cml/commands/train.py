@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml import tasks
+from cml import plugins, tasks
 from cml.command_line.options import parse, parse_known, pick, print_json, say
 from cml.errors import UserError
 from cml.runs.train import options_for, train_task
@@ -86,7 +86,8 @@ def run(arguments: Sequence[str]) -> None:
         print_json({"run": str(options.out), "steps": options.config.steps, "loss": last})
         return
     print(f"{options.out}: {options.config.steps} steps, last loss {last:.4f}, curve in {options.out}/loss.png")
-    print(f"next: cml evaluate {options.out} && cml gallery {options.out}")
+    again = f"{options.out}{plugins.flags()}"
+    print(f"next: cml evaluate {again} && cml gallery {again}")
 
 
 def recipe_for(task: tasks.Task, arguments: Sequence[str], prog: str) -> TrainConfig:

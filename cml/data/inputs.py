@@ -95,8 +95,11 @@ def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that t
         raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
     if isinstance(images, Image.Image):
         raise UserError("'images' must be a list of images or an array. Got a single image instead.")
-    if (array := _array(images)) is not None:
+    if _has_columns(images):
+        raise UserError("'images' is a data frame: give its column of images, as in images['file'].")
+    if (array := _array(images)) is not None and (array.ndim != 1 or array.dtype.kind not in "OSU"):
         return _channels_last(array, 4, "An array of images")
+    images = _listed(images)  # the index of a frame's column are its labels, not the places of the images
     try:
         count = len(images)
     except TypeError:
@@ -180,7 +183,11 @@ def _column(frame: Any, name: str | None, what: str) -> Any:  # noqa: ANN401 - a
             f"The data has no column {name!r}, which {what}= names.{did_you_mean(name, names)} "
             f"There are: {', '.join(names)}."
         )
-    column = frame[name]
+    return _listed(frame[name])
+
+
+def _listed(column: Any) -> Any:  # noqa: ANN401 - a column of any library
+    """A column as a list; one that decodes its images when they are asked for stays as it is."""
     for plain in ("to_list", "tolist", "to_pylist"):  # pandas and polars, NumPy, Arrow
         if hasattr(column, plain):
             return getattr(column, plain)()

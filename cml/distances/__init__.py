@@ -69,8 +69,8 @@ def made(
         if choice.name == "function" and "digest" in choice.settings:
             title = choice.settings.get("name")
             raise UserError(
-                f"The label distance is the function {title!r}, which was given in Python; give it again there "
-                f"(label_distance={title}), or register it with a name of its own and use that."
+                f"The label distance is the function {title!r}, which was given in Python; give it again "
+                f"where the model is opened, as in cml.load(path, label_distance={title}), or register it under a name."
             )
         return registry.make(choice)
     if isinstance(distance, LabelDistance):

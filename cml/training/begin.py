@@ -82,7 +82,7 @@ def train_run(
         who = f"The task {task!r} cannot mirror its labels" if task else "No mirrored labels are given"
         raise UserError(f"{who}; set 'flip' to list or none.")
     if shrink:
-        config = suited(config, items_left(config, count), say=ranks.first and not quiet)
+        config = suited(config, items_left(config, count), say=ranks.first)
     sampler = sampling.registry.make(config.sampler)
     label_distance = str(Choice(distance.name, distance.settings()))
     own_fingerprint = hashlib.sha256(labels.fingerprint().encode()).hexdigest()

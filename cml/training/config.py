@@ -114,8 +114,11 @@ class TrainConfig:
             for name in names:
                 if not low <= getattr(self, name) <= high:
                     raise UserError(f"'{name}' must be {rule}. Got {getattr(self, name)} instead.")
-        if min(self.image_size) < 1:
-            raise UserError(f"'image_size' must be two positive numbers. Got {self.image_size} instead.")
+        size = self.image_size if isinstance(self.image_size, tuple | list) else ()
+        if len(size) != 2 or min(size) < 1:
+            raise UserError(
+                f"'image_size' must be two positive numbers, height and width. Got {self.image_size} instead."
+            )
         if self.micro_batch is not None and self.micro_batch < 1:
             raise UserError(f"'micro_batch' must be 1 or more, or none. Got {self.micro_batch} instead.")
         if self.clip_gradient is not None and self.clip_gradient <= 0:
@@ -142,6 +145,8 @@ def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig
     """
     known = [option.name for option in fields(config)]
     for name in options:
+        if name == "batch_size":
+            raise UserError("The size of batches is the sampler's, as in sampler='random(batch_size=60)'.")
         if name not in known:
             raise UserError(
                 f"There is no option {name!r}.{did_you_mean(name, known)} The options are those of cml.TrainConfig."
