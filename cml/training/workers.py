@@ -133,7 +133,10 @@ def _fault(error: BaseException | None) -> str | None:
     """
     if isinstance(error, ConnectionError | EOFError):
         for worker in [one for batches in _running for one in getattr(batches, "_workers", ())]:
-            worker.join(1)  # its connections close a little before it has ended
+            try:
+                worker.join(1)  # its connections close a little before it has ended
+            except RuntimeError as said:  # by torch's signal handler, of the same worker
+                return _workers_fault(str(said))
             if not worker.is_alive():
                 return _workers_fault(f"DataLoader worker (pid {worker.pid}) exited")
     while error is not None:
