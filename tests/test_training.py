@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file
+from scipy.stats import spearmanr
 
 import cml
 from cml import distances, sampling
@@ -22,16 +24,19 @@ from cml.data.images import Images
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
+from cml.processes.ranks import Ranks
 from cml.storage.saved_options import saved_options
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.begin import suited, train_run
 from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
+from cml.training.frozen import Features
 from cml.training.loop import train
 from cml.training.metrics_log import read_metrics
 from cml.training.optimizer import learning_rate_factor
 from cml.training.run_config import RunConfig
 from cml.training.targets import BatchLabels, TrainingLabels
+from cml.training.validation import held_out_score, label_order
 
 CONFIG = TrainConfig(
     backbone="small-cnn",
@@ -233,7 +238,7 @@ def test_best_weights_are_kept_when_validated() -> None:
 
     def validate(model: EmbeddingModel, held_out: TrainingData) -> float:
         assert not model.training
-        assert len(held_out) == 6
+        assert len(held_out) == 8
         seen.append({name: value.clone() for name, value in model.state_dict().items()})
         return next(scores)
 
@@ -275,7 +280,7 @@ def test_a_run_cut_off_and_resumed_loses_its_patience_where_the_whole_run_does(
     images, places = bars()
     config = replace(CONFIG, evaluate_every=2, patience=2, checkpoint_every=1)
 
-    def score(network: EmbeddingModel, held_out: TrainingData, *, ranks: object) -> float:
+    def score(network: EmbeddingModel, held_out: TrainingData, **_: object) -> float:
         # of the weights alone, so that it is the same in every run; the first moves of the head make it worse
         return float(network.head.weight.detach().double().square().mean())
 
@@ -311,12 +316,61 @@ def test_fit_validates_on_held_out_items() -> None:
         kept, held_out = bars_data().held_out(config)
         assert [record["step"] for record in trained.metrics if "validation" in record] == [4, 8, 12]
         best = min(record["validation"] for record in trained.metrics if "validation" in record)
-        # by hand: every second held-out item finds the others, 3 of them, at this mean label distance
-        found = trained.model.embed(images[len(kept) :])
-        order = np.linalg.norm(found[0::2, None] - found[None, 1::2], axis=2).argsort(axis=1)
-        far = np.abs(places[len(kept) :][0::2, None] - places[len(kept) :][None, 1::2])
-        assert best == pytest.approx(np.take_along_axis(far, order, 1)[:, :3].mean(), rel=1e-4)
-        assert len(held_out) == 6
+        # by hand: each held-out item ranks the 7 others
+        found, labels = trained.model.embed(images[len(kept) :]), places[len(kept) :]
+        near, true = np.linalg.norm(found[:, None] - found, axis=2), np.abs(labels[:, None] - labels)
+        others = [np.delete(np.arange(8), item) for item in range(8)]
+        rho = [spearmanr(near[item, rest], true[item, rest])[0] for item, rest in enumerate(others)]
+        assert best == pytest.approx(1 - np.mean(rho), abs=1e-6)
+        assert len(held_out) == 8
+
+
+@pytest.mark.parametrize("count", [8, 12, 20, 40])
+def test_the_validation_score_tells_however_few_items_are_held_out(count: int) -> None:
+    places = np.random.default_rng(0).uniform(size=count)
+    distance = distances.get("euclidean")
+    data = TrainingData(Features(places[:, None].astype(np.float32)), distance.encode(places.tolist()), distance)
+
+    class Noisy:
+        def __init__(self, noise: float) -> None:
+            self.noise = noise
+
+        def embed(self, features: Features) -> NDArray[np.float32]:
+            one = features.read(np.arange(len(features)))
+            return (one + self.noise * np.random.default_rng(1).normal(size=one.shape)).astype(np.float32)
+
+    scores = [held_out_score(Noisy(noise), data, order=label_order(data), ranks=Ranks()) for noise in (0, 0.1, 0.5, 9)]
+    assert scores[0] == pytest.approx(0, abs=1e-6)
+    assert scores == sorted(set(scores))
+
+    class Collapsed:
+        def embed(self, features: Features) -> NDArray[np.float32]:
+            return np.ones((len(features), 3), np.float32)
+
+    assert held_out_score(Collapsed(), data, order=label_order(data), ranks=Ranks()) == 1
+
+
+def test_too_few_items_or_labels_that_are_all_alike_cannot_validate() -> None:
+    images, places = bars(15)
+    config = replace(CONFIG, evaluate_every=2, sampler="random(batch_size=4)", steps=2)
+    with pytest.raises(UserError, match="15 training items are too few to hold 8 of them out for validation: at least"):
+        cml.fit(images, places, config, quiet=True)
+    images, places = bars(16)
+    cml.fit(images, places, config, quiet=True)
+    places[8:] = 1
+    with pytest.raises(UserError, match="labels of the 8 items held out for validation cannot be ranked: all are equ"):
+        cml.fit(images, places, config, quiet=True)
+
+
+def test_a_run_says_which_step_it_kept_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    config = replace(CONFIG, steps=12, evaluate_every=2)
+    for patience, scores, said in (
+        (0, (3, 1, 2, 2, 2, 2), "kept step 4 of 12: the best validation, 1 on 8 held-out items (the worst had 3)\n"),
+        (2, (3, 1, 2, 2), "the worst had 3); ended at step 8 after 2 validations without a better one\n"),
+        (0, (1,) * 6, "kept step 12, the last: all validations scored 1, so that they could not tell\n"),
+    ):
+        train(bars_data(), replace(config, patience=patience), score=scored(*scores))
+        assert capsys.readouterr().err.endswith(said)
 
 
 def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:

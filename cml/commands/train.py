@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,12 +82,12 @@ def run(arguments: Sequence[str]) -> None:
         ) from None
     if not ranks.first:
         return
-    last = [record["loss"] for record in trained.metrics if "loss" in record][-1]
+    last = [record for record in trained.metrics if "loss" in record][-1]
     if options.json:
-        print_json({"run": str(options.out), "steps": options.config.steps, "loss": last})
+        print_json({"run": str(options.out), "steps": last["step"], "loss": last["loss"]})
         return
-    print(f"{options.out}: {options.config.steps} steps, last loss {last:.4f}, curve in {options.out}/loss.png")
-    again = f"{options.out}{plugins.flags()}"
+    print(f"{options.out}: {last['step']} steps, last loss {last['loss']:.4f}, curve in {options.out}/loss.png")
+    again = f"{shlex.quote(str(options.out))}{plugins.flags()}"
     print(f"next: cml evaluate {again} && cml gallery {again}")
 
 

@@ -32,6 +32,8 @@ from cml.training.workers import made_ahead
 # this process's inputs (b, ..), with one process all B, and the target of the whole batch: label distances (A, B) that
 # mean nothing while it is another process's turn to compute them, class numbers or vectors
 Step = tuple[Tensor, Tensor]
+FEWEST_HELD_OUT = 8  # rankings of fewer others say next to nothing
+MOST_HELD_OUT = 1000  # all pairs of them are compared
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,16 @@ def items_left(config: TrainConfig, items: int) -> int:
     """How many of ``items`` are trained on, and not held out to validate with.
 
     Raises:
-        UserError: fewer than 2.
+        UserError: too few for both.
     """
-    left = items - (max(4, round(config.validation_share * items)) if config.evaluate_every else 0)
-    if left < 2 and config.evaluate_every:
-        raise UserError(f"{items} training items are too few to hold some out: set evaluate_every to 0.")
+    if not config.evaluate_every:
+        return items
+    left = items - min(MOST_HELD_OUT, max(FEWEST_HELD_OUT, round(config.validation_share * items)))
+    if left < FEWEST_HELD_OUT:
+        raise UserError(
+            f"{items} training items are too few to hold {items - left} of them out for validation: at least "
+            f"{FEWEST_HELD_OUT} have to be left to train on. Set evaluate_every to 0."
+        )
     return left
 
 

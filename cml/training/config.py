@@ -80,9 +80,9 @@ class TrainConfig:
     """bfloat16 runs the network under autocast; the loss is float32 either way."""
 
     evaluate_every: int = 0
-    """Evaluate on held-out training items every so many steps and keep the best weights; 0 trains to the end."""
+    """Score 1 - rank correlation on held-out training items every so many steps, and keep the best weights; 0: never."""
     validation_share: float = 0.1
-    """Share of the training items held out when evaluate_every is set."""
+    """Share of the training items held out when evaluate_every is set: the last ones, at least 8 and at most 1,000."""
     patience: int = 0
     """Validations without a better score until the run ends early; 0 never ends it."""
     checkpoint_every: int = 200

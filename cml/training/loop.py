@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from cml import losses, sampling
+from cml.command_line.options import say
 from cml.losses.loss import Loss
 from cml.losses.memory import CrossBatchMemory
 from cml.models import Backbone
@@ -122,6 +123,7 @@ def train(
             check_held(optimizer, value, loss, embeddings)
         return value
 
+    done = first
     network.train()
     with stopping.heard(out is not None) as request:
         for step, (inputs, targets) in enumerate(source.steps(first, last), first):
@@ -159,7 +161,9 @@ def train(
                 ranks.wait()  # were the others gone, the watch would end rank 0 while it writes
                 request.stop(done, config.steps)
         progress.close()
-        validation.take_best()
+        kept = validation.take_best(done)
+        if kept and ranks.first and not quiet:
+            say(kept)
         model.eval()
         run_folder.finish(folder, model, loss)
     return Trained(model, loss, progress.records)

@@ -11,12 +11,14 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor
 
-from cml.distances.label_distance import Float32
+from cml.distances.label_distance import Float32, Int32
+from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
-from cml.retrieval.evaluation import embedding_ranker, evaluate
+from cml.retrieval.evaluation import embedding_ranker, leave_out_itself
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
 
@@ -44,7 +46,12 @@ class Validation:
 
     Attributes:
         best: The best score so far.
-        waited: Validations since then.
+        best_step: The step of it.
+        worst: The worst score so far.
+        waited: Validations since the best one.
+
+    Raises:
+        UserError: the labels of the held-out data cannot be ranked.
     """
 
     def __init__(
@@ -57,8 +64,11 @@ class Validation:
         score: Score | None = None,
     ) -> None:
         self._model, self._network, self._held_out, self._config, self._ranks = model, network, held_out, config, ranks
-        self._score = functools.partial(held_out_score, ranks=ranks) if score is None else score
-        self.best, self.waited = math.inf, 0
+        if score is None and config.evaluate_every:
+            order = ranks.once(lambda: label_order(held_out))
+            score = functools.partial(held_out_score, order=order, ranks=ranks)
+        self._score = score
+        self.best, self.best_step, self.worst, self.waited = math.inf, 0, -math.inf, 0
         self._best_weights: dict[str, Tensor] | None = None
 
     def due(self, step: int) -> bool:
@@ -67,12 +77,15 @@ class Validation:
 
     def record(self, step: int) -> dict[str, Any]:
         """Score the network as it is now; the record of it."""
+        assert self._score is not None  # due() was true
         score = self._score(self._network.eval(), self._held_out)
         score = self._ranks.once(lambda: score)
         self._network.train()
         self.waited += 1
+        self.worst = max(self.worst, score)
         if score < self.best:
-            self.best, self.waited, self._best_weights = score, 0, copy.deepcopy(self._model.state_dict())
+            self.best, self.best_step, self.waited = score, step, 0
+            self._best_weights = copy.deepcopy(self._model.state_dict())
         return {"step": step, "validation": score}
 
     @property
@@ -80,46 +93,82 @@ class Validation:
         """Whether the last ``patience`` validations were no better than one before them."""
         return 0 < self._config.patience <= self.waited
 
-    def take_best(self) -> None:
-        """Give the model the best weights, if there was a validation that could tell."""
-        if self._best_weights is not None:
-            self._model.load_state_dict(self._best_weights)
+    def take_best(self, last: int) -> str:
+        """Give the model the best weights, if there was a validation that could tell.
+
+        Args:
+            last: The last step.
+
+        Returns:
+            Which step's weights the model has, and why; "" where the run was not validated.
+        """
+        if self._best_weights is None:
+            return ""
+        if self.best == self.worst and self.best_step < last:
+            return f"kept step {last}, the last: all validations scored {self.best:.4g}, so that they could not tell"
+        self._model.load_state_dict(self._best_weights)
+        early = f"; ended at step {last} after {self.waited} validations without a better one"
+        return (
+            f"kept step {self.best_step} of {last}: the best validation, {self.best:.4g} on {len(self._held_out)} "
+            f"held-out items (the worst had {self.worst:.4g}){early if last < self._config.steps else ''}"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds."""
-        return {"best": self.best, "waited": self.waited, "best_weights": self._best_weights}
+        numbers = {"best": self.best, "best_step": self.best_step, "worst": self.worst, "waited": self.waited}
+        return {**numbers, "best_weights": self._best_weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what ``state_dict`` gave; checkpoints of older versions do not say how long was waited."""
-        self.best, self.waited = float(state["best"]), int(state.get("waited", 0))
+        """Take back what ``state_dict`` gave."""
+        self.best, self.worst = float(state["best"]), float(state["worst"])
+        self.best_step, self.waited = int(state["best_step"]), int(state["waited"])
         self._best_weights = state["best_weights"]
 
 
-def held_out_score(network: Network, data: TrainingData, *, ranks: Ranks) -> float:
-    """Mean label distance@10 with every second held-out item as a query and the others as the gallery.
+def label_order(data: TrainingData) -> Int32:
+    """The order of the other held-out items around each one by label distance.
+
+    Args:
+        data: N held-out items.
+
+    Returns:
+        (N, N) int32, the dense rank of each label distance in its row, -1 for the item itself and for what cannot be
+        compared.
+
+    Raises:
+        UserError: no item has others at different distances.
+    """
+    from cml.retrieval.rank_correlation import dense_ranks
+
+    distances = data.distance.pairwise(data.labels, data.labels)
+    leave_out_itself(distances, slice(0, len(distances)))
+    order = dense_ranks(distances)
+    if not (order > 0).any():
+        raise UserError(
+            f"The labels of the {len(order)} items held out for validation cannot be ranked: all are equally far from "
+            "each other, or not comparable. Raise validation_share, shuffle the items, or set evaluate_every to 0."
+        )
+    return order
+
+
+def held_out_score(network: Network, data: TrainingData, *, order: Int32, ranks: Ranks) -> float:
+    """1 - Spearman's rho between embedding and label distances, each held-out item a query for all the others.
+
+    It looks at whole rankings, so that it tells however few the items are. A query that the embedding sees all others
+    equally far from counts as uncorrelated.
 
     Args:
         network: As it is now, in evaluation mode.
-        data: Held-out items.
+        data: N held-out items.
+        order: (N, N) from ``label_order``.
         ranks: The processes that share the work, all of which call this.
 
     Returns:
-        The mean over queries, in units of the label distance; lower is better.
+        The mean over queries, in 0..2; lower is better.
     """
+    from cml.retrieval.rank_correlation import rank_correlations
+
     embeddings = ranks.rows(len(data), lambda rows: network.embed(data.images.subset(rows)))
-    query, gallery = slice(0, None, 2), slice(1, None, 2)
-    k = min(10, len(embeddings) // 2)
-    result = evaluate(
-        {"model": embedding_ranker(embeddings[query], embeddings[gallery])},
-        data.distance,
-        data.labels[query],
-        data.labels[gallery],
-        distance_ks=[k],
-        ndcg_ks=[],
-        hit_ks=[],
-        correlation=False,
-        bootstrap=0,
-        oracle=False,
-        ranks=ranks,
-    )
-    return result.rows["model"][f"label_distance@{k}"].mean
+    scores = embedding_ranker(embeddings, embeddings)(slice(0, len(embeddings)))  # (N, N)
+    rho = rank_correlations(scores, order)[1][order.max(axis=1) > 0]
+    return float(1 - np.nan_to_num(rho).mean())
