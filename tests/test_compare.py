@@ -21,12 +21,15 @@ from cml.data.prepared import PreparedDataset
 from cml.data_prep.drawn.source import People
 from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
+from cml.reporting import curves
 from cml.retrieval.comparison import Comparison, apart, over_seeds
 from cml.retrieval.evaluation import Evaluation, Metric
 from cml.runs.compare import run_comparison
 from cml.runs.pictures import sheet_variants
 from cml.runs.planned import kept_evaluation, planned, slug
+from cml.storage.atomic import PARTIAL
 from cml.tasks.baselines import OURS, variants
+from cml.training import run_folder
 from cml.training.config import TrainConfig
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
@@ -102,6 +105,43 @@ def test_finished_runs_are_kept_and_only_missing_ones_trained(
     for path, written in models.items():
         assert (path.stat().st_mtime_ns == written) is (path.parent != lost)
     assert (out / "table.md").read_text() == (finished / "table.md").read_text()
+
+
+def test_a_comparison_killed_before_a_model_is_written_has_its_curve(
+    people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is a model, all of the run is there."""
+    save = run_folder.save_model
+
+    def killed(*_: object) -> None:
+        raise SystemExit
+
+    out = tmp_path / "out"
+    again = command(people, out, "--seeds", "1", "--losses", "log-ratio")
+    for name, place in (("save_model", run_folder), ("save_figure", curves)):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, killed)
+            with pytest.raises(SystemExit):
+                main(again)
+    run = out / "log-ratio" / "dimension-16" / "seed-0"
+    assert not (run / "model.safetensors").exists()
+    (run / f".loss.png{PARTIAL}x.png").touch()
+    assert save is run_folder.save_model
+    assert main(again) == 0
+    assert (run / "loss.png").exists()
+    assert not [path for path in out.rglob("*") if PARTIAL in path.name]
+
+
+@pytest.mark.parametrize("link", ["log-ratio", "log-ratio/dimension-16", "log-ratio/dimension-16/seed-0"])
+def test_links_in_the_folder_of_a_comparison_are_not_followed(
+    people: PreparedDataset, link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / link).parent.mkdir(parents=True)
+    (tmp_path / "out" / link).symlink_to(tmp_path / "elsewhere")
+    assert main(command(people, tmp_path / "out", "--losses", "log-ratio")) == 2
+    assert f"{tmp_path / 'out' / link} is a link" in capsys.readouterr().err.splitlines()[-1]
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_a_run_with_other_options_is_refused(

@@ -352,6 +352,38 @@ def test_bad_images_stop_or_are_left_out(
             read("2")
 
 
+@pytest.mark.parametrize("deleted", range(4))  # datasets of the 2 bad images, in two files
+def test_an_hdf5_export_killed_while_it_leaves_bad_images_out_is_finished_by_the_same_command(
+    model: EmbeddingModel, deleted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = draw_images(tmp_path / "photos", 9, name="{}.png", size=48)
+    for path in (paths[2], paths[8]):
+        path.write_bytes(b"torn")
+    images = ImageList.open(tmp_path / "photos").with_coco_ids()
+    options = replace(NATIVE, layout="hdf5")
+    export_captioning(model, images, tmp_path / "whole", options, skip_bad=True, quiet=True)
+    delete, calls = h5py.File.__delitem__, []
+
+    def killed(self: h5py.File, key: str) -> None:
+        if len(calls) == deleted:
+            self.flush()
+            with Path(self.filename).open("r+b") as file:  # a structure of which a part was written
+                file.write(b"torn")
+            raise SystemExit
+        calls.append(key)
+        delete(self, key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(h5py.File, "__delitem__", killed)
+        with pytest.raises(SystemExit):
+            export_captioning(model, images, tmp_path / "out", options, skip_bad=True, quiet=True)
+    export_captioning(model, images, tmp_path / "out", options, skip_bad=True, quiet=True)
+    for path in (tmp_path / "whole").iterdir():
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path
+    with h5py.File(tmp_path / "out" / "cocotalk_fc.h5") as file:
+        assert sorted(file) == ["0", "1", "3", "4", "5", "6", "7"]
+
+
 def ids_of(folder: Path, listing: Path | None = None) -> tuple[str, ...]:
     return ImageList.open(folder).with_coco_ids(listing).item_ids
 

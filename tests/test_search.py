@@ -372,6 +372,54 @@ def test_a_killed_addition_leaves_the_old_index_and_is_continued(
     assert index.search(model.embed([photos / "new-1.png"]), 1)[0][0].item_id == "new-1.png"
 
 
+@pytest.mark.parametrize("at", ["embedding", "publishing"])
+def test_a_killed_addition_of_images_of_which_one_is_then_deleted_does_not_stand_in_the_way(
+    model: EmbeddingModel, at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw_images(tmp_path / "first", 5, name="a{}.png")
+    paths = draw_images(tmp_path / "more", 40, name="b{}.png", seed=1)
+    out, calls = tmp_path / "index", []
+    build_index(model, ImageList.open(tmp_path / "first"), out, run="r", method="flat", quiet=True)
+    embed = EmbeddingModel.embed
+
+    def killed(self: EmbeddingModel, *arguments: object, **settings: object) -> object:
+        calls.append(1)
+        if at == "publishing" or len(calls) < 18:  # 16 batches are recorded
+            return embed(self, *arguments, **settings)  # type: ignore[arg-type]
+        raise SystemExit
+
+    def add() -> Index:
+        return add_to_index(model, ImageList.open(tmp_path / "more"), out, run="r", batch_size=2, quiet=True)[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmbeddingModel, "embed", killed)
+        patch.setattr("cml.export.index.measured_recall", lambda *_: sys.exit())  # the new faiss file is there
+        with pytest.raises(SystemExit):
+            add()
+    paths[3].unlink()
+    index = add()
+    assert "was begun with other images; starting over" in capsys.readouterr().err
+    assert len(index) == 5 + 39
+    assert sorted(path.name for path in out.iterdir()) == [".lock", "flat-0002.faiss", "manifest.json", "parts"]
+    assert sorted(path.name for path in (out / "parts").iterdir()) == ["0001", "0002"]
+    (out / "flat-0001.faiss").touch()  # of a call that was killed before it took the old one away
+    assert len(add()) == len(index)
+    assert not (out / "flat-0001.faiss").exists()
+
+
+@pytest.mark.parametrize("link", ["parts", "parts/0001", "parts/0001/.manifest.partial-work", ".lock"])
+def test_links_in_a_half_made_index_are_not_followed(
+    run: Path, photos: Path, link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / link).parent.mkdir(parents=True)
+    (tmp_path / "out" / link).symlink_to(tmp_path / "elsewhere")
+    code = main(["index", str(run), str(photos), "--out", str(tmp_path / "out")])
+    assert "Traceback" not in capsys.readouterr().err
+    assert code == (0 if "0001" in link else 1 if link == ".lock" else 2)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_recall_is_one_for_an_index_that_compares_all(model: EmbeddingModel, photos: Path, tmp_path: Path) -> None:
     index = build_index(model, ImageList.open(photos), tmp_path / "i", run="r", method="flat", quiet=True)
     assert index.manifest["recall"] == {"k": 10, "queries": 30, "value": 1.0}

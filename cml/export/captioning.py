@@ -142,8 +142,6 @@ def export_captioning(
             )
         if tell is not None:
             tell(estimate)
-        if any("dropping" in record for record in made.records):
-            raise DataError(f"The export in {out} was stopped while it ended; delete {made.work} to start over.")
         files = store(made.work, options.name, images.item_ids, shape)
         try:
             work = _Work(model, images, view, files, shape, batch_size)
@@ -155,8 +153,6 @@ def export_captioning(
         if len(skipped) == len(images):
             raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
         if skipped:
-            if store.drop_may_break:
-                made.record({"dropping": len(skipped)})
             files.drop([entry["id"] for entry in skipped])
         return made.finish(
             {

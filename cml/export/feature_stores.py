@@ -12,6 +12,7 @@ import errno
 import importlib
 import io
 import itertools
+import math
 import os
 import shutil
 from abc import ABC, abstractmethod
@@ -24,12 +25,13 @@ from typing import Any, BinaryIO, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.errors import UserError
-from cml.storage.atomic import force, write_all
+from cml.errors import DataError, UserError
+from cml.storage.atomic import atomic_file, force, write_all
 
 Layout = Literal["directory", "hdf5", "lmdb"]
 _BLOCK = 4096  # bytes: what a file system and LMDB round up to
 _TRANSACTION = 8  # images
+_COPIED = 1 << 20  # bytes at a time
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,6 @@ class FeatureStore(ABC):
     """
 
     suffixes: ClassVar[tuple[str, str]]
-    drop_may_break: ClassVar[bool] = False  # a kill during ``drop`` leaves files that cannot be trusted
 
     def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
         self._work, self._keys, self._shape = work, keys, shape
@@ -104,9 +105,9 @@ class FeatureStore(ABC):
     def close(self) -> None:
         """End writing."""
 
-    def drop(self, missing: Sequence[str]) -> int:
-        """After ``close``: take out the places of ids that were never written; says how many there were."""
-        return 0
+    def drop(self, missing: Sequence[str]) -> None:
+        """After ``close``: take out the places of ids that were never written. After a kill it is done again."""
+        return
 
 
 class DirectoryStore(FeatureStore):
@@ -153,24 +154,32 @@ class Hdf5Store(FeatureStore):
     """
 
     suffixes = (".h5", ".h5")
-    drop_may_break = True
 
     def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
         super().__init__(work, name, keys, shape)
         self._row = {key: row for row, key in enumerate(keys)}
         s, c = shape.side, shape.channels
-        self._places = {
-            path: self._allocate(path, *form)
-            for path, form in ((self._fc, ((c,), "float32")), (self._att, ((s, s, c), shape.dtype)))
+        self._forms: dict[Path, tuple[tuple[int, ...], str]] = {
+            self._fc: ((c,), "float32"),
+            self._att: ((s, s, c), shape.dtype),
         }
+        self._places = {path: self._allocate(path) for path in self._forms}
         self._files = {path: os.open(path, os.O_RDWR) for path in self._places}
 
-    def _allocate(self, path: Path, shape: tuple[int, ...], dtype: str) -> NDArray[np.int64]:
+    def _allocate(self, path: Path) -> NDArray[np.int64]:
         """Places (N,) of the datasets in the file, which is made if it is not there."""
         saved = self._work / f"{path.name}.places.npy"
         if saved.exists():
             places: NDArray[np.int64] = np.load(saved, allow_pickle=False)
             return places
+        places = self._make(path, *self._forms[path])
+        force(path)
+        with atomic_file(saved) as temporary:
+            np.save(temporary, places, allow_pickle=False)
+        return places
+
+    def _make(self, path: Path, shape: tuple[int, ...], dtype: str) -> NDArray[np.int64]:
+        """Make a file with all datasets in it, without their content; the same bytes each time."""
         h5py = _module("h5py", "hdf5")
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plan.set_layout(h5py.h5d.CONTIGUOUS)
@@ -180,12 +189,7 @@ class Hdf5Store(FeatureStore):
         space, kind = h5py.h5s.create_simple(shape), h5py.h5t.py_create(np.dtype(dtype).newbyteorder("<"))
         with h5py.File(path, "w") as file:
             datasets = (h5py.h5d.create(file.id, key.encode("ascii"), kind, space, plan) for key in self._keys)
-            places = np.array([dataset.get_offset() for dataset in datasets], np.int64)
-        force(path)
-        with saved.open("wb") as target:
-            np.save(target, places, allow_pickle=False)
-        force(saved)
-        return places
+            return np.array([dataset.get_offset() for dataset in datasets], np.int64)
 
     def write(self, features: Sequence[Features]) -> None:
         """Store; see the base class."""
@@ -202,16 +206,35 @@ class Hdf5Store(FeatureStore):
             os.close(handle)
         self._files.clear()
 
-    def drop(self, missing: Sequence[str]) -> int:
-        """Take the datasets of ``missing`` ids out of the files."""
-        dropped = 0
-        for path in self._places:
+    def drop(self, missing: Sequence[str]) -> None:
+        """Take the datasets of ``missing`` ids out of the files.
+
+        That changes their structure. What a kill in the midst of it has left is overwritten before: everything but the
+        features that were written is made again.
+        """
+        kept = [row for key, row in self._row.items() if key not in set(missing)]
+        for path, (shape, dtype) in self._forms.items():
+            like = path.with_name(f"{path.name}.structure")
+            places = self._make(like, shape, dtype)
+            if not np.array_equal(places, self._places[path]):
+                raise DataError(f"{path} was begun by another version of HDF5; delete {self._work} to start over.")
+            _copy_around(like, path, np.sort(places[kept]), math.prod(shape) * np.dtype(dtype).itemsize)
             with _module("h5py", "hdf5").File(path, "r+") as file:
                 for key in missing:
                     del file[key]
-                    dropped += 1
             force(path)
-        return dropped
+
+
+def _copy_around(source: Path, target: Path, places: NDArray[np.int64], size: int) -> None:
+    """Give ``target`` the bytes of ``source``, but for ``size`` bytes from each of the ascending ``places`` on."""
+    end = source.stat().st_size
+    with source.open("rb") as read, target.open("r+b") as write:
+        for start, stop in zip([0, *(places + size).tolist()], [*places.tolist(), end], strict=True):
+            read.seek(start)
+            write.seek(start)
+            for at in range(start, stop, _COPIED):
+                write.write(read.read(min(_COPIED, stop - at)))
+        write.truncate(end)
 
 
 class LmdbStore(FeatureStore):

@@ -7,8 +7,10 @@ Not for: comparing embeddings (cml.retrieval.search, approximate.py).
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +24,9 @@ from cml.export.decoding import DEFAULT_THREADS
 from cml.export.embeddings import EmbeddingFolder, embed_folder, model_fingerprint
 from cml.export.image_list import ImageList
 from cml.retrieval.search import distances_to, nearest_embeddings
-from cml.storage.atomic import locked, read_json, write_json
+from cml.storage.atomic import delete, folder_made, locked, read_json, write_json
+from cml.storage.resumable import MadeOtherwiseError
+from cml.storage.safe_paths import check_no_link
 from cml.version import __version__
 
 if TYPE_CHECKING:
@@ -173,10 +177,10 @@ def build_index(
         UserError: ``out`` holds another index, or faiss is not installed but needed.
         DataError: an image cannot be read.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    with locked(out / _LOCK, f"the index {out}"):
+    with _alone(out):
         if (out / _MANIFEST).exists():
             index = Index.open(out)
+            _drop_old(out, index.manifest)
             index.check_model(model, run)
             same = index.parts[0].manifest["made_with"]["images"] == images.fingerprint()
             if not same or (method != "auto" and method != index.manifest["method"]):
@@ -185,9 +189,7 @@ def build_index(
                     "Add images to it with --add, or choose another folder."
                 )
             return index
-        part = embed_folder(
-            model, images, out / _PARTS / "0001", batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet
-        )
+        part = _new_part(model, images, out, 1, batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet)
         chosen = method_for(len(part.embeddings)) if method == "auto" else method
         made = None if chosen == "exact" else ApproximateIndex.build(chosen, [part.embeddings])
         head = {"run": run, "model": part.manifest["model"], "dimension": part.embeddings.shape[1], "method": chosen}
@@ -216,8 +218,9 @@ def add_to_index(
     """
     if not (out / _MANIFEST).is_file():
         Index.open(out)  # says what is missing
-    with locked(out / _LOCK, f"the index {out}"):
+    with _alone(out):
         index = Index.open(out)
+        _drop_old(out, index.manifest)
         index.check_model(model, run)
         there = dict(_named(index.parts))
         paths = set(there.values())
@@ -234,10 +237,11 @@ def add_to_index(
         known = len(images) - len(fresh)
         if not fresh:
             return index, known
-        part = embed_folder(
+        part = _new_part(
             model,
             images.chosen(fresh),
-            out / _PARTS / f"{len(index.parts) + 1:04}",
+            out,
+            len(index.parts) + 1,
             batch_size=batch_size,
             threads=threads,
             skip_bad=skip_bad,
@@ -250,12 +254,51 @@ def add_to_index(
         return _publish(out, index.manifest, (*index.parts, part), made), known
 
 
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Work in the folder of an index alone; a call that fails before there is something to go on from leaves nothing.
+
+    Raises:
+        UserError: another process works there, or its parts would be written elsewhere.
+    """
+    parts = out / _PARTS
+    check_no_link(out, _PARTS)
+    with folder_made(out), locked(out / _LOCK, f"the index {out}"):
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(OSError):
+                parts.rmdir()  # unless it holds something
+            if not parts.exists():
+                (out / _LOCK).unlink()
+            raise
+
+
+def _new_part(
+    model: EmbeddingModel,
+    images: ImageList,
+    out: Path,
+    number: int,
+    **how: Any,  # noqa: ANN401 - what ``embed_folder`` takes
+) -> EmbeddingFolder:
+    """Embed a part that no manifest names yet: nobody misses what a killed call has left there of other images."""
+    folder = out / _PARTS / f"{number:04}"
+    if folder.is_symlink():
+        folder.unlink()
+    try:
+        return embed_folder(model, images, folder, **how)
+    except MadeOtherwiseError:
+        print(f"{folder} was begun with other images; starting over.", file=sys.stderr)
+        delete(folder, strict=True)
+        return embed_folder(model, images, folder, **how)
+
+
 def _publish(
     out: Path, head: dict[str, Any], parts: tuple[EmbeddingFolder, ...], made: ApproximateIndex | None
 ) -> Index:
     """Write the approximate index if there is one, then the manifest that names it; the old one goes last."""
     embeddings = [part.embeddings for part in parts]
-    before, file, recall = head.get("file"), None, None
+    file, recall = None, None
     if made is not None:
         file = f"{head['method']}-{len(parts):04}.faiss"
         made.save(out / file)
@@ -270,9 +313,15 @@ def _publish(
         "recall": recall,
     }
     write_json(out / _MANIFEST, manifest)
-    if before is not None and before != file:
-        (out / before).unlink(missing_ok=True)
+    _drop_old(out, manifest)
     return Index(out, manifest, parts)
+
+
+def _drop_old(out: Path, manifest: dict[str, Any]) -> None:
+    """Delete the approximate indexes that the manifest does not name: the last one, or one of a killed call."""
+    for path in out.glob("*-[0-9][0-9][0-9][0-9].faiss"):
+        if path.name != manifest["file"]:
+            path.unlink()
 
 
 def _is_name(name: object) -> bool:

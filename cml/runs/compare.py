@@ -24,6 +24,7 @@ from cml.runs.planned import finished, kept_evaluation, planned
 from cml.runs.train import options_for, train_task
 from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import atomic_file, write_json
+from cml.storage.safe_paths import check_no_link
 from cml.task import Task
 from cml.training.config import TrainConfig
 
@@ -158,6 +159,7 @@ def run_comparison(
     references: Evaluation | None = None
     plan = planned(task, config, out, chosen, seeds, sizes)
     for number, one in enumerate(plan, 1):
+        check_no_link(out, *one.folder.relative_to(out).parts)
         if not finished(one, dataset):
             words = f", {one.dimension} dimensions" if len(sizes) > 1 else ""
             say(f"{number}/{len(plan)} {one.variant}, seed {one.seed}{words}")

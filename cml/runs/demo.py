@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cml import data_prep, tasks
 from cml.command_line.options import say
+from cml.storage.safe_paths import check_no_link
 from cml.training.config import Precision, TrainConfig
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def demonstrate(
     began = perf_counter()
     say(f"1/3 drawing {chosen.sample}")
     settings: dict[str, Any] = {} if count is None else {"count": count}
+    check_no_link(out, f"{chosen.sample}-runs")
     dataset = data_prep.get(chosen.sample, **settings).prepare(out / chosen.sample)
     variants = variants or VARIANTS
     of_seeds = f", {seeds} seeds each" if seeds > 1 else ""

@@ -90,7 +90,6 @@ def train_task(
     Raises:
         UserError: options, dataset or run folder that do not fit.
     """
-    from cml.reporting.curves import write_curves
     from cml.training.begin import train_run
 
     items, mirror = dataset.split("train"), task.mirror if config.flip == "image" else None
@@ -107,6 +106,4 @@ def train_task(
         quiet=quiet,
         ranks=ranks,
     )
-    if ranks is None or ranks.first:
-        write_curves(out / "loss.png", trained.metrics)
     return trained

@@ -51,16 +51,30 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _clear_dead(path)
-    temporary, handle = _own_temporary(path, folder=folder)
+    with folder_made(path.parent):
+        _clear_dead(path)
+        temporary, handle = _own_temporary(path, folder=folder)
+        try:
+            with located(path):
+                yield temporary
+                os.replace(temporary, path)  # replaces an empty folder, refuses a full one
+        finally:
+            os.close(handle)
+            delete(temporary)
+
+
+@contextlib.contextmanager
+def folder_made(path: Path) -> Iterator[None]:
+    """Make a folder and those around it; if the block fails, those that were made and are empty go again."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
     try:
-        with located(path):
-            yield temporary
-            os.replace(temporary, path)  # replaces an empty folder, refuses a full one
-    finally:
-        os.close(handle)
-        delete(temporary)
+        yield
+    except BaseException:
+        for folder in made:
+            with contextlib.suppress(OSError):  # it holds something
+                folder.rmdir()
+        raise
 
 
 def cache_folder() -> Path:

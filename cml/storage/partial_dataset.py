@@ -58,7 +58,6 @@ class PartialDataset:
 
     def __enter__(self) -> PartialDataset:
         check_vacant(self._folder)
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
         with self._stack:
             opened = work_folder(self.data.parent, self._made_with, str(self._folder))
             self._work = self._stack.enter_context(opened)
@@ -79,7 +78,7 @@ class PartialDataset:
         users = isinstance(error, UserError) and not isinstance(error, DataError)
         if error is None or users or not self.kept:
             self._work.discard()
-        self._stack.close()
+        self._stack.__exit__(kind, error, trace)
 
     @property
     def kept(self) -> int:

@@ -23,6 +23,10 @@ from cml.storage.work_folder import WorkFolder, work_folder
 _FINISHED = "finished"
 
 
+class MadeOtherwiseError(UserError):
+    """Results that are there, whole or half made, were made with something else than what is wanted."""
+
+
 class Building:
     """Results in the making, or found whole. Made by ``building``.
 
@@ -62,7 +66,7 @@ class Building:
         if folder.difference is None:
             folder.start_over()
         elif folder.difference:
-            raise UserError(
+            raise MadeOtherwiseError(
                 f"{self.out} was begun otherwise ({folder.difference}). Give the command it was begun with, choose "
                 f"another folder, or delete {self.work} to start over."
             )
@@ -115,8 +119,8 @@ def building(
         The results; with ``manifest`` if they are whole already.
 
     Raises:
-        UserError: another process is at work there, something else has one of the names, or the results that are there
-            were made otherwise: says in what.
+        UserError: another process is at work there, or something else has one of the names.
+        MadeOtherwiseError: the results that are there were made otherwise: says in what.
         FolderError: the folder cannot be written.
     """
     if out.exists() and not out.is_dir():
@@ -145,8 +149,6 @@ def building(
         except BaseException as error:
             if not made.records:  # nothing to go on from
                 folder.discard()
-                with contextlib.suppress(OSError):
-                    out.rmdir()  # unless it holds something
             elif isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt("the same command goes on from its last record") from None
             raise
@@ -158,7 +160,7 @@ def found_whole(
     """The manifest of finished results, None if there is none.
 
     Raises:
-        UserError: they were made otherwise: says in what.
+        MadeOtherwiseError: they were made otherwise: says in what.
         DataError: the manifest is damaged.
     """
     if not manifest.exists():
@@ -167,7 +169,7 @@ def found_whole(
     found: dict[str, Any] = value if isinstance(value, dict) else {}
     there = found.get("made_with") or {key: found[key] for key in wanted if key in found}
     if there != wanted:
-        raise UserError(
+        raise MadeOtherwiseError(
             f"{manifest.parent} holds results that were made otherwise ({difference(there, wanted, found, about)}). "
             "Choose another folder or delete this one."
         )

@@ -11,7 +11,7 @@ import posixpath
 import reprlib
 from pathlib import Path
 
-from cml.errors import DataError
+from cml.errors import DataError, UserError
 
 _LONGEST, _LONGEST_PART = 4096, 255  # bytes, what Linux can open
 
@@ -42,6 +42,17 @@ def relative_name(value: object, folder: object, *, portable: bool = True) -> st
 def is_inside(path: Path, folder: Path) -> bool:
     """Whether ``path`` lies in the resolved ``folder`` when all links are followed."""
     return Path(os.path.realpath(path)).is_relative_to(folder)
+
+
+def check_no_link(root: Path, *names: str) -> None:
+    """Check that ``root / names[0]``, ``root / names[0] / names[1]``, .., in which cml writes, are no links.
+
+    Raises:
+        UserError: one is, and leads to where somebody else wants things to be written.
+    """
+    for end in range(len(names)):
+        if (path := root.joinpath(*names[: end + 1])).is_symlink():
+            raise UserError(f"{path} is a link, so that cml would write elsewhere. Put a folder in its place.")
 
 
 def file_inside(folder: Path, name: object, where: str, what: str = "image") -> Path:

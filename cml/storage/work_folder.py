@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from cml.errors import UserError
-from cml.storage.atomic import delete, located, locked, write_all
+from cml.storage.atomic import delete, folder_made, located, locked, write_all
 from cml.storage.made_with import as_json, difference
 
 JOURNAL = "journal.jsonl"
@@ -115,17 +115,19 @@ def work_folder(
         UserError: another process works there.
         FolderError: the folder cannot be made.
     """
-    try:
-        if _is_link(root):
-            root.unlink()
-        root.mkdir(parents=True, exist_ok=True)
-        if _is_link(root / JOURNAL):
-            (root / JOURNAL).unlink()
-    except OSError as error:
-        place = f"The folder {root.parent} cannot be written"
-        raise FolderError(f"{place} ({error.strerror}); choose another one.") from None
-    with located(root.parent), locked(root / JOURNAL, what, wait=wait) as journal:
-        yield WorkFolder(root, journal, made_with, about or {})
+    with contextlib.ExitStack() as opened:
+        try:
+            if _is_link(root):
+                root.unlink()
+            opened.enter_context(folder_made(root.parent))
+            root.mkdir(exist_ok=True)
+            if _is_link(root / JOURNAL):
+                (root / JOURNAL).unlink()
+        except OSError as error:
+            place = f"The folder {root.parent} cannot be written"
+            raise FolderError(f"{place} ({error.strerror}); choose another one.") from None
+        opened.enter_context(located(root.parent))
+        yield WorkFolder(root, opened.enter_context(locked(root / JOURNAL, what, wait=wait)), made_with, about or {})
 
 
 def _is_link(path: Path) -> bool:

@@ -165,7 +165,7 @@ def train(
         if kept and ranks.first and not quiet:
             say(kept)
         model.eval()
-        run_folder.finish(folder, model, loss)
+        run_folder.finish(folder, model, loss, progress.records)
     return Trained(model, loss, progress.records)
 
 

@@ -16,6 +16,8 @@ from cml.errors import DataError
 from cml.storage.atomic import atomic_file, open_regular
 from cml.storage.strict_json import parse_json
 
+METRICS = "metrics.jsonl"
+
 
 class MetricsLog:
     """metrics.jsonl: one record a line. A continued run drops what lies after its checkpoint, then appends.
@@ -58,6 +60,9 @@ def _line(record: Mapping[str, Any]) -> str:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The records of metrics.jsonl; an unfinished last line of a killed run is left out.
 
+    Returns:
+        Numbers by name in each; what is ``null`` in the file was no number, and is NaN.
+
     Raises:
         DataError: another line is broken.
     """
@@ -66,9 +71,11 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     records = []
     for number, line in enumerate(lines[:-1], 1):
         try:
-            record = parse_json(line)
+            record = {key: math.nan if value is None else value for key, value in parse_json(line).items()}
+            if not all(isinstance(value, int | float) for value in record.values()):
+                raise ValueError
             record["step"] = int(record["step"])
-        except (ValueError, KeyError, TypeError, OverflowError):
+        except (ValueError, KeyError, AttributeError, OverflowError):
             raise DataError(f"{path}:{number} is not a metrics record: {line[:80]!r}.") from None
         records.append(record)
     return records

@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from cml.training.config import TrainConfig
-from cml.training.metrics_log import MetricsLog
+from cml.training.metrics_log import METRICS, MetricsLog
 
 LOG_EVERY = 10  # steps whose losses are fetched from the device together
 
@@ -32,7 +32,7 @@ class Progress:
     """
 
     def __init__(self, config: TrainConfig, first: int, run: Path | None, *, shown: bool) -> None:
-        self._log = MetricsLog(None if run is None else run / "metrics.jsonl", first)
+        self._log = MetricsLog(None if run is None else run / METRICS, first)
         loss = config.loss.partition("(")[0]
         self._bar = tqdm(total=config.steps, initial=first, unit="step", desc=loss, disable=not shown)
         self._waiting: list[tuple[int, Tensor]] = []  # of each step (loss, whether the embeddings are numbers)

@@ -1,4 +1,4 @@
-"""A run folder: config.json, checkpoints/, model.safetensors. Everything needed to repeat or continue.
+"""A run folder: config.json, checkpoints/, loss.png, model.safetensors. Everything needed to repeat or continue.
 
 A loss that has learnt something (proxies) leaves it in loss.safetensors, and ``lock`` is held by the process that
 trains; it goes with the process.
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +22,16 @@ from torch import Tensor, nn
 from cml.errors import DataError, UserError
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.storage.atomic import atomic_file, check_vacant, locked, read_json, write_json
+from cml.storage.atomic import atomic_file, check_vacant, delete, folder_made, locked, read_json, write_json
+from cml.storage.safe_paths import check_no_link
 from cml.training.checkpoint import CHECKPOINT, disk_errors
 from cml.training.config import TrainConfig
+from cml.training.metrics_log import METRICS
 from cml.training.run_config import RunConfig
 
 MODEL = "model.safetensors"
 LOSS = "loss.safetensors"
+CURVE = "loss.png"
 EVALUATION = "evaluation.json"
 LOCK = "lock"
 _CHECKSUM = "sha256"  # in the head of a safetensors file, whose format has none
@@ -43,10 +47,22 @@ def begun(run: Path, config: RunConfig, *, resume: bool) -> Iterator[None]:
     """
     if not _is_run(run):
         check_vacant(run)  # before anything is written to it
-    run.mkdir(parents=True, exist_ok=True)
-    with locked(run / LOCK, f"the run {run}"):
-        _start(run, config, resume=resume)
-        yield
+    check_no_link(run, "checkpoints")
+    with folder_made(run), locked(run / LOCK, f"the run {run}"):
+        new = not (run / "config.json").exists()
+        try:
+            _start(run, config, resume=resume)
+            yield
+        except Exception:
+            if new and not any((run / name).exists() for name in (CHECKPOINT, MODEL)) and not _steps_done(run):
+                for name in ("config.json", METRICS, "checkpoints", LOCK):
+                    delete(run / name)
+            raise
+
+
+def _steps_done(run: Path) -> bool:
+    """Whether a step of a run is done."""
+    return (run / METRICS).exists() and (run / METRICS).stat().st_size > 0
 
 
 def _is_run(run: Path) -> bool:
@@ -107,10 +123,14 @@ def save_loss_constants(run: Path | None, constants: Mapping[str, float]) -> Non
     write_json(path, {**read_json(path, "the run's config"), "loss_constants": dict(constants)})
 
 
-def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module) -> None:
-    """Write what the loss has learnt, if anything, and the model, with which the run is finished."""
+def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module, metrics: Sequence[Mapping[str, Any]]) -> None:
+    """Write the curve, what the loss has learnt, if anything, and the model, with which the run is finished."""
     if run is None:
         return
+    from cml.reporting.curves import write_curves
+
+    if metrics:
+        write_curves(run / CURVE, metrics)
     state = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
     if state:
         _save_tensors(run / LOSS, state)
