@@ -22,6 +22,7 @@ TINY = {
     "distance_jobs": "--sizes 120 150 --kinds neighbors",
     "evaluation": "--queries 5 --gallery 120 --dimension 4 --repeats 1",
     "export": "--images 2 --scale 0.2 --layouts directory --att-sizes 7 --rounds 1",
+    "geometric": "--items 6 --loop-pairs 3 --rounds 1",
     "gradient_cache": "--backbone small-cnn --items 8 --micro-batch 4",
     "heap": "--backbones small-cnn --rounds 1 --passes 1",
     "keypoints": "--rows 5 --columns 20 --rounds 1",

@@ -16,6 +16,13 @@ registry: Registry[LabelDistance] = Registry(
     {
         "euclidean": "cml.distances.euclidean:Euclidean",
         "keypoints": "cml.distances.keypoints.distance:Keypoints",
+        "procrustes": "cml.distances.keypoints.procrustes:Procrustes",
+        "oks": "cml.distances.keypoints.oks:Oks",
+        "circular": "cml.distances.circular:Circular",
+        "rotation": "cml.distances.rotation:Rotation",
+        "haversine": "cml.distances.haversine:Haversine",
+        "place": "cml.distances.place:Place",
+        "boxes": "cml.distances.boxes:Boxes",
         "layout": "cml.distances.layout.distance:Layout",
         "captions": "cml.distances.captions.distance:Captions",
         "captions-rwmd": "cml.distances.captions.distance:CaptionsRwmd",

@@ -1,7 +1,7 @@
-"""Euclidean distance between numbers or vectors: ages, scores, coordinates, steering angles.
+"""Euclidean distance between numbers or vectors: ages, scores, coordinates.
 
-Not for: what goes round, such as hours or compass directions, for 23 and 1 are 22 apart here; poses with hidden joints
-(keypoints) or directions without a length (cosine).
+Not for: numbers that wrap around, such as hours or headings (circular), poses with hidden joints (keypoints), or
+directions without a length (cosine).
 """
 
 from __future__ import annotations

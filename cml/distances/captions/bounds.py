@@ -19,7 +19,8 @@ import numpy as np
 
 from cml.distances.captions.bags import Bags, Float, Int
 from cml.distances.captions.simd import LANES, load, minimum, splat, store
-from cml.distances.captions.transport import FAR, FREE, compiled, make_scratch
+from cml.distances.captions.transport import FAR, make_scratch
+from cml.distances.compiled import FREE, compiled
 
 
 class Sizes(NamedTuple):

@@ -30,7 +30,8 @@ from cml.distances.captions.bounds import (
     sum_of_minima,
 )
 from cml.distances.captions.simd import LANES, keys, least, load, minimum, splat, store
-from cml.distances.captions.transport import COST, DEMAND, FAR, SUPPLY, TOP, compiled, index_mask, solve
+from cml.distances.captions.transport import COST, DEMAND, FAR, SUPPLY, TOP, index_mask, solve
+from cml.distances.compiled import compiled
 from cml.distances.label_distance import Float32
 
 

@@ -5,58 +5,29 @@ rows that still hold mass at once, until none does. Masses are integers, so flow
 The dual value only grows and never passes the optimum: a caller who needs no value above a limit has its answer as
 soon as the dual reaches it. Not for: large problems, or problems in which some mass stays.
 
-numba keeps compiled code on disk and looks only at the file of the outermost function: after an edit here delete
-``cml/distances/captions/__pycache__``, or files that call these functions go on with the old ones.
-
 References: Ford and Fulkerson 1962, "Flows in Networks", ch. III (primal-dual transport); Jonker and Volgenant 1987,
 "A shortest augmenting path algorithm for dense and sparse linear assignment problems" (reductions, then paths).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.captions.simd import LANES, keys, least, load, minimum, splat, store, where
+from cml.distances.compiled import compiled
 
-F = TypeVar("F", bound=Callable[..., Any])
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 FAR = 1e30  # stands for infinity, which the kernels are compiled without
 TOP = np.int64(0x7FFFFFFFFFFFFFFF)  # above every key
 TAKEN = np.int64(0x7000000000000000)  # or-ed into a key, it makes it larger than that of any distance
-AS_WRITTEN: frozenset[str] = frozenset()
-ORDERED = frozenset({"nnan", "ninf", "nsz"})  # every sum keeps its order
-FREE = ORDERED | {"reassoc", "contract"}  # sums in the machine's order, which is the same at every call
 
 # Scratch memory is two arrays, because each array that is handed on costs time. They hold sections of `room` numbers,
 # the most rows or columns rounded up to LANES, by these numbers; cost, flow and sources are room times as long.
 COST = 4  # reals: costs, row by row (after dual values of columns and rows, path lengths of columns and rows)
 SUPPLY, DEMAND = 0, 1  # wholes: mass that a row has still to send, that a column has still to get
-
-
-def compiled(*, fastmath: frozenset[str] = ORDERED, inline: bool = False) -> Callable[[F], F]:
-    """Compile at the first call; keep the machine code on disk where numba finds a folder to write to.
-
-    Args:
-        fastmath: What the compiler may assume about floating-point numbers.
-        inline: Always compile it into its callers.
-    """
-
-    def decorate(function: F) -> F:
-        options: dict[str, Any] = {"fastmath": set(fastmath), "error_model": "numpy", "forceinline": inline}
-        try:
-            fast: F = numba.njit(nogil=True, cache=True, **options)(function)
-        except RuntimeError:  # no such folder
-            fast = numba.njit(nogil=True, **options)(function)
-        return fast
-
-    return decorate
 
 
 @compiled(inline=True)

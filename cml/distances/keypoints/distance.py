@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.euclidean import LARGEST
 from cml.distances.exact_products import (
     TILE_COLUMNS,
     UNIT_ROUNDOFF,
@@ -26,7 +25,8 @@ from cml.distances.exact_products import (
     noise_floor,
     running_sum,
 )
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.keypoints.poses import stacked, visible_joints
+from cml.distances.label_distance import Float32, LabelDistance, Labels
 from cml.errors import UserError
 
 Normalization = Literal["crop", "torso", "centered", "torso_centered"]
@@ -117,11 +117,11 @@ class Keypoints(LabelDistance):
         """
         if len(labels) == 0:
             raise UserError("There are no labels to encode.")
-        poses = _stack(labels)  # (N, J, 3)
+        poses = stacked(labels)  # (N, J, 3)
         joints = poses.shape[1]
         if joints < self.min_shared:
             raise UserError(f"Poses of {joints} joints can never share {self.min_shared}; lower min_shared.")
-        visible = _visible(poses)
+        visible = visible_joints(poses)
         xy = np.where(visible[:, :, None], poses[:, :, :2], 0.0)
         noise = np.zeros(len(poses))
         if self._in_torsos:
@@ -191,50 +191,6 @@ class Keypoints(LabelDistance):
         first, second = (xy[:, list(group)].mean(axis=1) for group in self.torso)
         length = np.linalg.norm(first - second, axis=1)
         return np.where(visible[:, joints].all(axis=1), length, 0.0)
-
-
-def _stack(labels: Sequence[Any]) -> Float64:
-    """N poses as (N, J, 3) float64, or the error that names the first bad one."""
-    try:
-        poses = np.asarray(labels, dtype=np.float64)
-    except (ValueError, TypeError):
-        poses = np.empty(0)
-    if poses.ndim == 3 and poses.shape[1] > 0 and poses.shape[2] == 3:
-        return poses
-    first = 0
-    for position, label in enumerate(labels):
-        try:
-            shape = np.asarray(label, dtype=np.float64).shape
-        except (ValueError, TypeError):
-            shape = ()
-        if len(shape) != 2 or shape[1] != 3 or shape[0] == 0:
-            raise LabelError(position, f"should be a list of joints [x, y, visible]. Got {short(label)} instead.")
-        first = first or shape[0]
-        if shape[0] != first:
-            raise LabelError(position, f"has {shape[0]} joint{'s' if shape[0] > 1 else ''}, the first has {first}.")
-    raise UserError(f"Poses should be a list of N lists of joints [x, y, visible]. Got {short(labels)} instead.")
-
-
-def _visible(poses: Float64) -> NDArray[np.bool_]:
-    """Which joints are visible (N, J), after checking flags and coordinates."""
-    flags = poses[:, :, 2]
-    bad = np.argwhere((flags != 0) & (flags != 1))
-    if len(bad):
-        position, joint = bad[0]
-        raise LabelError(
-            int(position), f"has visible={flags[position, joint]:g} at joint {joint}; it should be 0 (hidden) or 1."
-        )
-    visible: NDArray[np.bool_] = flags == 1
-    with np.errstate(invalid="ignore"):
-        usable = (np.abs(poses[:, :, :2]) <= LARGEST).all(axis=2)  # False for NaN as well
-    bad = np.argwhere(visible & ~usable)
-    if len(bad):
-        position, joint = bad[0]
-        x, y = poses[position, joint, :2]
-        raise LabelError(
-            int(position), f"has the visible joint {joint} at ({x:g}, {y:g}); coordinates should be finite numbers."
-        )
-    return visible
 
 
 def _groups(torso: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:  # noqa: ANN401 - as a user wrote it

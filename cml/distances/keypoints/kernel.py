@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.captions.transport import AS_WRITTEN, compiled
+from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.exact_products import Float64
 from cml.distances.label_distance import Float32
 

@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from cml.distances.captions.transport import AS_WRITTEN, compiled
+from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.label_distance import Float32
 
 _STRIP = 64  # masks of b that stay in the cache while all of a pass by

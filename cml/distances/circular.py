@@ -1,0 +1,95 @@
+"""Distance between labels that go round: angles, headings, hours, days of the year, hues.
+
+Not for: numbers on a line (euclidean), or rotations in space (rotation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.euclidean import check_same_length, pack_vectors
+from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.errors import UserError
+
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Circular(LabelDistance):
+    """The shorter way round between two numbers of a period, or between two vectors of such numbers.
+
+    Any real numbers may be given: with a period of 360, -10 and 350 are the same label.
+
+    Args:
+        period: After how much a label is the same again: 360 for degrees, 24 for hours, 1 for hues in 0..1.
+        reduce: How the distances of a vector's components become one: ``rms``, their root mean square, or ``max``.
+
+    Example:
+        >>> distance = Circular(period=24)
+        >>> hours = distance.encode([23, 1, 12.5])
+        >>> distance.pairwise(hours[:1], hours).tolist()
+        [[0.0, 2.0, 10.5]]
+    """
+
+    period: float = 360.0
+    reduce: Literal["rms", "max"] = "rms"
+    name: ClassVar[str] = "circular"
+    is_metric: ClassVar[bool] = True
+    unit: ClassVar[str] = "label units"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.period, bool) or not isinstance(self.period, int | float) or not 0 < self.period < math.inf:
+            raise UserError(f"The 'period' must be a finite number above 0. Got {self.period!r} instead.")
+        if self.reduce not in ("rms", "max"):
+            raise UserError(f"The 'reduce' must be rms or max. Got {self.reduce!r} instead.")
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N numbers, or N lists of D numbers, as (N, D) float64 ``phases`` between -period and period.
+
+        Raises:
+            LabelError: a label is not a number or list of numbers, has another length than the first, or holds a
+                value that is not finite.
+        """
+        return Labels({"phases": np.fmod(pack_vectors(labels), self.period)})  # fmod does not round
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Distances (len(a), len(b)) float32, at most half the period.
+
+        Raises:
+            UserError: the labels of ``a`` and ``b`` differ in length.
+        """
+        left, right = a.arrays["phases"], b.arrays["phases"]
+        check_same_length(left, right)
+        result = np.empty((len(a), len(b)), np.float32)
+        _fill(left, right, float(self.period), self.reduce == "max", result)
+        return result
+
+    def label_vectors(self, labels: Labels) -> Float64:
+        """Points (N, 2 D) on a circle for each component, as long around as the period: what a regression predicts."""
+        angles = labels.arrays["phases"] * (2 * math.pi / self.period)
+        radius = self.period / (2 * math.pi)
+        return radius * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _fill(a: Float64, b: Float64, period: float, largest: bool, out: Float32) -> None:
+    for i in range(a.shape[0]):
+        for j in range(b.shape[0]):
+            total = 0.0
+            for k in range(a.shape[1]):
+                way = abs(a[i, k] - b[j, k]) % period
+                way = min(way, period - way)
+                total = max(total, way) if largest else total + way * way
+            if largest:
+                out[i, j] = total
+            elif a.shape[1] == 1:
+                out[i, j] = way
+            else:
+                out[i, j] = math.sqrt(total / a.shape[1])

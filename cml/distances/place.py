@@ -1,0 +1,149 @@
+"""How little of what two cameras see on the ground is the same: place recognition with graded labels.
+
+Not for: places without a direction of view (haversine), or rotations in space (rotation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.euclidean import pack_vectors
+from cml.distances.haversine import EARTH_RADIUS, check_on_earth
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels
+from cml.errors import UserError
+
+Float64 = NDArray[np.float64]
+
+_CHORDS = 32  # of a sector's arc
+
+
+@dataclass(frozen=True)
+class Place(LabelDistance):
+    """1 - intersection over union of two fields of view, each a sector of a circle on the ground.
+
+    A label is a position and a heading: [latitude, longitude, heading] in degrees, or [east, north, heading] with
+    metres first. Headings run clockwise from north. An arc is drawn as 32 chords.
+
+    Args:
+        metres: How far a camera sees: the radius of the sector.
+        degrees: How wide it sees: the angle of the sector, up to 180.
+        coordinates: ``degrees`` for latitude and longitude, ``metres`` for east and north, as of UTM.
+
+    Source:
+        Leyva-Vallina et al., "Data-efficient Large Scale Place Recognition with Graded Similarity Supervision",
+        CVPR 2023, section 3.1: the overlap of fields of view; there 50 m and 90 degrees.
+
+    Example:
+        >>> distance = Place(coordinates="metres")
+        >>> views = distance.encode([[0, 0, 0], [0, 0, 90], [0, 0, 45], [500, 0, 0]])
+        >>> distance.pairwise(views[:1], views).round(4).tolist()
+        [[0.0, 1.0, 0.6667, 1.0]]
+    """
+
+    metres: float = 50.0
+    degrees: float = 90.0
+    coordinates: Literal["degrees", "metres"] = "degrees"
+    name: ClassVar[str] = "place"
+    unit: ClassVar[str] = "1 - overlap"
+    is_symmetric: ClassVar[bool] = False  # the last digits depend on which polygon cuts the other
+
+    def __post_init__(self) -> None:
+        if not 0 < self.metres < math.inf:
+            raise UserError(f"The 'metres' must be above 0. Got {self.metres!r} instead.")
+        if not 0 < self.degrees <= 180:
+            raise UserError(f"The 'degrees' must be above 0 and at most 180. Got {self.degrees!r} instead.")
+        if self.coordinates not in ("degrees", "metres"):
+            raise UserError(f"The 'coordinates' must be degrees or metres. Got {self.coordinates!r} instead.")
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N labels as (N, 3) float64 ``views``: x and y in metres or radians, heading in radians.
+
+        Raises:
+            LabelError: a label is not three finite numbers, or its latitude or longitude is out of range.
+        """
+        numbers = pack_vectors(labels)
+        if numbers.shape[1] != 3:
+            what = "[latitude, longitude, heading]" if self.coordinates == "degrees" else "[east, north, heading]"
+            raise LabelError(0, f"should be {what}. It has {numbers.shape[1]} numbers instead.")
+        if self.coordinates == "metres":
+            return Labels({"views": np.column_stack([numbers[:, :2], np.radians(numbers[:, 2])])})
+        check_on_earth(numbers)
+        return Labels({"views": np.radians(numbers[:, [1, 0, 2]])})  # longitude is x
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Distances (len(a), len(b)) float32, 1 where nothing is seen from both."""
+        result = np.empty((len(a), len(b)), np.float32)
+        on_globe = self.coordinates == "degrees"
+        _fill(a.arrays["views"], b.arrays["views"], on_globe, self.metres, math.radians(self.degrees), result)
+        return result
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _sector(x: float, y: float, heading: float, radius: float, angle: float) -> Float64:
+    """The sector as a polygon (_CHORDS + 2, 2), clockwise."""
+    corners = np.empty((_CHORDS + 2, 2))
+    corners[0] = x, y
+    for k in range(_CHORDS + 1):
+        way = heading + angle * (k / _CHORDS - 0.5)
+        corners[k + 1] = x + radius * math.sin(way), y + radius * math.cos(way)
+    return corners
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _area(polygon: Float64, count: int) -> float:
+    total = 0.0
+    for k in range(count):
+        last = k - 1 if k else count - 1
+        total += polygon[last, 0] * polygon[k, 1] - polygon[k, 0] * polygon[last, 1]
+    return abs(total) / 2
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _cut(polygon: Float64, other: Float64) -> float:
+    """Area that two convex clockwise polygons share, by cutting one along each side of the other."""
+    count = polygon.shape[0]
+    old, new = np.empty((2 * count + 2, 2)), np.empty((2 * count + 2, 2))
+    old[:count] = polygon
+    for side in range(other.shape[0]):
+        x, y = other[side - 1]
+        across, along = other[side, 0] - x, other[side, 1] - y
+        kept = 0
+        for k in range(count):
+            last = k - 1 if k else count - 1
+            here = along * (old[k, 0] - x) - across * (old[k, 1] - y)  # >= 0 on the inner side
+            before = along * (old[last, 0] - x) - across * (old[last, 1] - y)
+            if (here >= 0) != (before >= 0):
+                share = before / (before - here)
+                new[kept] = old[last] + share * (old[k] - old[last])
+                kept += 1
+            if here >= 0:
+                new[kept] = old[k]
+                kept += 1
+        old, new, count = new, old, kept
+    return _area(old, count)
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _fill(a: Float64, b: Float64, on_globe: bool, radius: float, angle: float, out: Float32) -> None:
+    whole = _area(_sector(0.0, 0.0, 0.0, radius, angle), _CHORDS + 2)
+    for i in range(a.shape[0]):
+        mine = _sector(0.0, 0.0, a[i, 2], radius, angle)
+        for j in range(b.shape[0]):
+            x, y = b[j, 0] - a[i, 0], b[j, 1] - a[i, 1]
+            if on_globe:  # flat around the pair, which is close together or shares nothing
+                x -= 2 * math.pi * math.floor(x / (2 * math.pi) + 0.5)
+                x *= EARTH_RADIUS * math.cos((a[i, 1] + b[j, 1]) / 2)
+                y *= EARTH_RADIUS
+            shared = 0.0
+            if x == 0 and y == 0 and a[i, 2] == b[j, 2]:
+                shared = whole
+            elif x * x + y * y < 4 * radius * radius:
+                shared = _cut(_sector(x, y, b[j, 2], radius, angle), mine)
+            out[i, j] = max(0.0, 1 - shared / (2 * whole - shared))

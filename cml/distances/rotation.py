@@ -1,0 +1,178 @@
+"""Angle between two rotations in space: head poses, objects, cameras.
+
+Not for: angles in a plane (circular), or the position of a camera (place).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation as Turn
+
+from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.euclidean import pack_vectors
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels
+from cml.errors import UserError
+
+Float64 = NDArray[np.float64]
+Form = Literal["quaternion", "matrix", "rotvec", "euler"]
+
+_LENGTHS = {"quaternion": 4, "matrix": 9, "rotvec": 3, "euler": 3}
+_GROUPS = {"tetrahedron": "T", "cube": "O", "icosahedron": "I"}
+_AROUND = 1e-3  # how far a quaternion's length, or a matrix from orthogonal, may be off
+
+
+@dataclass(frozen=True)
+class Rotation(LabelDistance):
+    """Geodesic distance on SO(3): the least angle, 0 to 180 degrees, that turns one rotation into the other.
+
+    With a symmetry, rotations that make an object look the same are equal: the distance is the least over the group.
+
+    Args:
+        form: What a label is. ``quaternion``: [x, y, z, w], of either sign. ``matrix``: 3 rows of 3 numbers.
+            ``rotvec``: the axis times the angle in degrees. ``euler``: three angles in degrees.
+        order: Axes of Euler angles as scipy writes them: capitals for the object's own axes, as in ZYX (yaw, pitch,
+            roll), small letters for fixed ones.
+        scalar_first: True for quaternions [w, x, y, z].
+        symmetry: Of the object: ``none``; ``C2``, ``C3``, .., a turn by 360 / n degrees about its z axis; ``D2``,
+            ``D3``, .., that and half a turn about an axis across; ``tetrahedron``, ``cube`` or ``icosahedron``.
+
+    Source:
+        Huynh, "Metrics for 3D Rotations: Comparison and Analysis", JMIV 2009, distance 6.
+
+    Example:
+        >>> distance = Rotation(form="euler", order="ZYX")
+        >>> heads = distance.encode([[0, 0, 0], [90, 0, 0], [350, 0, 0]])
+        >>> distance.pairwise(heads[:1], heads).round(3).tolist()
+        [[0.0, 90.0, 10.0]]
+        >>> square = Rotation(form="euler", order="ZYX", symmetry="C4")
+        >>> square.pairwise(heads[:1], heads).round(3).tolist()
+        [[0.0, 0.0, 10.0]]
+    """
+
+    form: Form = "quaternion"
+    order: str = "ZYX"
+    scalar_first: bool = False
+    symmetry: str = "none"
+    name: ClassVar[str] = "rotation"
+    is_metric: ClassVar[bool] = True
+    unit: ClassVar[str] = "degrees"
+
+    def __post_init__(self) -> None:
+        if self.form not in _LENGTHS:
+            raise UserError(f"The 'form' must be one of {', '.join(_LENGTHS)}. Got {self.form!r} instead.")
+        order = str(self.order)
+        if len(order) != 3 or not (set(order) <= set("xyz") or set(order) <= set("XYZ")) or _repeats(order):
+            raise UserError(
+                f"The 'order' must be three axes, as in ZYX or xyz, no two neighbours alike. Got {order!r} instead."
+            )
+        if not re.fullmatch(r"none|[CD]([2-9]|[1-9]\d)", str(self.symmetry)) and self.symmetry not in _GROUPS:
+            raise UserError(
+                f"The 'symmetry' must be none, C2 to C99, D2 to D99, {' or '.join(_GROUPS)}. Got {self.symmetry!r} "
+                "instead."
+            )
+
+    @property
+    def is_symmetric(self) -> bool:
+        """True without a symmetry group, whose products round differently from the other side."""
+        return self.symmetry == "none"
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N rotations as (N, 4) float64 unit ``quaternions`` [x, y, z, w].
+
+        Raises:
+            LabelError: a label has another form, a value that is not finite, a quaternion without length 1, or a
+                matrix that is no rotation.
+        """
+        if self.form == "matrix":
+            labels = [_flat(label, position) for position, label in enumerate(labels)]
+        numbers = pack_vectors(labels)
+        if numbers.shape[1] != _LENGTHS[self.form]:
+            raise LabelError(
+                0, f"should be a {self.form} of {_LENGTHS[self.form]} numbers. It has {numbers.shape[1]} instead."
+            )
+        if self.form == "quaternion":
+            length = np.linalg.norm(numbers, axis=1)
+            _refuse(np.abs(length - 1) > _AROUND, length, "is a quaternion of length {:.4g}, where 1 is meant.")
+            turns = Turn.from_quat(numbers, scalar_first=self.scalar_first)
+        elif self.form == "matrix":
+            matrices = numbers.reshape(-1, 3, 3)
+            away = np.abs(matrices @ matrices.transpose(0, 2, 1) - np.eye(3)).max(axis=(1, 2))
+            _refuse(away > _AROUND, away, "is a matrix that is no rotation: its rows are {:.2g} off unit and square.")
+            determinant = np.linalg.det(matrices)
+            _refuse(determinant < 0, determinant, "is a matrix that mirrors: its determinant is {:.0f}.")
+            turns = Turn.from_matrix(matrices)
+        elif self.form == "rotvec":
+            turns = Turn.from_rotvec(numbers, degrees=True)
+        else:
+            turns = Turn.from_euler(self.order, numbers, degrees=True)
+        return Labels({"quaternions": np.asarray(turns.as_quat(), np.float64).reshape(-1, 4)})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Angles in degrees (len(a), len(b)) float32."""
+        left = a.arrays["quaternions"]
+        turned = np.stack([(Turn.from_quat(left) * one).as_quat() for one in self._group], axis=1) if len(a) else left
+        result = np.empty((len(a), len(b)), np.float32)
+        if result.size:
+            _fill(left[:, None] if self.symmetry == "none" else turned, b.arrays["quaternions"], result)
+        return result
+
+    def label_vectors(self, labels: Labels) -> Float64 | None:
+        """The rotation matrices (N, 9), which a regression predicts; None with a symmetry, which makes many equal."""
+        if self.symmetry != "none":
+            return None
+        return np.asarray(Turn.from_quat(labels.arrays["quaternions"]).as_matrix()).reshape(-1, 9)
+
+    @functools.cached_property
+    def _group(self) -> Turn:
+        name = "C1" if self.symmetry == "none" else _GROUPS.get(self.symmetry, self.symmetry)
+        return Turn.create_group(name, axis="Z")
+
+
+def _repeats(order: str) -> bool:
+    return order[0] == order[1] or order[1] == order[2]
+
+
+def _flat(label: Any, position: int) -> Float64:  # noqa: ANN401 - checked here
+    """A matrix as 9 numbers."""
+    try:
+        matrix = np.asarray(label, np.float64)
+    except (ValueError, TypeError):
+        matrix = np.empty(0)
+    if matrix.shape not in ((3, 3), (9,)):
+        raise LabelError(position, "should be a matrix of 3 rows of 3 numbers.")
+    return matrix.reshape(9)
+
+
+def _refuse(bad: NDArray[np.bool_], values: Float64, fault: str) -> None:
+    """Raise ``LabelError`` for the first label that is ``bad``, with its value in the fault."""
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise LabelError(position, fault.format(values[position]))
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _fill(turned: NDArray[np.float64], b: NDArray[np.float64], out: Float32) -> None:
+    """Angles between (A, G, 4) quaternions, the nearest of each G, and (B, 4)."""
+    for i in range(turned.shape[0]):
+        for j in range(b.shape[0]):
+            best, nearest = -1.0, 0
+            for g in range(turned.shape[1]):
+                cosine = 0.0
+                for k in range(4):
+                    cosine += turned[i, g, k] * b[j, k]
+                if abs(cosine) > best:
+                    best, nearest = abs(cosine), g
+            p, q = turned[i, nearest], b[j]
+            # the vector part of p^-1 q, whose length is the sine of half the angle: small angles keep their digits
+            x = (p[3] * q[0] - q[3] * p[0]) - (p[1] * q[2] - p[2] * q[1])
+            y = (p[3] * q[1] - q[3] * p[1]) - (p[2] * q[0] - p[0] * q[2])
+            z = (p[3] * q[2] - q[3] * p[2]) - (p[0] * q[1] - p[1] * q[0])
+            out[i, j] = math.degrees(2 * math.atan2(math.sqrt(x * x + y * y + z * z), best))
