@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
 
 import cml.distances
 from cml.distances import LabelDistance, Labels, Neighbors, blas_threads
@@ -65,6 +66,19 @@ def _cases() -> Iterator[Case]:
         "classes", [["wren", "gull", "owl"][n % 3] for n in range(13)], 3.0, r"Label 3 is 3\.0, the first is a text"
     )
     yield Case("classes", [7, 7.0, *range(11)], 2.5, r"Label 3 should be a class: a text or a whole number\. Got 2\.5")
+    yield Case("circular", numbers, "north", "Label 3 should be a number or a list of numbers. Got 'north'")
+    yield Case("circular", vectors, [1, 2], "Label 3 has 2 numbers", {"period": 24, "reduce": "max"})
+    turns = Rotation.random(13, rng=rng)
+    yield Case("rotation", turns.as_quat().tolist(), [0, 0, 0, 0], "Label 3 is a quaternion of length 0")
+    euler = {"form": "euler", "symmetry": "C2"}
+    yield Case("rotation", turns.as_euler("ZYX", degrees=True).tolist(), [1, 2], "Label 3 has 2 numbers", euler)
+    places = rng.uniform(-80, 80, (13, 3)).tolist()
+    yield Case("haversine", [place[:2] for place in places], [100, 0], "Label 3 has the latitude 100")
+    yield Case("place", places, [100, 0, 0], "Label 3 has the latitude 100", {"metres": 5e6})
+    yield Case("procrustes", whole.tolist(), [[0, 0, 1]], "Label 3 has 1 joint, the first has")
+    yield Case("oks", whole.tolist(), [[0, 0, 1]], "Label 3 has 1 joint, the first has", {"sigmas": [0.1] * 6})
+    boxes = [[["ab"[n % 2], 0, 0, 1 + n, 2], ["a", 2, n, 4, n + 1]][: 1 + n % 2] for n in range(13)]
+    yield Case("boxes", boxes, [["a", 1, 1, 0, 0]], "Label 3 has the box")
     yield Case("cosine", vectors, [0, 0, 0, 0], "Label 3 is a vector of zeros")
     yield Case("jaccard", tags, "tag 1", "Label 3 should be a set of names or a vector of 0 and 1. Got 'tag 1'")
     yield Case("jaccard", (rng.random((13, 8)) < 0.5).astype(int).tolist(), [0, 1], "Label 3 has 2 zeros and ones")

@@ -26,6 +26,7 @@ Form = Literal["quaternion", "matrix", "rotvec", "euler"]
 
 _LENGTHS = {"quaternion": 4, "matrix": 9, "rotvec": 3, "euler": 3}
 _GROUPS = {"tetrahedron": "T", "cube": "O", "icosahedron": "I"}
+_NOISE = 2e-15  # of the sine of half an angle, by rounding: equal rotations are at distance 0
 _AROUND = 1e-3  # how far a quaternion's length, or a matrix from orthogonal, may be off
 
 
@@ -175,4 +176,5 @@ def _fill(turned: NDArray[np.float64], b: NDArray[np.float64], out: Float32) -> 
             x = (p[3] * q[0] - q[3] * p[0]) - (p[1] * q[2] - p[2] * q[1])
             y = (p[3] * q[1] - q[3] * p[1]) - (p[2] * q[0] - p[0] * q[2])
             z = (p[3] * q[2] - q[3] * p[2]) - (p[0] * q[1] - p[1] * q[0])
-            out[i, j] = math.degrees(2 * math.atan2(math.sqrt(x * x + y * y + z * z), best))
+            sine = math.sqrt(x * x + y * y + z * z)
+            out[i, j] = math.degrees(2 * math.atan2(sine, best)) if sine > _NOISE else 0.0
