@@ -12,8 +12,6 @@ from cml.cli import main
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "16", "16", "--dimension", "8"]
 SMALL += ["--workers", "0", "--device", "cpu", "--steps", "4"]
-    ["--backbone", "small-cnn", "--weights", "none", "--image-size", "16", "16", "--dimension", "8", "--workers", "0", "--device", "cpu", "--steps", "4"]
-)
 Place = Callable[[str], str]
 
 
