@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import slow_retrieval
 from numpy.typing import NDArray
 
 
-def ranking(query: NDArray[np.float64], gallery: NDArray[np.float64], left_out: int | None) -> list[int]:
-    """Gallery items by rising distance, ties to the lower number."""
-    distances = [(float(((query - item) ** 2).sum()), number) for number, item in enumerate(gallery)]
-    return [number for _, number in sorted(distances) if number != left_out]
+def ranking(query: NDArray[np.float64], gallery: NDArray[np.float64], number: int, left_out: int | None) -> list[int]:
+    """Gallery items by rising distance, ties in the random order that the query's number gives."""
+    distances = [float(((query - item) ** 2).sum()) for item in gallery]
+    return [item for item in slow_retrieval.ranking(distances, number) if item != left_out]
 
 
 def measures(

@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 
-def ranking(scores: Sequence[float]) -> list[int]:
-    return [index for _, index in sorted((float(score), index) for index, score in enumerate(scores))]
+def ranking(scores: Sequence[float], query: int = 0, seed: int = 0) -> list[int]:
+    """By rising score, items of one score in the random order that seed and query give."""
+    shuffled = np.random.default_rng((seed, query)).permutation(len(scores)).tolist()
+    place = {item: number for number, item in enumerate(shuffled)}
+    return [index for _, _, index in sorted((float(score), place[index], index) for index, score in enumerate(scores))]
 
 
-def mean_label_distance(labels: Sequence[float], scores: Sequence[float], k: int) -> float:
+def expected(measure: Callable[[list[int]], float], scores: Sequence[float]) -> float:
+    """The mean of a measure over all orders of the items that sort by rising score."""
+    orders = [order for order in itertools.permutations(range(len(scores)))
+              if all(scores[a] <= scores[b] for a, b in itertools.pairwise(order))]  # fmt: skip
+    return sum(measure(list(order)) for order in orders) / len(orders)
+
+
+def mean_label_distance(labels: Sequence[float], order: Sequence[int], k: int) -> float:
     total, count = 0.0, 0
-    for index in ranking(scores)[:k]:
+    for index in order[:k]:
         if labels[index] != math.inf:
             total += labels[index]
             count += 1
     return total / count if count else math.nan
 
 
-def ndcg(labels: Sequence[float], scores: Sequence[float], k: int) -> float:
+def ndcg(labels: Sequence[float], order: Sequence[int], k: int) -> float:
     """With the published gain, 2^(-log2(d + 1))."""
 
-    def dcg(order: list[int]) -> float:
+    def dcg(ranked: Sequence[int]) -> float:
         total = 0.0
-        for rank, index in enumerate(order[:k], start=1):
+        for rank, index in enumerate(ranked[:k], start=1):
             gain = 2 ** -math.log2(labels[index] + 1) if labels[index] != math.inf else 0.0
             total += gain / math.log2(rank + 1)
         return total
 
     ideal = dcg(ranking(labels))
-    return dcg(ranking(scores)) / ideal if ideal else math.nan
+    return dcg(order) / ideal if ideal else math.nan
 
 
-def hit(labels: Sequence[float], scores: Sequence[float], k: int, neighbors: int) -> float:
-    order = ranking(labels)
-    border = labels[order[neighbors - 1]]
-    if labels[order[0]] == math.inf:
+def hit(labels: Sequence[float], order: Sequence[int], k: int, neighbors: int) -> float:
+    nearest = sorted(labels)
+    border = nearest[neighbors - 1]
+    if nearest[0] == math.inf:
         return math.nan
-    for index in ranking(scores)[:k]:
+    for index in order[:k]:
         if labels[index] <= border and labels[index] != math.inf:
             return 1.0
     return 0.0

@@ -74,7 +74,7 @@ def test_a_model_embeds_evaluates_searches_and_saves(tmp_path: Path) -> None:
     assert every.gallery == 39  # each query against all others
     apart = model.evaluate(IMAGES[:8], LEVELS[:8], IMAGES[8:], LEVELS[8:])
     assert (apart.queries, apart.gallery) == (8, 32)
-    assert apart.rows["oracle"]["ndcg@10"].mean == 1
+    assert apart.rows["oracle"]["spearman_rho"].mean == 1
 
     assert model.save(tmp_path / "saved") == tmp_path / "saved"
     again = cml.load(tmp_path / "saved")
@@ -115,7 +115,7 @@ def test_runs_are_trained_opened_and_compared_from_python(people: Path, tmp_path
     assert evaluation.markdown().startswith("| ")
     frame = evaluation.to_pandas()
     assert set(frame.ranker) == set(evaluation.rows)
-    assert frame.query("ranker == 'oracle' and metric == 'ndcg@10'")["mean"].item() == 1
+    assert frame.query("ranker == 'oracle' and metric == 'spearman_rho'")["mean"].item() == 1
     assert run.gallery(queries=3, k=2).read_text().startswith("<!")
     assert repr(run).startswith("Run(")
 

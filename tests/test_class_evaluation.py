@@ -67,7 +67,7 @@ def test_measures_agree_with_loops(labels: list[str], seed: int, grid: int, same
     names = (labels, labels) if same_items else (labels[:cut], labels[cut:])
     found = measured(query, gallery, *names, same_items, KS, block_bytes=1)
     for number, point in enumerate(query):
-        ranked = slow.ranking(point, gallery, number if same_items else None)
+        ranked = slow.ranking(point, gallery, number, number if same_items else None)
         expected = slow.measures(ranked, names[0][number], names[1], KS)
         for name, value in expected.items():
             assert found[name][number] == pytest.approx(value, nan_ok=True), name
@@ -82,6 +82,20 @@ def test_a_query_that_is_the_gallery_does_not_find_itself() -> None:
     assert found["recall@2"].tolist() == [1, 0, 0, 1]
     with_itself = measured(points, points, ["a", "b", "a", "b"], ["a", "b", "a", "b"], same_items=False)
     assert with_itself["recall@1"].tolist() == [1, 1, 1, 1]
+
+
+def test_a_query_alone_of_its_class_may_count_as_a_miss_of_recall() -> None:
+    labels = CLASSES.encode(["a", "a", "b"])
+    points = np.array([[0.0], [1.0], [9.0]])
+    for count_lone, mean, said in ((False, 1.0, "a query alone of its class is left out"), (True, 2 / 3, "is a miss")):
+        found = evaluate(
+            {"model": embedding_ranker(points, points)}, CLASSES, labels, labels, recall_ks=[1], same_items=True,
+            distance_ks=(), ndcg_ks=(), hit_ks=(), correlation=False, count_lone=count_lone,
+        )  # fmt: skip
+        for row in found.rows.values():
+            assert row["recall@1"].mean == pytest.approx(mean)
+            assert row["map@r"].mean == 1  # which does not exist for it
+        assert said in found.table()
 
 
 def test_oracle_is_perfect_and_a_class_of_one_is_undefined() -> None:
@@ -200,7 +214,8 @@ def test_published_ks_must_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixt
         run = SimpleNamespace(dataset=SimpleNamespace(info=info(**details)))
         return class_recall_ks(distances.get(distance), published_recall_ks(run), gallery)  # type: ignore[arg-type]
 
-    assert ks("classes", 6) == (1, 2, 4)
+    assert ks("classes", 31) == (1, 2, 4)
+    assert ks("classes", 6) == (1,)
     assert ks("classes", 100, recall_ks=[10, 1]) == (10, 1)
     assert ks("euclidean", 100, recall_ks=[1]) == ()
     for wrong in ("1", [], [0], [1.5]):

@@ -76,13 +76,14 @@ def test_evaluate_equals_the_slow_measures() -> None:
         for name, metric in row.items():
             kind, _, k = name.partition("@")
             slow: list[float] = []
-            for a, b in zip(block, scores, strict=True):
+            for query_number, (a, b) in enumerate(zip(block, scores, strict=True)):
+                order = slow_retrieval.ranking(b, query_number)
                 if kind == "label_distance":
-                    slow.append(slow_retrieval.mean_label_distance(a, b, int(k)))
+                    slow.append(slow_retrieval.mean_label_distance(a, order, int(k)))
                 elif kind == "ndcg":
-                    slow.append(slow_retrieval.ndcg(a, b, int(k)))
+                    slow.append(slow_retrieval.ndcg(a, order, int(k)))
                 elif kind == "hit":
-                    slow.append(slow_retrieval.hit(a, b, int(k), 7))
+                    slow.append(slow_retrieval.hit(a, order, int(k), 7))
                 else:
                     slow.append(getattr(slow_retrieval, kind)(a, b))
             assert metric.per_query == pytest.approx(slow, abs=1e-9, nan_ok=True)
@@ -94,7 +95,7 @@ def test_evaluate_equals_the_slow_measures() -> None:
 
 def test_oracle_is_the_best_possible() -> None:
     rows = run().rows
-    for name in ("ndcg@10", "ndcg@100", "hit@1", "kendall_tau", "spearman_rho"):
+    for name in ("ndcg@10", "ndcg@30", "kendall_tau", "spearman_rho"):
         assert rows["oracle"][name].mean == 1
     assert {name for name, metric in rows["oracle"].items() if not metric.higher_is_better} == {
         f"label_distance@{k}" for k in range(1, 11)
@@ -115,7 +116,7 @@ def test_oracle_has_no_correlation_with_constant_labels() -> None:
     row = evaluate({"random": random_ranker(30, 30)}, distance, labels, labels).rows["oracle"]
     assert row["kendall_tau"].undefined == 30
     assert math.isnan(row["kendall_tau"].mean)
-    assert row["ndcg@10"].mean == 1
+    assert row["ndcg@7"].mean == 1
 
 
 def test_result_depends_neither_on_blocks_nor_threads() -> None:
@@ -133,10 +134,15 @@ def test_progress_counts_all_queries() -> None:
 
 def test_default_lists_are_cut_to_the_gallery_but_given_ones_are_not() -> None:
     distance = Numbers()
-    labels = distance.encode([1.0, 2.0, 4.0, 8.0])
-    rankers = {"random": random_ranker(4, 4)}
-    names = list(evaluate(rankers, distance, labels, labels).rows["random"])
-    assert names[:6] == [*(f"label_distance@{k}" for k in (1, 2, 3, 4)), "ndcg@4", "hit@1"]
+    for gallery, distance_ks, ndcg_ks in ((4, [1], [1]), (12, [1, 2, 3], [3]), (47, range(1, 11), [10])):
+        labels, rankers = distance.encode(list(map(float, range(gallery)))), {"random": random_ranker(gallery, gallery)}
+        found = evaluate(rankers, distance, labels, labels)
+        names = [*(f"label_distance@{k}" for k in distance_ks), *(f"ndcg@{k}" for k in ndcg_ks)]
+        assert list(found.rows["random"])[:-2] == names
+        assert f"K is at most {gallery // 4}, a quarter of the gallery" in found.table()
+    labels, rankers = distance.encode([1.0, 2.0, 4.0, 8.0]), {"random": random_ranker(4, 4)}
+    given = evaluate(rankers, distance, labels, labels, distance_ks=[4], ndcg_ks=[2], hit_ks=[1], hit_neighbors=2)
+    assert list(given.rows["random"])[:3] == ["label_distance@4", "ndcg@2", "hit@1"]
     for name, ks in (("distance_ks", [5]), ("ndcg_ks", [10]), ("hit_ks", [0]), ("hit_ks", [2, 2])):
         with pytest.raises(UserError, match=f"{name}.* gallery's 4 items"):
             evaluate(rankers, distance, labels, labels, **{name: ks})  # type: ignore[arg-type]
@@ -212,7 +218,7 @@ def test_json_of_another_form(value: object) -> None:
 def test_table() -> None:
     found = run()
     lines = found.table().splitlines()
-    assert lines[0].split() == ["label_distance@10", "ndcg@100", "kendall_tau", "spearman_rho"]  # no Hit@K, see below
+    assert lines[0].split() == ["label_distance@10", "ndcg@30", "kendall_tau", "spearman_rho"]  # no Hit@K, see below
     assert [line.split()[0] for line in lines[1:4]] == ["embedding", "random", "oracle"]
     assert len({len(line) for line in lines[:4]}) == 1
     metric = found.rows["embedding"]["kendall_tau"]
@@ -230,13 +236,55 @@ def test_table() -> None:
         found.table(["ndcg@7"])
 
 
-def test_hit_is_in_the_table_where_its_neighbours_are_few() -> None:
+def test_hit_is_measured_unasked_where_its_neighbours_are_few() -> None:
     for neighbors, shown in ((13, True), (14, False)):  # of 130 gallery items
         found = run(hit_neighbors=neighbors, bootstrap=0)
-        assert found.hit_tells is shown
         assert ("hit@10" in found.table()) is shown
-        assert "hit@10" in found.table(["hit@10"])
-        assert "hit@10" in found.to_json()["rows"]["embedding"]
+        assert ("hit@10" in found.to_json()["rows"]["embedding"]) is shown
+    assert "hit@9" in run(hit_neighbors=50, hit_ks=[9], bootstrap=0).table()
+
+
+MEASURES = {
+    "label_distance@3": lambda labels, order: slow_retrieval.mean_label_distance(labels, order, 3),
+    "ndcg@4": lambda labels, order: slow_retrieval.ndcg(labels, order, 4),
+    "hit@2": lambda labels, order: slow_retrieval.hit(labels, order, 2, 2),
+}
+
+
+def test_tied_items_score_what_they_do_in_the_mean_over_their_orders() -> None:
+    distance, gallery = Numbers(), [0.0, 1.0, 2.0, 5.0, 5.0, 9.0]
+    scores = np.array([3.0, 1.0, 3.0, 3.0, 0.0, 3.0])
+    labels = np.abs(np.array(gallery) - 1).tolist()
+    found = evaluate(
+        {"tied": lambda rows: np.tile(scores, (rows.stop - rows.start, 1))}, distance, distance.encode([1.0] * 4000),
+        distance.encode(gallery), distance_ks=[3], ndcg_ks=[4], hit_ks=[2], hit_neighbors=2, bootstrap=0,
+    )  # fmt: skip
+    for name, measure in MEASURES.items():
+        expected = slow_retrieval.expected(lambda order, measure=measure: measure(labels, order), scores.tolist())
+        metric = found.rows["tied"][name]
+        spread = metric.per_query.std() / math.sqrt(4000)
+        assert metric.mean == pytest.approx(expected, abs=4 * spread), name
+    assert found.ties == {"tied": 4000}
+
+
+@pytest.mark.parametrize("falling", [False, True])
+def test_a_constant_embedding_scores_like_a_random_one_however_the_gallery_is_sorted(falling: bool) -> None:
+    distance = Numbers()
+    ages = np.sort(np.random.default_rng(0).uniform(0, 90, 400))[:: -1 if falling else 1]
+    labels, constant = distance.encode(ages.tolist()), np.ones((400, 4))
+    rankers = {"constant": embedding_ranker(constant, constant), "random": random_ranker(400, 400)}
+    found = evaluate(rankers, distance, labels, labels, same_items=True)
+    for name in ("label_distance@1", "label_distance@10", "ndcg@10", "ndcg@90"):
+        one, other = (found.rows[ranker][name] for ranker in rankers)
+        assert one.low < other.high, name
+        assert other.low < one.high, name
+    assert found.ties == {"constant": 400}
+    assert "Items of one score come in random order. Queries with such items: constant 400." in found.table()
+    assert Evaluation.from_json(found.to_json()).table() == found.table()
+    again = evaluate(rankers, distance, labels, labels, same_items=True, threads=1, block_bytes=1)
+    assert again.to_json(per_query=True) == found.to_json(per_query=True)
+    other = evaluate(rankers, distance, labels, labels, same_items=True, seed=1)
+    assert other.rows["constant"]["ndcg@10"].mean != found.rows["constant"]["ndcg@10"].mean
 
 
 def test_reported_unit_is_of_the_label_distances_alone() -> None:

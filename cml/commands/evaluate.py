@@ -23,7 +23,9 @@ class Evaluate:
     gain: str = "reciprocal"
     """Gain of nDCG: reciprocal is 1 / (1 + d)."""
     seed: int = 0
-    """Of the random ranking and the bootstrap."""
+    """Of the random ranking, the bootstrap and the order of tied items."""
+    count_lone: bool = False
+    """Count a query that is alone of its class as a miss of Recall@K, as published code does, or else leave it out."""
     device: str = "auto"
     """auto | cpu | cuda .."""
     json: bool = False
@@ -38,7 +40,7 @@ def run(arguments: Sequence[str]) -> None:
 
     with joined(options.device) as ranks:
         run = Run.open(options.run, data=options.data, device=options.device, ranks=ranks)
-        evaluation = run.evaluate(gain=options.gain, seed=options.seed)
+        evaluation = run.evaluate(gain=options.gain, seed=options.seed, count_lone=options.count_lone)
     if not ranks.first:
         return
     figures = f"all figures: {options.run}/evaluation.json"

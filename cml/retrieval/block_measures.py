@@ -32,6 +32,7 @@ class Measures:
         recall_ks: K of Recall@K; with any, also MAP@R and R-precision.
         gain: Gain of nDCG.
         correlation: Whether rank correlations are measured.
+        count_lone: Whether a query that has nothing relevant is a miss of Recall@K, not undefined.
     """
 
     distance_ks: Sequence[int]
@@ -41,6 +42,7 @@ class Measures:
     recall_ks: Sequence[int]
     gain: str
     correlation: bool
+    count_lone: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -76,16 +78,16 @@ class BlockMeasures:
 
             self.ranks = dense_ranks(distances)  # (R, G)
 
-    def measure(self, scores: NDArray[np.floating[Any]]) -> Float64:
-        """All measures of the rankings by ``scores`` (R, G): (R, M)."""
-        retrieved = retrieved_distances(self.distances, scores, self.depth)
+    def measure(self, scores: NDArray[np.floating[Any]], columns: NDArray[np.int64]) -> Float64:
+        """All measures of the rankings by ``scores`` (R, G), whose first items are ``columns`` (R, depth): (R, M)."""
+        retrieved = np.take_along_axis(self.distances, columns, axis=1)
         gains = relevance_gains(retrieved[:, : self.measures.depth], self.distances, self.measures.gain)
-        columns = self._top(retrieved, gains)
+        found = self._top(retrieved, gains)
         if self.measures.correlation:
             from cml.retrieval.rank_correlation import rank_correlations
 
-            columns += [values[:, None] for values in rank_correlations(scores, self.ranks)]
-        return np.concatenate(columns, axis=1)
+            found += [values[:, None] for values in rank_correlations(scores, self.ranks)]
+        return np.concatenate(found, axis=1)
 
     def measure_oracle(self) -> Float64:
         """All measures of the ranking by label distance: (R, M)."""
@@ -105,6 +107,6 @@ class BlockMeasures:
         if wanted.hit_ks:
             found.append(hits(retrieved, self.ideal, wanted.hit_ks, wanted.hit_neighbors))
         if wanted.recall_ks:
-            found.append(recall(retrieved, self.relevant, wanted.recall_ks))
+            found.append(recall(retrieved, self.relevant, wanted.recall_ks, count_lone=wanted.count_lone))
             found += [measure(retrieved, self.relevant)[:, None] for measure in (map_at_r, r_precision)]
         return found

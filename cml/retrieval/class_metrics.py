@@ -14,7 +14,7 @@ from cml.errors import UserError
 from cml.retrieval.metrics import Float32, Float64
 
 
-def recall(retrieved: Float32, relevant: Float64, ks: Sequence[int]) -> Float64:
+def recall(retrieved: Float32, relevant: Float64, ks: Sequence[int], *, count_lone: bool = False) -> Float64:
     """1 where any of the top K is relevant, else 0; higher is better.
 
     The field's Recall@K (Jegou and others, Product Quantization for Nearest Neighbor Search, 2011), which is not the
@@ -24,9 +24,11 @@ def recall(retrieved: Float32, relevant: Float64, ks: Sequence[int]) -> Float64:
         retrieved: (R, >= max K) label distances in the order retrieved.
         relevant: (R,) relevant items of each query in the gallery.
         ks: The K.
+        count_lone: Let a query without a relevant item be a miss, as the code published with Proxy-Anchor and others
+            does.
 
     Returns:
-        (R, len(ks)) float64 of 0 and 1; NaN for a query without a relevant item.
+        (R, len(ks)) float64 of 0 and 1; NaN for a query without a relevant item unless those are counted.
 
     Raises:
         UserError: a K is not in 1..K of ``retrieved``.
@@ -39,7 +41,7 @@ def recall(retrieved: Float32, relevant: Float64, ks: Sequence[int]) -> Float64:
     if wrong or not len(ks):
         raise UserError(f"Every K must be at least 1 and at most {retrieved.shape[1]}. Got {list(ks)} instead.")
     found = np.logical_or.accumulate(retrieved[:, : max(ks)] == 0, axis=1)[:, [k - 1 for k in ks]]
-    return np.where(relevant[:, None] > 0, found, np.nan)
+    return np.where(count_lone | (relevant[:, None] > 0), found, np.nan)
 
 
 def r_precision(retrieved: Float32, relevant: Float64) -> Float64:

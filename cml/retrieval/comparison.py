@@ -81,12 +81,14 @@ class Comparison:
         return found
 
     def table(self) -> list[list[str]]:
-        """Header and rows as text; Hit@K only where it says something (``Evaluation.hit_tells``)."""
+        """Header and rows as text; of a kind that was measured at a smaller K alone, its largest K."""
         rows = self.rows()
         first = next(iter(rows.values()))
         recalls = [name for name in first if name.startswith("recall@")]
-        names = [*recalls, *CLASS_METRICS] if recalls else METRICS
-        metrics = [name for name in names if name in first and (self.references.hit_tells or "hit@" not in name)]
+        wanted = [*recalls, *CLASS_METRICS] if recalls else METRICS
+        last = {name.partition("@")[0]: name for name in first}  # of each kind the one with the largest K
+        capped = {name for name in last.values() if int(name.partition("@")[2] or 10) < 10}
+        metrics = [name for name in first if name in wanted or name in capped]
         lines = [["method", *metrics]]
         for method, row in rows.items():
             marks = [APART if self.seeds > 1 and apart(row[name], first[name]) else "" for name in metrics]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from cml.errors import UserError
 from cml.retrieval.block_measures import BlockMeasures, Measures
 from cml.retrieval.bootstrap import mean_intervals
 from cml.retrieval.metrics import GAINS
-from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker
-from cml.retrieval.results import Evaluation, Metric
+from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker, ranked_columns
+from cml.retrieval.results import Evaluation, Metric, largest_k
 
 if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
@@ -34,6 +35,7 @@ DISTANCE_KS = range(1, 11)
 NDCG_KS = range(10, 101, 10)
 HIT_KS = (1, 5, 10)
 HIT_NEIGHBORS = 50
+_HIT_SHARE = 10  # Hit@K is measured unasked if the true nearest are at most 1 / this of the gallery
 
 _FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery to be read from memory
 
@@ -49,6 +51,7 @@ def evaluate(
     hit_ks: Sequence[int] = HIT_KS,
     hit_neighbors: int = HIT_NEIGHBORS,
     recall_ks: Sequence[int] = (),
+    count_lone: bool = False,
     same_items: bool = False,
     gain: str = "reciprocal",
     correlation: bool = True,
@@ -64,27 +67,30 @@ def evaluate(
 
     The measures are those of the log-ratio paper (Kim et al., Deep Metric Learning Beyond Binary Supervision, 2019):
     label_distance@K, ndcg@K, hit@K, and besides kendall_tau and spearman_rho over the whole gallery; see
-    ``cml.retrieval.metrics``. Neither ``block_bytes`` nor ``threads`` changes the result, unless a ranker's scores
-    depend on the block.
+    ``cml.retrieval.metrics``. Items to which a ranker gives one score are taken in random order. Neither
+    ``block_bytes`` nor ``threads`` changes the result, unless a ranker's scores depend on the block.
 
     Args:
         rankers: Name -> ranker; called from ``threads`` threads at a time.
         distance: The label distance.
         query_labels: Q encoded labels.
         gallery_labels: G encoded labels.
-        distance_ks: K of the mean label distance. The default lists are cut to K <= G (G itself if nothing is left).
+        distance_ks: K of the mean label distance. The default lists are cut to a quarter of the gallery (that K itself
+            if nothing is left): beyond, all rankings score alike.
         ndcg_ks: K of nDCG, likewise.
-        hit_ks: K of Hit@K, likewise.
+        hit_ks: K of Hit@K, likewise; by default there are none where ``hit_neighbors`` are over a tenth of the gallery,
+            as a random ranking would hit more often than not.
         hit_neighbors: True nearest items that Hit@K looks for; the default is cut to G.
         recall_ks: K of Recall@K, for class labels; with any, MAP@R and R-precision are measured too. An item is
             relevant at label distance 0.
+        count_lone: Count a query without a relevant item as a miss of Recall@K; otherwise it is left out of the mean.
         same_items: The queries are the gallery, in the same order: each is left out of its own ranking.
         gain: nDCG's gain, a name in ``cml.retrieval.metrics.GAINS``.
         correlation: Whether to measure Kendall's tau-b and Spearman's rho, which need whole rankings.
         block_bytes: Size of one block of label distances, but never fewer than 16 queries; a block of scores takes
             twice as much.
         bootstrap: Resamples of the 95 % intervals over queries; 0 for none.
-        seed: Seed of the resamples.
+        seed: Seed of the resamples, and of the order of tied items.
         oracle: Whether to add the row "oracle".
         progress: Called with the number of queries done, block by block.
         threads: Blocks under way at a time; BLAS is held to one thread meanwhile.
@@ -100,6 +106,7 @@ def evaluate(
         raise UserError(f"Queries that are the gallery too must be as many. Got {queries} and {gallery} instead.")
     ranked = gallery - 1 if same_items else gallery
     measures = _measures(ranked, distance_ks, ndcg_ks, hit_ks, hit_neighbors, recall_ks, gain, correlation)
+    measures = replace(measures, count_lone=count_lone)
     names = [*rankers, *([ORACLE] if oracle else [])]
     if not queries or not gallery or not names or not measures.names:
         raise UserError(
@@ -113,7 +120,7 @@ def evaluate(
             "'threads' and 'block_bytes' must be at least 1 and 'bootstrap' at least 0. "
             f"Got {threads}, {block_bytes} and {bootstrap} instead."
         )
-    values = np.zeros((len(names), queries, len(measures.names)))
+    values = np.zeros((len(names), queries, len(measures.names) + 1))  # the last: whether there are ties
     size = max(_FEWEST_ROWS, min(-(-queries // threads), block_bytes // (4 * gallery)))
 
     def measure(start: int) -> int:
@@ -133,9 +140,11 @@ def evaluate(
             _check_block(scores, distances.shape, f"ranker {names[index]!r}", rows)
             if same_items:
                 leave_out_itself(scores := scores.copy(), rows)
-            values[index, rows] = block.measure(scores)
+            columns, tied = ranked_columns(scores, block.depth, first=start, seed=seed)
+            values[index, rows, :-1] = block.measure(scores, columns)
+            values[index, rows, -1] = tied
         if oracle:
-            values[-1, rows] = block.measure_oracle()
+            values[-1, rows, :-1] = block.measure_oracle()
         return rows.stop - start
 
     starts = range(0, queries, size)
@@ -153,6 +162,8 @@ def evaluate(
         if progress is not None:
             progress(left)
 
+    ties = {name: int(row[:, -1].sum()) for name, row in zip(names, values, strict=True) if row[:, -1].any()}
+    values = values[:, :, :-1]
     intervals = mean_intervals(values.transpose(1, 0, 2).reshape(queries, -1), resamples=bootstrap, seed=seed)
     intervals = intervals.reshape(len(names), len(measures.names), 2)
     table = {
@@ -162,7 +173,9 @@ def evaluate(
         }
         for row, ranker in enumerate(names)
     }
-    return Evaluation(table, distance.unit, gain, queries, ranked, measures.hit_neighbors)
+    return Evaluation(
+        table, distance.unit, gain, queries, ranked, measures.hit_neighbors, ties=ties, count_lone=count_lone
+    )
 
 
 def leave_out_itself(block: NDArray[np.floating[Any]], rows: slice) -> None:
@@ -185,7 +198,8 @@ def _measures(
 
     def checked(name: str, ks: Sequence[int], default: Sequence[int]) -> list[int]:
         if tuple(ks) == tuple(default) and gallery:
-            return [k for k in ks if k <= gallery] or [gallery]
+            most = gallery if name == "hit_neighbors" else largest_k(gallery)
+            return [k for k in ks if k <= most] or [most]
         wrong = [k for k in ks if not 1 <= k <= gallery]
         if wrong or len(set(ks)) != len(ks):
             raise UserError(
@@ -195,6 +209,8 @@ def _measures(
         return list(ks)
 
     neighbors = checked("hit_neighbors", [hit_neighbors], [HIT_NEIGHBORS])[0]
+    if tuple(hit_ks) == HIT_KS and neighbors * _HIT_SHARE > gallery:
+        hit_ks = ()
     return Measures(
         checked("distance_ks", distance_ks, DISTANCE_KS),
         checked("ndcg_ks", ndcg_ks, NDCG_KS),

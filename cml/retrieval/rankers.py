@@ -16,7 +16,7 @@ from cml.errors import UserError
 Ranker = Callable[[slice], NDArray[np.floating[Any]]]
 """Scores (R, G) of the queries in a slice against the whole gallery; a lower score is retrieved earlier.
 
-Called from several threads at a time. Ties go to the lower gallery item, NaN is an error."""
+Called from several threads at a time. NaN is an error."""
 
 
 def embedding_ranker(query: NDArray[Any], gallery: NDArray[Any]) -> Ranker:
@@ -85,6 +85,35 @@ def random_ranker(queries: int, gallery: int, seed: int = 0) -> Ranker:
         return np.random.Generator(stream).random((stop - start, 4 * draws))[:, :gallery]
 
     return scores
+
+
+def ranked_columns(
+    scores: NDArray[np.floating[Any]], k: int, *, first: int = 0, seed: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The first k gallery items of each ranking; items of one score come in random order.
+
+    Were they in the order of the gallery, a gallery sorted by label would let an embedding that tells nothing apart
+    score like the best or the worst (McSherry and Najork, Computing Information Retrieval Performance Measures
+    Efficiently in the Presence of Tied Scores, 2008). A row without ties costs nothing more.
+
+    Args:
+        scores: (R, G) without NaN.
+        k: Items a row, 1 <= k <= G.
+        first: Number of the first row's query.
+        seed: The order among equals depends on ``seed`` and the number of the query alone, not on the block.
+
+    Returns:
+        Columns (R, k), best first, and which rows (R,) have a tie among these or at their end.
+    """
+    from cml.retrieval.top_k import top_columns
+
+    columns = top_columns(scores, min(k + 1, scores.shape[1]))
+    found = np.take_along_axis(scores, columns, axis=1)
+    tied: NDArray[np.bool_] = (found[:, 1:] == found[:, :-1]).any(axis=1)
+    for row in np.flatnonzero(tied).tolist():
+        shuffled = np.random.default_rng((seed, first + row)).permutation(scores.shape[1])
+        columns[row] = shuffled[top_columns(scores[row : row + 1, shuffled], columns.shape[1])[0]]
+    return columns[:, :k], tied
 
 
 def _repeated(points: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

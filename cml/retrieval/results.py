@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Float64 = NDArray[np.float64]
 
-_HIT_SHARE = 10  # Hit@K is in tables if the true nearest are at most 1 / this of the gallery
-
 
 @dataclass(frozen=True, eq=False)
 class Metric:
@@ -63,6 +61,9 @@ class Evaluation:
         gallery: G.
         hit_neighbors: How many true nearest items Hit@K looks for.
         reported_unit: Unit of label_distance@K where that is another one; see ``reported``.
+        ties: Ranker name -> queries in whose measured top items had one score; those came in random order.
+        count_lone: Whether Recall@K counts a query that has no item of its class as a miss.
+        verdict: What the figures say, in a sentence; "" where nobody asked.
     """
 
     rows: Mapping[str, Mapping[str, Metric]]
@@ -72,20 +73,14 @@ class Evaluation:
     gallery: int
     hit_neighbors: int = 50
     reported_unit: str = ""
+    ties: Mapping[str, int] = field(default_factory=dict)
+    count_lone: bool = False
+    verdict: str = ""
 
     @property
     def distance_unit(self) -> str:
         """Unit of label_distance@K."""
         return self.reported_unit or self.unit
-
-    @property
-    def hit_tells(self) -> bool:
-        """Whether Hit@K says something here.
-
-        The paper's 50 true nearest are 0.6 % of its gallery of 8,000. Where they are more than a tenth of the gallery,
-        a random ranking hits within K = 10 more often than not; the figure is kept, but tables leave it out.
-        """
-        return self.hit_neighbors * _HIT_SHARE <= self.gallery
 
     def reported(self, factor: float, unit: str) -> Evaluation:
         """The same with label_distance@K multiplied by ``factor`` to be in ``unit``; nDCG stays as it is."""
@@ -115,8 +110,18 @@ class Evaluation:
         return {
             **{
                 key: getattr(self, key)
-                for key in ("unit", "reported_unit", "gain", "queries", "gallery", "hit_neighbors")
+                for key in (
+                    "unit",
+                    "reported_unit",
+                    "gain",
+                    "queries",
+                    "gallery",
+                    "hit_neighbors",
+                    "count_lone",
+                    "verdict",
+                )
             },
+            "ties": dict(self.ties),
             "rows": {
                 ranker: {name: plain(metric) for name, metric in metrics.items()}
                 for ranker, metrics in self.rows.items()
@@ -145,7 +150,9 @@ class Evaluation:
                 raise ValueError("its rankers should have the same metrics, one at least")
             queries, gallery, near = (int(value[key]) for key in ("queries", "gallery", "hit_neighbors"))
             units = str(value["unit"]), str(value["reported_unit"])
-            return cls(rows, units[0], str(value["gain"]), queries, gallery, near, units[1])
+            ties = {str(ranker): int(count) for ranker, count in value.get("ties", {}).items()}
+            said = bool(value.get("count_lone", False)), str(value.get("verdict", ""))
+            return cls(rows, units[0], str(value["gain"]), queries, gallery, near, units[1], ties, *said)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(
                 f"This is not an evaluation that cml wrote ({type(error).__name__}: {error}). Run cml evaluate again."
@@ -155,7 +162,7 @@ class Evaluation:
         """A table with a row a ranker and "mean [low, high]" a metric.
 
         Args:
-            metrics: Metric names; by default one of each kind, at its largest K, Hit@K only where it says something.
+            metrics: Metric names; by default one of each kind, at its largest K.
             markdown: A Markdown table instead of aligned text.
 
         Raises:
@@ -163,8 +170,6 @@ class Evaluation:
         """
         measured = list(next(iter(self.rows.values())))
         names = _one_of_each(measured) if metrics is None else list(metrics)
-        if metrics is None and not self.hit_tells:
-            names = [name for name in names if not name.startswith("hit@")] or names
         unknown = [name for name in names if name not in measured]
         if unknown:
             raise UserError(f"No metric {unknown[0]!r} was measured. There are: {', '.join(measured)}.")
@@ -207,14 +212,26 @@ class Evaluation:
         if "hit" in kinds:
             parts.append(f"hit: one of the {self.hit_neighbors} true nearest is found")
         if "recall" in kinds:
-            parts.append("recall: one of the first K has the query's class")
+            lone = "a miss" if self.count_lone else "left out"
+            parts.append(f"recall: one of the first K has the query's class; a query alone of its class is {lone}")
         notes = ["; ".join(parts) + "."]
+        if self.gallery < 4 * (8 if "recall" in kinds else 100):
+            most = largest_k(self.gallery)
+            notes.append(f"K is at most {most}, a quarter of the gallery: beyond, all rankings score alike.")
+        if self.ties:
+            counts = ", ".join(f"{ranker} {count}" for ranker, count in self.ties.items())
+            notes.append(f"Items of one score come in random order. Queries with such items: {counts}.")
         for name in names:
             undefined = {ranker: row[name].undefined for ranker, row in self.rows.items() if row[name].undefined}
             if undefined:
                 counts = ", ".join(f"{ranker} {count}" for ranker, count in undefined.items())
                 notes.append(f"{name} does not exist for some queries, which are left out of its mean: {counts}.")
-        return notes
+        return [*notes, *([self.verdict] if self.verdict else [])]
+
+
+def largest_k(gallery: int) -> int:
+    """The largest K that tells rankings of a gallery of that size apart."""
+    return max(1, gallery // 4)
 
 
 def _one_of_each(names: Sequence[str]) -> list[str]:

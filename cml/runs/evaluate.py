@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 def evaluate_run(
-    trained: TrainedRun, *, gain: str = "reciprocal", seed: int = 0, references: bool = True
+    trained: TrainedRun, *, gain: str = "reciprocal", seed: int = 0, count_lone: bool = False, references: bool = True
 ) -> Evaluation:
     """Evaluate a run on its dataset's queries and gallery.
 
     Args:
         trained: The run.
         gain: Gain of nDCG.
-        seed: Of the random ranking and the bootstrap.
+        seed: Of the random ranking, the bootstrap and the order of tied items.
+        count_lone: See ``cml.retrieval.evaluation.evaluate``.
         references: Add the rows that do not depend on the training: oracle, random, frozen features.
     """
     rankers: dict[str, Ranker] = {EMBEDDING: embedding_ranker(*trained.embeddings)}
@@ -40,6 +41,7 @@ def evaluate_run(
         recall_ks=published_recall_ks(trained),
         gain=gain,
         seed=seed,
+        count_lone=count_lone,
         oracle=references,
         ranks=trained.ranks,
     )

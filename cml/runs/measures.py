@@ -10,6 +10,7 @@ from tqdm import tqdm
 from cml.distances.classes import Classes
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.retrieval.evaluation import HIT_KS, NDCG_KS, Evaluation, Ranker, evaluate
+from cml.retrieval.results import largest_k
 
 if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
@@ -26,6 +27,7 @@ def measured(
     *,
     same_items: bool,
     recall_ks: Sequence[int] = RECALL_KS,
+    count_lone: bool = False,
     gain: str = "reciprocal",
     seed: int = 0,
     oracle: bool = True,
@@ -41,7 +43,8 @@ def measured(
         query: Q encoded labels.
         gallery: G encoded labels.
         same_items: The queries are the gallery; each is left out of its own ranking.
-        recall_ks: K of Recall@K where labels are classes; those beyond the gallery are left out.
+        recall_ks: K of Recall@K where labels are classes; those beyond a quarter of the gallery are left out.
+        count_lone: See ``cml.retrieval.evaluation.evaluate``.
         gain: Gain of nDCG.
         seed: Of the bootstrap.
         oracle: Whether to add the row of the label distance itself.
@@ -58,6 +61,7 @@ def measured(
             hit_ks=() if recalls else HIT_KS,
             correlation=not recalls,
             recall_ks=recalls,
+            count_lone=count_lone,
             same_items=same_items,
             gain=gain,
             seed=seed,
@@ -68,7 +72,7 @@ def measured(
 
 
 def class_recall_ks(distance: LabelDistance, ks: Sequence[int], gallery: int) -> tuple[int, ...]:
-    """Those K of Recall@K that a gallery of that size has, at least 1; none where labels are no classes."""
+    """Those K of Recall@K that tell in a gallery of that size, at least 1; none where labels are no classes."""
     if not isinstance(distance, Classes):
         return ()
-    return tuple(k for k in ks if k <= gallery) or (1,)
+    return tuple(k for k in ks if k <= largest_k(gallery)) or (1,)

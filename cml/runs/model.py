@@ -91,6 +91,7 @@ class Model(EmbeddingModel):
         label: str | None = None,
         gain: str = "reciprocal",
         seed: int = 0,
+        count_lone: bool = False,
     ) -> Evaluation:
         """How well images find images with near labels, beside chance and the best possible ranking.
 
@@ -102,7 +103,8 @@ class Model(EmbeddingModel):
             image: Name of the column of images, where images come as a data frame.
             label: Name of its column of labels.
             gain: Gain of nDCG, a name in ``cml.retrieval.metrics.GAINS``.
-            seed: Of the random ranking and the bootstrap.
+            seed: Of the random ranking, the bootstrap and the order of tied items.
+            count_lone: Count a query that is alone of its class as a miss of Recall@K; otherwise it is left out.
 
         Returns:
             The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries.
@@ -126,6 +128,7 @@ class Model(EmbeddingModel):
             recall_ks=RECALL_KS,
             gain=gain,
             seed=seed,
+            count_lone=count_lone,
         )
 
     def search(

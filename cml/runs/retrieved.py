@@ -50,8 +50,8 @@ def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> 
         methods: Name to embeddings of queries and gallery.
         k: Items a query.
     """
-    from cml.distances.label_distance import nearest_columns
     from cml.retrieval.evaluation import embedding_ranker, leave_out_itself
+    from cml.retrieval.rankers import ranked_columns
 
     factor, _ = trained.report
     rankers = {name: embedding_ranker(*embeddings) for name, embeddings in methods.items()}
@@ -63,13 +63,13 @@ def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> 
         if trained.dataset.info.queries_are_gallery:
             leave_out_itself(block, rows)
         for name in items:
-            scores = block if name == ORACLE else rankers[name](rows).astype(np.float32)
+            scores = block if name == ORACLE else rankers[name](rows)
             if trained.dataset.info.queries_are_gallery:
                 leave_out_itself(scores, rows)
-            columns = nearest_columns(scores, k)[0]
-            found = factor * np.take_along_axis(block, columns, axis=1)
-            items[name][rows] = columns
-            distances[name][rows] = np.where(columns >= 0, found, np.inf)
+            columns = ranked_columns(scores, k, first=start)[0]
+            missing = np.isinf(np.take_along_axis(scores, columns, axis=1))  # itself, or not comparable for the oracle
+            items[name][rows] = np.where(missing, -1, columns)
+            distances[name][rows] = np.where(missing, np.inf, factor * np.take_along_axis(block, columns, axis=1))
     return Retrieved(items, distances)
 
 

@@ -31,18 +31,22 @@ class Run(TrainedRun):
 
     Example:
         >>> run = cml.open_run("runs/mine")
-        >>> run.evaluate().rows["oracle"]["ndcg@10"].mean
+        >>> run.evaluate().rows["oracle"]["spearman_rho"].mean
         1.0
         >>> print(run.gallery())
         runs/mine/gallery.html
     """
 
-    def evaluate(self, *, gain: str = "reciprocal", seed: int = 0, references: bool = True) -> Evaluation:
+    def evaluate(
+        self, *, gain: str = "reciprocal", seed: int = 0, count_lone: bool = False, references: bool = True
+    ) -> Evaluation:
         """Measure how well the embedding retrieves, and keep the figures in evaluation.json of the run folder.
 
         Args:
             gain: Gain of nDCG, a name in ``cml.retrieval.metrics.GAINS``.
-            seed: Of the random ranking and the bootstrap.
+            seed: Of the random ranking, the bootstrap and the order of tied items.
+            count_lone: Count a query that is alone of its class as a miss of Recall@K, as published code does;
+                otherwise it is left out.
             references: Add the rows that do not depend on the training: oracle, random, frozen features.
 
         Returns:
@@ -51,7 +55,7 @@ class Run(TrainedRun):
         Raises:
             UserError: the run was trained on arrays, or its dataset or label distance cannot be had here.
         """
-        evaluation = evaluate_run(self, gain=gain, seed=seed, references=references)
+        evaluation = evaluate_run(self, gain=gain, seed=seed, count_lone=count_lone, references=references)
         if self.ranks is None or self.ranks.first:
             write_json(self.folder / EVALUATION, evaluation.to_json())
         return evaluation

@@ -80,7 +80,7 @@ class TrainConfig:
     """bfloat16 runs the network under autocast; the loss is float32 either way."""
 
     evaluate_every: int = 0
-    """Score 1 - rank correlation on held-out training items every so many steps, and keep the best weights; 0: never."""
+    """Steps between two validations on held-out training items (1 - rank correlation); the best weights are kept."""
     validation_share: float = 0.1
     """Share of the training items held out when evaluate_every is set: the last ones, at least 8 and at most 1,000."""
     patience: int = 0
