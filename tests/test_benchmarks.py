@@ -33,13 +33,14 @@ TINY = {
     "long_run": "--minutes 0.05 --every 0.2 --people 120",
     "losses": "--items 16 --repeat 1",
     "neighbors": "--count 60",
+    "one_image": "--photos 3 --large 1 --networks 1 --rounds 1",
     "prepare": "--photos 3 --threads 1",
     "scale": "--rounds 1 --smaller 15",
     "search": "--items 300 --queries 5 --rounds 1",
     "threads": "--steps 1",
     "training_step": "--steps 2 --people 160 --files 1 --rounds 1",
 }
-REAL = {"captions": "coco_captions", "captions_neighbors": "coco_captions"}
+REAL = {"one_image": "coco_mini", "captions": "coco_captions", "captions_neighbors": "coco_captions"}
 REAL |= {"distance_jobs": "mpii_poses", "neighbors": "mpii_poses"}
 
 

@@ -45,14 +45,15 @@ def test_the_graph_gives_the_embeddings_of_files_at_any_batch_size(
     assert json.loads(metadata["cml"]) == config
 
     # what config.json tells a user to do, without cml
-    paths = draw_images(tmp_path / "photos", 7, size=50)
+    paths = draw_images(tmp_path / "photos", 7, size=500, name="{:03}.jpg")
     size = config["input"]["resize"]["width"], config["input"]["resize"]["height"]
-    pixels = np.stack([np.asarray(Image.open(path).resize(size, Image.Resampling.BILINEAR)) for path in paths])
+    resize = config["input"]["resize"]["pillow"]
+    pixels = np.stack([np.asarray(eval(resize, {"Image": Image, "image": Image.open(path)})) for path in paths])
     wanted = cml.load(run, device="cpu").embed(paths)
     for count in (1, 2, 7):
         (got,) = session.run(None, {"images": pixels[:count]})
-        np.testing.assert_allclose(got, wanted[:count], atol=1e-4)
-        assert np.sum(got * wanted[:count], axis=1).min() >= 0.99999
+        np.testing.assert_allclose(got, wanted[:count], atol=1e-5)
+        assert np.linalg.norm(got - wanted[:count], axis=1).max() <= 1e-5
     np.testing.assert_array_equal(pixels[0], read_image(paths[0], (size[1], size[0])))
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
+from cml.cli import main
 from cml.data.augmentation import Jitter, center_box, jittered_box, mirrored, stored_size
+from cml.data.image_files import encode
 from cml.data.images import Images, native_size, read_image
 from cml.errors import DataError, UserError
 
@@ -47,6 +51,81 @@ def test_reading_resizes_with_the_whole_picture(tmp_path: Path) -> None:
     Image.fromarray(gradient(200, 300)).save(tmp_path / "a.jpg", quality=95)
     small = read_image(tmp_path / "a.jpg", (20, 30))
     np.testing.assert_allclose(small.astype(int)[..., :2], gradient(20, 30).astype(int)[..., :2], atol=12)
+
+
+def slowly_resized(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """What ``RESIZING`` says, pixel by pixel."""
+    values = pixels.astype(float)
+    for axis in (1, 0):
+        count, scale = size[axis], pixels.shape[axis] / size[axis]
+        made = []
+        for i in range(count):
+            x = np.arange(pixels.shape[axis])
+            weights = np.maximum(0, 1 - np.abs(x + 0.5 - (i + 0.5) * scale) / max(1, scale))
+            made.append(np.tensordot(weights / weights.sum(), values, (0, axis)))
+        values = np.floor(np.stack(made, axis=axis) + 0.5)
+    return values
+
+
+@pytest.mark.parametrize("size", [(6, 8), (7, 31), (91, 151)])
+def test_a_photograph_becomes_the_same_pixels_by_every_door(tmp_path: Path, size: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    Image.fromarray(rng.integers(0, 256, (80, 120, 3), np.uint8)).save(tmp_path / "a.jpg", quality=90)
+    with Image.open(tmp_path / "a.jpg") as image:
+        pixels = np.asarray(image.convert("RGB"))
+    doors = [tmp_path / "a.jpg", Image.open(tmp_path / "a.jpg"), Image.fromarray(pixels), pixels]
+    first, *others = Images(doors, size).read(np.arange(4))
+    for other in (*others, read_image(tmp_path / "a.jpg", size)):
+        np.testing.assert_array_equal(other, first)
+    np.testing.assert_allclose(first, slowly_resized(pixels, size), atol=1)  # ties may be rounded otherwise
+    assert (first == slowly_resized(pixels, size)).mean() > 0.99
+
+
+def test_sixteen_bits_are_one_image_and_floats_none_by_every_door(tmp_path: Path) -> None:
+    deep = Image.fromarray(np.arange(40_000, 40_400, dtype=np.uint16).reshape(20, 20))
+    deep.save(tmp_path / "deep.png")
+    prepared = Image.open(io.BytesIO(encode(tmp_path / "deep.png", quality=None).content))
+    assert prepared.mode == "RGB"
+    for other in (prepared, deep):
+        read, again = Images([tmp_path / "deep.png", other], (20, 20)).read(np.arange(2))
+        np.testing.assert_array_equal(again, read)
+    grey = np.linspace(0, 1, 400, dtype=np.float32).reshape(20, 20)
+    for values, mode in ((grey, "F"), (grey.astype(np.int32) + 70_000, "I")):
+        wrong = Image.fromarray(values)
+        wrong.save(tmp_path / "wrong.tif")
+        doors: list[Callable[[], object]] = [
+            lambda: read_image(tmp_path / "wrong.tif"),
+            lambda: encode(tmp_path / "wrong.tif"),
+            lambda image=wrong: encode(image),
+            lambda image=wrong: Images([image], (20, 20)).load(),
+        ]
+        for door in doors:
+            with pytest.raises(DataError, match=rf"more than 16 bits a channel \(mode {mode}, values from .*8 bits"):
+                door()
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), OSError("out of memory error when reading image file"), OSError("broken data stream")]
+)
+def test_full_memory_is_no_fault_of_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(gradient(20, 30)).save(tmp_path / "photos" / "a.png")
+    (tmp_path / "labels.csv").write_text("file_name,value\na.png,1\n")
+
+    def load(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
+    if "broken" in str(error):  # what libjpeg says for want of memory as well
+        monkeypatch.setattr("cml.data.images._room_for", lambda pixels: False)
+    with pytest.raises(MemoryError, match=r"while decoding .*a\.png"):
+        read_image(tmp_path / "photos" / "a.png")
+    command = ["prepare", "folder", "--images", str(tmp_path / "photos"), "--labels", str(tmp_path / "labels.csv")]
+    assert main([*command, "--out", str(tmp_path / "out"), "--skip-bad"]) == 1
+    assert "error: The memory is full (while decoding an image)" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"not an image", None])

@@ -131,12 +131,12 @@ def test_pictures_keep_their_bytes_or_are_encoded(tmp_path: Path) -> None:
     (tmp_path / "cut.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:-200])
     (tmp_path / "cut.png").write_bytes((tmp_path / "b.png").read_bytes()[:-200])
     (tmp_path / "text.jpg").write_text("no image")
-    Image.fromarray(np.zeros((4, 4), np.uint16)).save(tmp_path / "deep.png")
+    Image.fromarray(np.zeros((4, 4), np.float32)).save(tmp_path / "deep.tif")
     for name, what in (
         ("cut.jpg", "truncated"),
         ("cut.png", ""),
         ("text.jpg", "it is none of"),
-        ("deep.png", "8 bits"),
+        ("deep.tif", "8 bits"),
         ("gone.jpg", "No such file"),
     ):
         with pytest.raises(DataError, match=rf"(?s){name}.*{what}"):

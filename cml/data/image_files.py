@@ -41,8 +41,6 @@ def encode(picture: Picture, quality: int | None = 92) -> Encoded:
         picture = picture()
     if isinstance(picture, Encoded):
         return picture
-    if isinstance(picture, Image.Image):
-        return _encode_pixels(picture, quality)
     name = "The image"
     if isinstance(picture, Path):
         name = f"The image {picture}"
@@ -52,11 +50,11 @@ def encode(picture: Picture, quality: int | None = 92) -> Encoded:
         except OSError as error:
             raise DataError(f"{name} cannot be read ({error.strerror}).") from None
     try:
+        if isinstance(picture, Image.Image):
+            return _encode_pixels(picture, quality)
         with opened(picture) as image:
             image.load()
-            if image.mode.startswith(("I", "F")):
-                raise ValueError(f"it has more than 8 bits a channel (mode {image.mode}); save it with 8")
-            if image.format in _KEPT:
+            if image.format in _KEPT and not image.mode.startswith("I"):  # 16 bits are read in many ways
                 return Encoded(picture, _KEPT[image.format])
             return _encode_pixels(ImageOps.exif_transpose(image), quality)
     except ImageFault as fault:

@@ -1,7 +1,8 @@
 """Reading images: decoded once to one stored size, kept in memory when they fit, decoded on demand when they do not.
 
-The stored size is a little larger than what the network sees when the recipe leaves room for jitter. Not for:
-augmentation (augmentation.py) and the list of items (prepared.py).
+The stored size is a little larger than what the network sees when the recipe leaves room for jitter. A file, Pillow's
+image, an array and what an exported graph is given become the same pixels: every image is decoded whole and resized
+by ``resized``. Not for: augmentation (augmentation.py) and the list of items (prepared.py).
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ _ORIENTATION = 0x0112  # EXIF tag: which way up the camera was held
 MAX_PIXELS = 89_478_485  # a stranger's file may claim any size; Pillow warns of a bomb beyond, cml refuses it
 # Of photographs and masks (MPO is a kind of JPEG): Pillow hands others to programs, such as EPS to Ghostscript.
 FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+PIXELS = 2  # raised when a file becomes other pixels than before: what a cache keeps of those is then left alone
+RESIZING = (
+    "Bilinear with antialiasing, the aspect not kept: first the width, then the height, each rounded to whole numbers. "
+    "Where a side is scale times as long as wanted, its pixel i is the mean of the pixels x with the weights "
+    "max(0, 1 - |x + 0.5 - (i + 0.5) * scale| / max(1, scale))."
+)
 
 
 def read_image(path: Path, size: Size | None = None) -> UInt8:
@@ -33,19 +40,29 @@ def read_image(path: Path, size: Size | None = None) -> UInt8:
 
     Args:
         path: One of ``FORMATS``; of an animation the first frame.
-        size: (height, width) to resize to with antialiasing; None keeps the size.
+        size: (height, width) to resize to, as ``resized`` does; None keeps the size.
 
     Returns:
         (H, W, 3) uint8.
 
     Raises:
-        DataError: missing, unreadable, truncated or larger than ``MAX_PIXELS``.
+        DataError: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or of more than 16 bits a channel.
     """
     with opened_image(path) as image:
-        if size is not None:
-            image.draft("RGB", (2 * size[1], 2 * size[0]))  # JPEG: decode at a smaller scale, never below twice
         upright = upright_rgb(image)
-    return np.asarray(_resized(upright, size))
+        # no draft: JPEGs decoded at a smaller scale would be other images than those that came decoded
+        return np.asarray(upright if size is None else resized(upright, size))
+
+
+def resized(image: Image.Image, size: Size, box: tuple[float, float, float, float] | None = None) -> Image.Image:
+    """An RGB image, or a box of it, at another size, as ``RESIZING`` says.
+
+    Args:
+        image: RGB, 8 bits a channel.
+        size: (height, width) in pixels.
+        box: left, top, right and bottom in pixels; None for all of the image.
+    """
+    return image.resize((size[1], size[0]), Image.Resampling.BILINEAR, box=box)
 
 
 class ImageFault(ValueError):
@@ -59,13 +76,15 @@ def opened(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
     Raises:
         ImageFault: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or none of ``FORMATS``; there or in the
             ``with`` block, where it is decoded.
+        MemoryError: the memory is full, which is no fault of the image.
     """
+    pixels = 0
     try:
         with (
             open_regular(source) if isinstance(source, Path) else io.BytesIO(source) as file,
             Image.open(file, formats=FORMATS) as image,
         ):
-            if image.width * image.height > MAX_PIXELS:
+            if (pixels := image.width * image.height) > MAX_PIXELS:
                 raise ImageFault(f"has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS:,}")
             yield image
     except (ImageFault, UserError):
@@ -77,7 +96,18 @@ def opened(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
     except UnidentifiedImageError:
         raise ImageFault(f"cannot be read: it is none of {', '.join(FORMATS)}") from None
     except Exception as error:  # on broken bytes Pillow raises whatever they lead it to
+        if isinstance(error, MemoryError) or "out of memory" in str(error) or not _room_for(pixels):
+            raise MemoryError(f"while decoding {source if isinstance(source, Path) else 'an image'}") from None
         raise ImageFault(f"cannot be read: {error or type(error).__name__}") from None
+
+
+def _room_for(pixels: int) -> bool:
+    """Whether there is memory to decode so many pixels in; where there is none, libjpeg calls the data broken."""
+    try:
+        np.empty(10 * pixels, np.uint8)  # 4 bytes a pixel, and 6 of coefficients if it is progressive
+    except MemoryError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -161,9 +191,12 @@ class Images:
             entry = self._source[items[row]]
             if isinstance(entry, Path):
                 images[row] = read_image(entry, self.size)
-            else:
+                return
+            try:
                 image = Image.fromarray(entry) if isinstance(entry, np.ndarray) else upright_rgb(entry)
-                images[row] = np.asarray(_resized(image, self.size))
+            except ImageFault as fault:
+                raise DataError(f"The image of number {items[row]} {fault}.") from None
+            images[row] = np.asarray(resized(image, self.size))
 
         with ThreadPoolExecutor(2) as pool:  # Pillow decodes and resizes outside the interpreter lock
             for _ in pool.map(decode, range(len(items))):
@@ -179,17 +212,22 @@ def native_size(path: Path) -> Size:
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """The image in RGB, 8 bits a channel; what is transparent shows white, as on a page."""
-    if image.mode.startswith("I"):  # 16 bits a pixel: Pillow's own conversion would clip at 255
-        eight = np.asarray(image).astype(np.float64).clip(0, 65_535) / 257
+    """The image in RGB, 8 bits a channel; what is transparent shows white, as on a page.
+
+    Raises:
+        ImageFault: its numbers are no brightness from 0 to 255 or to 65,535.
+    """
+    if image.mode.startswith(("I", "F")):  # Pillow's own conversion would clip at 255
+        values = np.asarray(image)
+        low, high = values.min(initial=0), values.max(initial=0)
+        if image.mode == "F" or low < 0 or high > 65_535:
+            raise ImageFault(
+                f"has more than 16 bits a channel (mode {image.mode}, values from {low:g} to {high:g}), and nothing "
+                "says which value is white; save it with 8 bits"
+            )
+        eight = values.astype(np.float64) / 257
         return Image.fromarray(eight.round().astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:  # dropping alpha would uncover whatever colour lies below it, mostly black
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB")
-
-
-def _resized(image: Image.Image, size: Size | None) -> Image.Image:
-    if size is None or (image.height, image.width) == size:
-        return image
-    return image.resize((size[1], size[0]), Image.Resampling.BILINEAR, reducing_gap=2.0)

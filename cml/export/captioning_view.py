@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from cml.data.images import Size, UInt8, read_image
+from cml.data.images import Size, UInt8, read_image, resized
 
 LEAST_SIDE = 32  # pixels: most networks halve an image five times
 
@@ -47,7 +47,7 @@ class View:
         if size == (height, width):
             return pixels
         self.scaled.add(path)
-        return _resized(pixels, size)
+        return np.asarray(resized(Image.fromarray(pixels), size))
 
 
 def _centre(pixels: UInt8, size: Size) -> UInt8:
@@ -56,10 +56,4 @@ def _centre(pixels: UInt8, size: Size) -> UInt8:
     scale = min(height / h, width / w)
     across, down = scale * w, scale * h
     box = ((width - across) / 2, (height - down) / 2, (width + across) / 2, (height + down) / 2)
-    image = Image.fromarray(pixels).resize((w, h), Image.Resampling.BILINEAR, box=box, reducing_gap=2.0)
-    return np.asarray(image)
-
-
-def _resized(pixels: UInt8, size: Size) -> UInt8:
-    image = Image.fromarray(pixels).resize((size[1], size[0]), Image.Resampling.BILINEAR, reducing_gap=2.0)
-    return np.asarray(image)
+    return np.asarray(resized(Image.fromarray(pixels), size, box))

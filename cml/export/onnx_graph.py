@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from cml.data.augmentation import stored_size
+from cml.data.images import RESIZING
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, atomic_folder, write_json
@@ -76,8 +77,14 @@ def onnx_config(model: EmbeddingModel) -> dict[str, Any]:
             "name": INPUT,
             "type": "uint8",
             "shape": ["batch", height, width, 3],
-            "meaning": "RGB pixels 0..255, rows first, upright, transparent parts on white",
-            "resize": {"height": height, "width": width, "how": "bilinear with antialiasing, aspect not kept"},
+            "meaning": "RGB pixels 0..255, rows first, upright, transparent parts on white, 16 bits divided by 257",
+            "decode": "at full size: JPEG files without a draft, which gives other pixels",
+            "resize": {
+                "height": height,
+                "width": width,
+                "how": RESIZING,
+                "pillow": f"image.resize(({width}, {height}), Image.Resampling.BILINEAR)",
+            },
         },
         "in_the_graph": {
             "centre_box": list(model.config.image_size),

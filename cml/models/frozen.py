@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from cml.data.images import PIXELS
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, cache_folder
 from cml.storage.npy import map_array
@@ -49,7 +50,7 @@ def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.
     config = model.config
     if config.weights == "none":
         return model.extract(paths)
-    digest = hashlib.sha256(f"{backbone_fingerprint(model)} {config.image_size} {config.crop}".encode())
+    digest = hashlib.sha256(f"{backbone_fingerprint(model)} {config.image_size} {config.crop} {PIXELS}".encode())
     for path in paths:
         stat = path.stat()
         digest.update(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
