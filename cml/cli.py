@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TextIO
 
 from cml.command_line.options import PLUGIN, PLUGIN_HELP, load_plugins
+from cml.command_line.streams import open_streams, results_told
 from cml.errors import MachineError, UserError, did_you_mean
 from cml.processes.heap import keep_freed_memory
 from cml.processes.launch import launch
@@ -48,33 +49,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        The exit code: 0, 2 for the user's mistake, 1 for a fault of the machine, 130 for SIGINT and SIGTERM.
+        The exit code: 0, 2 for the user's mistake, 1 for a fault of the machine, 130 for SIGINT, SIGTERM and SIGHUP.
     """
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(_help())
-        return 0
-    if arguments[0] == "--version":
-        print(f"cml {__version__}")
-        return 0
-    name, rest = arguments[0], arguments[1:]
+    open_streams()
+    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     warnings.showwarning = _show_warning
     if not sys.stderr.isatty():  # a progress bar in a log or a pipe: every 10 s, not every 0.1 s
         os.environ.setdefault("TQDM_MININTERVAL", "10")
     try:
-        if name not in COMMANDS:
-            raise UserError(f"Unknown command {name!r}.{did_you_mean(name, COMMANDS)} Known: {', '.join(COMMANDS)}.")
-        if launch().size > 1 and name not in SPLIT:
-            raise UserError(f"cml {name} runs in one process; torchrun is for cml {' and cml '.join(SPLIT)}.")
-        keep_freed_memory()
-        with _stopped_by_sigterm():
-            command = importlib.import_module(f"cml.commands.{name}")
-            command.run(load_plugins(rest))
+        with _stopped_by_signals(), results_told():
+            _run(name, rest)
     except UserError as error:
         _complain(error)
         return 2
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         _complain(_machine(error))
         return 1
@@ -92,6 +81,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _run(name: str, arguments: list[str]) -> None:
+    if name in ("-h", "--help"):
+        print(_help())
+        return
+    if name == "--version":
+        print(f"cml {__version__}")
+        return
+    if name not in COMMANDS:
+        raise UserError(f"Unknown command {name!r}.{did_you_mean(name, COMMANDS)} Known: {', '.join(COMMANDS)}.")
+    if launch().size > 1 and name not in SPLIT:
+        raise UserError(f"cml {name} runs in one process; torchrun is for cml {' and cml '.join(SPLIT)}.")
+    keep_freed_memory()
+    importlib.import_module(f"cml.commands.{name}").run(load_plugins(arguments))
+
+
 def _complain(error: object) -> None:
     if launch().complains:
         _say(f"error: {error}")
@@ -106,20 +110,24 @@ def _say(last_words: str) -> None:
 
 
 @contextlib.contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM is as good as SIGINT: what is half-written is taken away, and the user is told how to go on."""
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP are as good as SIGINT: what is half-written goes, and the user is told how to go on.
+
+    A signal that somebody ignores, as nohup does, or hears stays theirs.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    if ours:
-        signal.signal(signal.SIGTERM, stop)
+    main_thread = threading.current_thread() is threading.main_thread()
+    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours if main_thread else ():
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in ours if main_thread else ():
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _show_warning(

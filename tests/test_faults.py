@@ -214,7 +214,7 @@ def test_a_folder_of_something_else_gets_no_lock(
 # ---- signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_training_with_a_checkpoint_and_resume_goes_on(
     people: Path,
     whole: Path,
@@ -224,7 +224,7 @@ def test_a_signal_ends_training_with_a_checkpoint_and_resume_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "run"
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {one: signal.getsignal(one) for one in stopping.SIGNALS}
     make = BatchSource.__getitem__
 
     def signalled(self: BatchSource, step: int) -> Any:  # noqa: ANN401
@@ -272,7 +272,7 @@ def test_the_second_signal_stops_at_once(
     assert not (tmp_path / "run" / checkpoint.CHECKPOINT).exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_embed_in_one_line_and_the_same_command_goes_on(
     tmp_path: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -342,6 +342,7 @@ def test_workers_leave_signals_to_the_training_process(monkeypatch: pytest.Monke
             assert worker.pid is not None
             os.kill(worker.pid, signal.SIGINT)
             os.kill(worker.pid, signal.SIGTERM)
+            os.kill(worker.pid, signal.SIGHUP)
             signalled.append(worker.pid)
 
     at_log(monkeypatch, tell)
@@ -396,6 +397,35 @@ def test_a_hanging_worker_is_one_line(
         MachineError, match=r"^The data workers hang: no batch came for 1 seconds\. .*--worker-timeout.*\.$"
     ):
         cml.fit(IMAGES, LABELS, replace(CONFIG, worker_timeout=1), quiet=True)
+
+
+def test_a_stopped_worker_is_a_hanging_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a batch is announced already, and is waited for in the worker's own hands."""
+    patience = replace(CONFIG, worker_timeout=1, steps=4000)
+    at_log(
+        monkeypatch,
+        lambda: [os.kill(worker.pid, signal.SIGSTOP) for worker in multiprocessing.active_children() if worker.pid],
+    )
+    with pytest.raises(MachineError, match=r"^The data workers hang: no batch came for 1 seconds\."):
+        cml.fit(IMAGES, LABELS, patience, quiet=True)
+
+
+def test_a_signal_while_stopped_workers_are_ended_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    @workers.ended()
+    def cut_off() -> None:
+        worker.start()
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGSTOP)
+        workers._running.append(SimpleNamespace(_workers=[worker], _shutdown_workers=interrupted))
+
+    with pytest.raises(KeyboardInterrupt):
+        cut_off()
+    assert not worker.is_alive()
 
 
 @pytest.mark.parametrize("what", ["numpy", "torch"])

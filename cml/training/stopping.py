@@ -1,4 +1,6 @@
-"""Stopping a training run on request: SIGINT (Ctrl-C) and SIGTERM end it after the step under way, with a checkpoint.
+"""Stopping a training run on request: SIGINT (Ctrl-C), SIGTERM and SIGHUP end it after the step under way.
+
+It leaves a checkpoint. A SIGHUP that somebody ignores, as nohup does, changes nothing.
 
 Of several processes all end when one of them was told to. Another signal, over a second later, stops at once, as any
 did before; the run then goes on from an earlier checkpoint. Only the main thread of a process hears signals; elsewhere
@@ -16,7 +18,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ECHO = 1.0  # seconds in which a signal is the one before: a scheduler tells all processes, torchrun tells them again
 
 
@@ -31,7 +33,8 @@ def heard(listen: bool = True) -> Iterator[StopRequest]:
     if not listen or threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.signal(number, request.hear) for number in SIGNALS}
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+    before = {number: signal.signal(number, request.hear) for number in SIGNALS if number not in ignored}
     try:
         yield request
     finally:
@@ -61,4 +64,5 @@ class StopRequest:
                 return
             raise KeyboardInterrupt
         self.made, self._heard = True, time.monotonic()
-        os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")  # print may be busy
+        with contextlib.suppress(OSError):  # the terminal may be gone; print may be busy
+            os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")

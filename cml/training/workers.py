@@ -15,6 +15,7 @@ import gc
 import re
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -80,7 +81,6 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
         prefetch_factor=4 if workers else None,
-        timeout=timeout if workers else 0,
         worker_init_fn=_begin,
         generator=torch.Generator(),  # its own: making a loader must not advance the run's random numbers
     )
@@ -88,12 +88,38 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
         _share_memory()
     batches = iter(loader)
     _running.append(batches)
-    for made in batches:
+    while True:
+        with _watched(batches, timeout if workers else 0):
+            made = next(batches, None)
+        if made is None:
+            return
         if isinstance(made, _Failed):
             if isinstance(made.error, MemoryError):
                 raise MachineError(f"The memory was full when the batch of step {made.step} was made. {_MEND}")
             raise made.error
         yield made
+
+
+@contextlib.contextmanager
+def _watched(batches: Any, timeout: float) -> Iterator[None]:  # noqa: ANN401 - torch's iterator over a loader
+    """Kill the workers of a loader if the block lasts ``timeout`` seconds; 0 lets it last for ever.
+
+    torch's own timeout ends where a batch is announced: a worker that is stopped then would be waited for without end.
+    """
+
+    def kill() -> None:
+        batches.hung_for = timeout
+        for worker in batches._workers:
+            worker.kill()
+
+    timer = threading.Timer(timeout, kill)
+    timer.daemon = True
+    if timeout:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextlib.contextmanager
@@ -131,6 +157,11 @@ def _fault(error: BaseException | None) -> str | None:
     one about a file half written, has torch's as its context. Of a worker that dies while it hands a batch over it says
     nothing at all.
     """
+    if hung := [batches.hung_for for batches in _running if hasattr(batches, "hung_for")]:
+        return (
+            f"The data workers hang: no batch came for {hung[0]:g} seconds. See whether the images' disk answers; wait "
+            "longer with --worker-timeout, or read in the training process with --workers 0."
+        )
     if isinstance(error, ConnectionError | EOFError):
         for worker in [one for batches in _running for one in getattr(batches, "_workers", ())]:
             try:
@@ -147,11 +178,6 @@ def _fault(error: BaseException | None) -> str | None:
 
 
 def _workers_fault(text: str) -> str | None:
-    if found := re.match(r"DataLoader timed out after ([\d.]+) seconds", text):
-        return (
-            f"The data workers hang: no batch came for {float(found[1]):g} seconds. See whether the images' disk "
-            "answers; wait longer with --worker-timeout, or read in the training process with --workers 0."
-        )
     if found := re.match(r"DataLoader worker \(pid\S* ([\d, ]+)\) (?:is killed by signal: ([\w ]+)|exited)", text):
         how = f"killed by the signal {found[2]}" if found[2] else "gone"
         memory = " or its shared memory" if found[2] == "Bus error" else ""
@@ -173,7 +199,11 @@ def _share_memory() -> None:
 
 def _begin(worker: int) -> None:
     """What a worker does first."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to every process of the run: the training
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # a terminal sends them to every process of the run: the training
         signal.signal(number, signal.SIG_IGN)  # process finishes its step, for which it may need another batch
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -182,10 +212,12 @@ def _begin(worker: int) -> None:
 def _end(batches: Any) -> bool:  # noqa: ANN401 - torch's iterator over a loader
     """End the workers of a loader, if it has any; those that do not listen are killed."""
     workers = getattr(batches, "_workers", ())
-    if workers:
-        batches._shutdown_workers()
-    for worker in workers:
-        if worker.is_alive():
-            worker.kill()
-            worker.join()
+    try:
+        if workers:
+            batches._shutdown_workers()
+    finally:  # also where a signal cuts that short
+        for worker in workers:
+            if worker.is_alive():
+                worker.kill()
+                worker.join()
     return bool(workers)

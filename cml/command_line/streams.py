@@ -1,0 +1,58 @@
+"""The standard streams of a command, also where one is closed or takes no more.
+
+What cannot be said on stderr is lost, and the work goes on. A result that stdout does not take is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class _Forgiving(io.FileIO):
+    def write(self, content: ReadableBuffer, /) -> int:
+        try:
+            return super().write(content)
+        except OSError:  # the terminal is gone, or the disk of a log is full
+            return memoryview(content).nbytes
+
+
+def open_streams() -> None:
+    """Open closed streams on nothing, before a file of the command gets their number; let stderr fail silently."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is sys.__stderr__:
+        coding = getattr(sys.stderr, "encoding", "utf-8")
+        raw = io.BufferedWriter(_Forgiving(2, "wb", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, coding, errors="backslashreplace", line_buffering=True)
+
+
+@contextlib.contextmanager
+def results_told() -> Iterator[None]:
+    """At the end of the block what it printed is written.
+
+    Raises:
+        OSError: stdout does not take it.
+    """
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # or Python fails on it once more, at its end
+            raise OSError(error.errno, error.strerror, "standard output") from None
