@@ -14,6 +14,7 @@ Not for: single faults, which have tests of their own (test_faults.py).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import json
 import multiprocessing
@@ -21,6 +22,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -32,7 +34,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import lmdb
+import numpy as np
 import torch
+from PIL import Image
 from tqdm import tqdm
 
 from cml.cli import main
@@ -43,18 +48,31 @@ IMPORTED = [
     "safetensors.torch",
     "sklearn.neighbors",
     "torch._dynamo",  # torch's optimisers import it
+    "cml.commands.compare",
+    "cml.commands.demo",
     "cml.commands.distances",
     "cml.commands.embed",
+    "cml.commands.evaluate",
     "cml.commands.export",
     "cml.commands.export_captioning",
+    "cml.commands.gallery",
+    "cml.commands.index",
     "cml.commands.prepare",
+    "cml.commands.search",
     "cml.commands.train",
     "cml.data_prep.drawn.people.people",
+    "cml.data_prep.drawn.rooms.rooms",
+    "cml.data_prep.folder",
     "cml.distances.keypoints.kernel",
     "cml.export.captioning",
+    "cml.export.found_page",
     "cml.export.hub",
+    "cml.export.index",
     "cml.export.onnx_graph",
     "cml.reporting.curves",
+    "cml.runs.compare",
+    "cml.runs.demo",
+    "cml.runs.gallery",
     "cml.tasks.pose",
     "cml.training.begin",
     "cml.training.validation",
@@ -80,6 +98,9 @@ class Case:
         begun: A file below the output folder that shows it.
         forms: By file name, what of a file counts, where not every byte does.
         refuses: The command refuses an output that is there; then what a killed one left is either nothing or whole.
+        start: Makes what lies in the output folder before.
+        kills: How often it may be killed on the way to a result.
+        processes: How many run it together, as torchrun starts them.
     """
 
     arguments: Callable[[Path], list[str]]
@@ -87,6 +108,9 @@ class Case:
     begun: str = ""
     forms: Mapping[str, Callable[[Path], Any]] = field(default_factory=dict)
     refuses: bool = False
+    start: Callable[[Path], object] = lambda out: None
+    kills: tuple[int, ...] = (1, 2)
+    processes: int = 1
 
 
 @dataclass
@@ -102,39 +126,117 @@ class Count:
 
 
 def cases(scratch: Path) -> dict[str, Case]:
-    """The commands on 80 drawn people; makes what they need."""
-    data, run, photos = scratch / "people", scratch / "run", scratch / "photos"
-    quiet = scratch / "log"
-    assert forked(["prepare", "people", "--count", "80", "--size", "32", "--out", str(data)], quiet)() == 0
-    assert forked(["train", "pose", "--data", str(data), "--out", str(run), *TRAIN], quiet)() == 0, quiet.read_text()
-    photos.mkdir()
-    for number, path in enumerate(sorted(data.rglob("*.png"))):
-        shutil.copy(path, photos / f"{number}.png")
-    labels = scratch / "labels.csv"
-    rows = [f"{number}.png,{number}" for number in range(len(list(photos.iterdir())))]
-    labels.write_text("\n".join(["file_name,age", *rows, ""]))
-    folder = ["folder", "--images", str(photos), "--labels", str(labels), "--label-columns", "age"]
+    """The commands that write, on drawn pictures; makes what they need."""
+    data, run, photos, torn, index = (scratch / name for name in ("people", "run", "photos", "torn", "index"))
+    quiet, labels = scratch / "log", scratch / "labels.csv"
+
+    def made(*arguments: object) -> None:
+        assert forked([str(word) for word in arguments], quiet)() == 0, quiet.read_text()
+
+    made("prepare", "people", "--count", "80", "--size", "32", "--out", data)
+    made("train", "pose", "--data", data, "--out", run, *TRAIN)
+    for folder in (photos, torn):
+        folder.mkdir()
+        for number, path in enumerate(sorted(data.rglob("*.png"))):
+            shutil.copy(path, folder / f"{number}.png")
+    for number in (3, 40, 79):
+        (torn / f"{number}.png").write_bytes(b"torn")
+    count = len(list(photos.iterdir()))
+    rows = [f"{number}.png,{number},{number} dogs on grass,kind {number % 9}" for number in range(count)]
+    labels.write_text("\n".join(["file_name,age,caption,class", *rows, ""]))
+    joints = [[3, 4], [20, 9], [16, 28]]
+    lines = [json.dumps({"file_name": f"{number}.png", "keypoints": joints}) for number in range(count)]
+    labels.with_suffix(".jsonl").write_text("\n".join([*lines, ""]))
+    (scratch / "masks").mkdir()
+    for number in range(count):
+        Image.fromarray(np.full((32, 32), number % 5, np.uint8)).save(scratch / "masks" / f"{number}.png")
+    made("index", run, photos, "--out", index, "--method", "flat")
+
+    def folder_of(images: Path, *more: object) -> Callable[[Path], list[str]]:
+        words = ["prepare", "folder", "--images", images, *more, "--out"]
+        return lambda out: [*map(str, words), str(out)]
+
+    def pose(*more: str) -> Callable[[Path], list[str]]:
+        return lambda out: ["train", "pose", "--data", str(data), "--out", str(out), *TRAIN, *more]
+
+    def features(images: Path, layout: str, *more: str) -> Callable[[Path], list[str]]:
+        words = ["export", "captioning", str(run), "--images", str(images), "--layout", layout, "--longest", "64"]
+        return lambda out: [*words, *more, "--out", str(out)]
+
+    def on_run(*words: object) -> Case:
+        return Case(lambda out: [*map(str, words[:1]), str(out), *map(str, words[1:])], start=_copy(run))
+
+    def on_photos(*words: object, images: Path = photos, **how: Any) -> Case:  # noqa: ANN401
+        return Case(lambda out: [*map(str, words), "--images", str(images), "--out", str(out)], **how)
 
     def strips_aside(path: Path) -> Any:  # noqa: ANN401 - how rows are cut depends on the speed that was measured
         return {**json.loads(path.read_text()), "strips": None}
 
+    resumed: dict[str, Any] = {"again": ("--resume",), "begun": "config.json"}
+    numbers, skip = ("--labels", labels, "--label-columns", "age"), "--skip-bad"
+    databases = {f"cocotalk_{kind}.lmdb": _database for kind in ("fc", "att")}
+    by_two, pair = ("--batch-size", "2"), ("--seeds", "1", "--losses", "log-ratio", "cosent")
+    little = [*TRAIN[:-4], "--steps", "6", "--checkpoint-every", "2"]
     return {
-        "prepare": Case(lambda out: ["prepare", *folder, "--out", str(out)]),
+        "prepare": Case(folder_of(photos, *numbers)),
+        "prepare skip": Case(folder_of(torn, *numbers, skip)),
+        "prepare captions": Case(folder_of(photos, "--kind", "captions", "--labels", labels)),
+        "prepare classes": Case(folder_of(photos, "--kind", "classes", "--labels", labels)),
+        "prepare masks": Case(folder_of(photos, "--kind", "masks", "--masks", scratch / "masks")),
+        "prepare keypoints": Case(folder_of(photos, "--kind", "keypoints", "--labels", labels.with_suffix(".jsonl"))),
+        "prepare people": Case(lambda out: ["prepare", "people", "--count", "80", "--size", "32", "--out", str(out)]),
+        "prepare rooms": Case(lambda out: ["prepare", "rooms", "--count", "60", "--out", str(out)]),
         "distances": Case(
             lambda out: ["distances", str(data), "--matrix", "--role", "all", "--out", str(out)],
             forms={"job.json": strips_aside},
         ),
-        "train": Case(
-            lambda out: ["train", "pose", "--data", str(data), "--out", str(out), *TRAIN],
-            again=("--resume",),
-            begun="config.json",
+        "distances lists": Case(
+            lambda out: ["distances", str(data), "--neighbors", "7", "--role", "all", "--out", str(out)],
+            forms={"job.json": strips_aside},
+        ),
+        "train": Case(pose(), **resumed, forms={"last.pt": _checkpoint}),
+        "train validated": Case(pose("--evaluate-every", "5"), **resumed, forms={"last.pt": _checkpoint}),
+        "train resumed": Case(pose(), **resumed, forms={"last.pt": _checkpoint}, kills=(3, 4)),
+        "train shared": Case(pose(), **resumed, forms={"last.pt": _checkpoint}, processes=2),
+        "compare": Case(
+            lambda out: ["compare", "pose", "--data", str(data), "--out", str(out), *little, *pair],
             forms={"last.pt": _checkpoint},
         ),
-        "embed": Case(lambda out: ["embed", str(run), "--images", str(photos), "--out", str(out), "--batch-size", "2"]),
-        "export": Case(lambda out: ["export", "captioning", str(run), "--images", str(photos), "--out", str(out)]),
+        "demo": Case(
+            lambda out: ["demo", "--out", str(out), "--count", "100", "--steps", "6"], forms={"last.pt": _checkpoint}
+        ),
+        "embed": on_photos("embed", run, "--batch-size", "2"),
+        "embed skip": on_photos("embed", run, "--batch-size", "2", skip, "--tsv", images=torn),
+        "index": Case(
+            lambda out: ["index", str(run), str(photos), "--out", str(out), "--batch-size", "2", "--method", "flat"]
+        ),
+        "index add": Case(
+            lambda out: ["index", str(run), str(torn), "--out", str(out), "--add", "--prefix", "b", skip, *by_two],
+            start=_copy(index),
+        ),
+        "export": Case(features(photos, "directory")),
+        "export skip": Case(features(torn, "directory", skip)),
+        "export hdf5": Case(features(photos, "hdf5")),
+        "export hdf5 skip": Case(features(torn, "hdf5", skip)),
+        "export lmdb": Case(features(photos, "lmdb"), forms=databases),
+        "export lmdb skip": Case(features(torn, "lmdb", skip), forms=databases),
         "export onnx": Case(lambda out: ["export", "onnx", str(run), "--out", str(out)], refuses=True),
         "export hub": Case(lambda out: ["export", "hub", str(run), "--out", str(out)], refuses=True),
+        "evaluate": on_run("evaluate"),
+        "gallery": on_run("gallery", "--queries", "4"),
+        "search page": Case(
+            lambda out: ["search", str(index), str(photos / "1.png"), "--html", str(out / "found.html"), "-k", "7"]
+        ),
     }
+
+
+def _copy(folder: Path) -> Callable[[Path], object]:
+    return lambda out: shutil.copytree(folder, out)
+
+
+def _database(path: Path) -> Any:  # noqa: ANN401 - pages of an LMDB file depend on its history, its content does not
+    with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as database, database.begin() as transaction:
+        return dict(transaction.cursor())
 
 
 def _checkpoint(path: Path) -> Any:  # noqa: ANN401 - tensors as bytes: a pickle numbers its objects as they came
@@ -153,22 +255,46 @@ def _checkpoint(path: Path) -> Any:  # noqa: ANN401 - tensors as bytes: a pickle
 
 
 def content(folder: Path, case: Case) -> dict[str, Any]:
-    """What a result is compared by: every file below a folder, bytes or form; temporaries aside."""
+    """What a result is compared by: every file below a folder, bytes or form; temporaries and its own place aside."""
+
+    def plain(path: Path) -> bytes:
+        return path.read_bytes().replace(str(folder).encode(), b"OUT")
+
     return {
-        path.relative_to(folder).as_posix(): case.forms.get(path.name, Path.read_bytes)(path)
+        path.relative_to(folder).as_posix(): case.forms.get(path.name, plain)(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and ".partial-" not in path.name
     }
 
 
 def forked(
-    arguments: Sequence[str], log: Path, before: Callable[[], object] = bool, limit: float = LIMIT
+    arguments: Sequence[str], log: Path, before: Callable[[], object] = bool, limit: float = LIMIT, processes: int = 1
 ) -> Callable[..., int]:
-    """Begin a command in a fork of the server, after ``before``; the result waits for its end, or kills it when due."""
-    process = SERVER.Process(target=_command_in_fork, args=(list(arguments), log, dict(os.environ), before, limit))
-    process.start()
-    assert process.pid is not None
-    return _end(process.pid, lambda: process.exitcode, process.join)
+    """Begin a command in forks of the server, after ``before``; the result waits for its end, or kills it when due."""
+    started = []
+    where = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "localhost", "MASTER_PORT": str(_free_port())}
+    for rank in range(processes):
+        environment = os.environ | (where | {"RANK": str(rank), "LOCAL_RANK": str(rank)} if processes > 1 else {})
+        process = SERVER.Process(target=_command_in_fork, args=(list(arguments), log, environment, before, limit))
+        process.start()
+        started.append(process)
+    pids = [process.pid for process in started if process.pid is not None]
+
+    def exit_code() -> int | None:
+        codes = [process.exitcode for process in started]
+        return None if None in codes else next((code for code in codes if code), 0)
+
+    def wait(seconds: float) -> None:
+        for process in started:
+            process.join(seconds)
+
+    return _end(pids, exit_code, wait)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("localhost", 0))
+        return int(one.getsockname()[1])
 
 
 def _command_in_fork(
@@ -214,34 +340,38 @@ def _fresh(arguments: Sequence[str], log: Path) -> Callable[..., int]:
         process = subprocess.Popen(
             [sys.executable, "-m", "cml", *arguments], stdout=file, stderr=file, start_new_session=True
         )
-    return _end(process.pid, process.poll, process.wait)
+    return _end([process.pid], process.poll, process.wait)
 
 
-def _end(pid: int, exit_code: Callable[[], int | None], wait: Callable[[float], object]) -> Callable[..., int]:
-    """What waits for the end of a process, its exit code; or kills its group as soon as it is due."""
+def _end(
+    pids: Sequence[int], exit_code: Callable[[], int | None], wait: Callable[[float], object]
+) -> Callable[..., int]:
+    """What waits for the end of processes, their exit code; or kills their groups as soon as it is due."""
 
     def end(due: Callable[[], bool] | None = None) -> int:
         while due is not None and exit_code() is None:
             if due():
-                _kill(pid)
+                _kill(pids)
                 break
             time.sleep(0.001)
         try:
             wait(LIMIT + 30)
         except subprocess.TimeoutExpired:
-            _kill(pid)
+            _kill(pids)
         code = exit_code()
-        assert code is not None, f"process {pid} does not end"
+        assert code is not None, f"the processes {pids} do not end"
         return code
 
     return end
 
 
-def _kill(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:  # it has no group of its own yet
-        os.kill(pid, signal.SIGKILL)
+def _kill(pids: Sequence[int]) -> None:
+    for pid in pids:
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:  # it has no group of its own yet, or has ended
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 class Changes:
@@ -275,24 +405,27 @@ def torment(name: str, case: Case, scratch: Path, *, kills: int, rng: random.Ran
     log = scratch / f"{name}.log"
     whole = place / "0" / "out"
     whole.parent.mkdir(parents=True)
+    case.start(whole)
     changes, began = Changes(whole.parent), time.monotonic()
 
     def watch() -> bool:
         changes.look()
         return False
 
-    assert forked(case.arguments(whole), log)(watch) == 0, log.read_text()
+    assert forked(case.arguments(whole), log, processes=case.processes)(watch) == 0, log.read_text()
     seconds, steps = time.monotonic() - began, changes.count
     wanted, count = content(whole, case), Count()
     while count.kills < kills:
         out = place / str(count.runs + 1) / "out"
         out.parent.mkdir()
-        for _ in range(rng.choice((1, 2))):
+        case.start(out)
+        for _ in range(rng.choice(case.kills)):
             if count.kills < kills:
                 _kill_once(case, out, log, count, rng, seconds, steps, fresh_share)
             if case.refuses and out.exists():
                 break
-        code = 0 if case.refuses and out.exists() else forked(_command(case, out), log)()
+        done = case.refuses and out.exists()
+        code = 0 if done else forked(_command(case, out), log, processes=case.processes)()
         count.runs += 1
         if code != 0 or content(out, case) != wanted:
             found = content(out, case) if out.exists() else {}
@@ -312,11 +445,12 @@ def _command(case: Case, out: Path) -> list[str]:
 def _kill_once(
     case: Case, out: Path, log: Path, count: Count, rng: random.Random, seconds: float, steps: int, fresh_share: float
 ) -> None:
-    fresh = rng.random() < fresh_share
+    fresh = case.processes == 1 and rng.random() < fresh_share
     by_time = fresh or rng.random() < 0.3
     share, pause = rng.random(), rng.random() * 0.03 * seconds
     after, at = share * (seconds + (6 if fresh else 0)) * 1.02, rng.randint(1, max(1, steps))
-    end = (_fresh if fresh else forked)(_command(case, out), log)
+    command = _command(case, out)
+    end = _fresh(command, log) if fresh else forked(command, log, processes=case.processes)
     began, changes, reached = time.monotonic(), Changes(out.parent), [0.0]
 
     def due() -> bool:
@@ -343,7 +477,7 @@ def main_script() -> int:
     options = parser.parse_args()
     if options.only is None or "export onnx" in options.only:
         SERVER.set_forkserver_preload([*IMPORTED, "onnxruntime", "onnxscript"])
-    lost = kills = 0
+    lost = kills = left = 0
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CML_CACHE"] = f"{folder}/cache"
         for name, case in cases(Path(folder)).items():
@@ -352,8 +486,9 @@ def main_script() -> int:
             count = torment(name, case, Path(folder), kills=options.kills, rng=random.Random(f"{options.seed} {name}"))
             kills += count.kills
             lost += len(count.lost)
+            left += count.left
             print(
-                f"{name:<11} {count.kills:3} kills, {count.runs:3} results, {len(count.lost)} lost or corrupt, "
+                f"{name:<17} {count.kills:3} kills, {count.runs:3} results, {len(count.lost)} lost or corrupt, "
                 f"{count.late} came too late, {count.left} temporaries left; at {' '.join(count.moments)}",
                 flush=True,
             )
@@ -361,8 +496,8 @@ def main_script() -> int:
                 print(f"  {line}", flush=True)
             if count.lost:
                 print((Path(folder) / f"{name}.log").read_text()[-3000:])
-    print(f"{kills} kills, {lost} lost or corrupt results")
-    return 1 if lost else 0
+    print(f"{kills} kills, {lost} lost or corrupt results, {left} temporaries left")
+    return 1 if lost or left else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed, full or gone: the work is done, and results that are lost are an error."""
+"""Commands whose standard streams are closed, full or gone: the work is done, and lost results are an error."""
 
 from __future__ import annotations
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import json
 import sys
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar, cast
 
 from cml.processes.launch import launch
@@ -132,6 +133,17 @@ def pick(
         hint = did_you_mean(arguments[0], known)
         raise UserError(f"Unknown {kind} {arguments[0]!r}.{hint} Known: {', '.join(known)}.")
     return arguments[0], arguments[1:]
+
+
+@contextlib.contextmanager
+def going_on() -> Iterator[None]:
+    """Tell whoever interrupts a command that the same command goes on."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        said = str(stop) or "what is finished is kept"
+        where = "" if "the same command" in said else "; the same command goes on from there"
+        raise KeyboardInterrupt(f"{said}{where}") from None
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, print_json, say
+from cml.command_line.options import going_on, parse, print_json, say
 from cml.errors import UserError
 
 
@@ -56,10 +56,11 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError("Choose one of --neighbors K, --matrix and --summary (cml distances --help).")
     if options.verify and options.summary:
         raise UserError("--verify goes with --matrix or --neighbors K; a summary is computed anew each time.")
-    try:
+    if options.summary or options.verify:
         (_summary if options.summary else _job)(options)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command goes on from here") from None
+    else:
+        with going_on():
+            _job(options)
 
 
 def _job(options: Distances) -> None:

@@ -5,14 +5,13 @@ Every run is kept; a comparison cut off and started again trains and evaluates o
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cml import tasks
-from cml.command_line.options import say
+from cml.command_line.options import going_on, say
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
@@ -108,18 +107,7 @@ def with_losses(task: Task, losses: Sequence[str]) -> Task:
     return replace(task, variants={**task.variants, **{loss: {"loss": loss} for loss in losses}})
 
 
-@contextlib.contextmanager
-def _going_on() -> Iterator[None]:
-    """Tell whoever interrupts a comparison that it goes on."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(
-            f"{str(stop) or 'what is finished is kept'}; the same command goes on from there"
-        ) from None
-
-
-@_going_on()
+@going_on()
 def run_comparison(
     task: Task,
     dataset: PreparedDataset,

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from cml import data_prep, tasks
-from cml.command_line.options import say
+from cml.command_line.options import going_on, say
 from cml.storage.safe_paths import check_no_link
 from cml.training.config import Precision, TrainConfig
 
@@ -37,6 +37,7 @@ class Demonstrated:
     seconds: float
 
 
+@going_on()
 def demonstrate(
     task: str,
     out: Path,

@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from cml.errors import MachineError, UserError
 from cml.processes.heap import give_back_freed_memory
+from cml.training.stopping import SIGNALS
 
 GIVE_BACK_EVERY = 32  # batches of a worker
 
@@ -199,12 +200,8 @@ def _share_memory() -> None:
 
 def _begin(worker: int) -> None:
     """What a worker does first."""
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # a terminal sends them to every process of the run: the training
-        signal.signal(number, signal.SIG_IGN)  # process finishes its step, for which it may need another batch
+    for number in SIGNALS:  # a terminal sends them to every process of the run: the training process finishes its step,
+        signal.signal(number, signal.SIG_IGN)  # for which it may need another batch
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

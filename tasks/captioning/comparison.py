@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.command_line.options import parse, print_json, say
+from cml.command_line.options import going_on, parse, print_json, say
 from cml.data.prepared import PreparedDataset
 from cml.distances.captions.tokens import WORDS, tokenize
 from cml.errors import DataError, UserError
@@ -80,6 +80,7 @@ def run(arguments: Sequence[str]) -> None:
     print(f"\n{over}; all captions and scores in {options.out}")
 
 
+@going_on()
 def compare(options: CompareCaptioning) -> dict[str, dict[str, Interval]]:
     """Train and score; what is in ``options.out`` already is not made again.
 
