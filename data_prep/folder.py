@@ -20,13 +20,13 @@ from cml.data.images import native_size
 from cml.data.label_form import LabelForm
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, unskipped, write_dataset
-from cml.data_prep import folder_labels
+from cml.data_prep import deal, folder_labels
 from cml.data_prep.class_labels import Protocol
 from cml.data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
 from cml.data_prep.layout_masks import mask_image
 from cml.data_prep.person_crop import FRAME, check_joints_inside, crop_file, into_crop, person_box
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with, role_by_hash
+from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with
 from cml.data_prep.table import MissingColumn, Row, cell, read_rows
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
@@ -45,6 +45,7 @@ class Labelled:
         name: The image's path, relative to the folder of the images.
         where: "FILE:LINE" of its first row.
         split: What the split column says, or None.
+        group: What the group column says, or the image's name.
         label: The label; for captions the list that further rows add to; for masks the file.
     """
 
@@ -52,6 +53,7 @@ class Labelled:
     name: str
     where: str
     split: str | None
+    group: str
     label: Any
 
 
@@ -91,11 +93,16 @@ class Folder:
     label_columns: tuple[str, ...] | None = None
     """Columns with the label; when not given: value, caption, class or keypoints, and for masks none."""
     split_column: str | None = None
-    """Column that says train, query, gallery or test. Without it the split follows from the images' names."""
+    """Column that says train, query, gallery or test. Without it images are dealt at random, in exact shares."""
+    group_column: str | None = None
+    """Column that says what images belong together, as a person or a video: a group is never split."""
+    split_seed: int = 0
+    """Which random split."""
     test_share: float = 0.3
     """Without a split column: share of the images (of the classes, for classes) that are not for training."""
     query_share: float = 0.3
-    """Share of the test images that are queries, where no column says it; the others are the gallery."""
+    """Share of the test images that are queries, the others are the gallery, where no column says it and there are 200
+    or groups; of fewer, each is searched among all others."""
     image_size: int | None = None
     """Larger images are shrunk once so that their shorter side has so many pixels; without it files are kept. Of people
     cut out, the side of the squares: 288 without it."""
@@ -140,7 +147,7 @@ class Folder:
         """Write the dataset; see ``DataSource.prepare``."""
         folders = [self.images, *([] if self.masks is None else [self.masks])]
         files = [] if self.labels is None else [self.labels]
-        origin = made_with(self, revision=2, files=files, images=folders)
+        origin = made_with(self, revision=3, files=files, images=folders)
         if (done := already_prepared(out, origin)) is not None:
             return done
         read = list(self._read())
@@ -148,12 +155,17 @@ class Folder:
             raise unskipped(str(bad))
         images = [one for one in read if isinstance(one, Labelled)]
         kind, columns = KINDS[self.kind], self._columns()
-        roles = self._roles(images)
+        classes, grouped = self.kind == "classes", self.group_column is not None
+        roles = deal.roles(
+            images, self.test_share, self.query_share, seed=self.split_seed, classes=classes, grouped=grouped
+        )
         details: dict[str, Any] = {"label_columns": list(columns)}
+        own_gallery = "gallery" in roles.values()
         if self.kind == "classes":
-            own_gallery = "gallery" in roles.values()
             searched = Counter(roles.values())["gallery" if own_gallery else "query"]
             details |= Protocol([k for k in (1, 2, 4, 8) if k < searched] or [1], own_gallery).details()
+        elif not own_gallery:
+            details["gallery"] = "queries"
         if self.kind == "masks":
             ids = named_ids(self.mask_names) or found_ids((one.label for one in images), self.ignore_id)
             details |= {"ids": ids, "ignore_id": self.ignore_id}
@@ -214,7 +226,8 @@ class Folder:
         first = seen.get(name)
         if first is not None and self.kind not in ("captions", "keypoints"):
             raise DataError(f"{where}: {name!r} stands already in {first.where}; an image has one line.")
-        one = Labelled(name, name, where, self._split(row, where), self._label(row, name, where))
+        group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
+        one = Labelled(name, name, where, self._split(row, where), group, self._label(row, name, where))
         if first is not None and one.split != first.split:
             raise DataError(f"{where}: {name!r} is {one.split!r} here, but {first.split!r} in {first.where}.")
         if first is not None and self.kind == "captions":
@@ -259,25 +272,6 @@ class Folder:
                 f"{where}: {self.split_column} should be one of {', '.join(_SPLITS)}. Got {value!r} instead."
             )
         return str(value)
-
-    def _roles(self, images: list[Labelled]) -> dict[str, str]:
-        """Image to role."""
-        classes = self.kind == "classes"
-        held_out: set[str] = set()
-        if classes and self.split_column is None:
-            held_out = folder_labels.deal_classes((one.label for one in images), self.test_share)
-        every_query = classes and not any(one.split == "gallery" for one in images)
-
-        def role(one: Labelled) -> str:
-            if one.split is None and classes:
-                return "query" if one.label in held_out else "train"
-            if one.split is None:
-                return role_by_hash(one.name, self.test_share, self.query_share)
-            if one.split == "test":
-                return "query" if every_query else role_by_hash(one.name, 1.0, self.query_share)
-            return one.split
-
-        return {one.name: role(one) for one in images}
 
     def _item(self, one: Labelled, role: str, details: dict[str, Any]) -> Item:
         image, label = self.images / one.name, one.label

@@ -5,8 +5,6 @@ Not for: the rows themselves (table.py), the images and their roles (folder.py).
 
 from __future__ import annotations
 
-import hashlib
-import math
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -179,22 +177,6 @@ def found_ids(masks: Iterable[Path], ignore_id: int | None) -> dict[str, str]:
     with ThreadPoolExecutor() as pool:
         present = set().union(*pool.map(_present, masks)) - {ignore_id}
     return {str(one): f"region {one}" for one in sorted(present)}
-
-
-def deal_classes(classes: Iterable[str], test_share: float) -> set[str]:
-    """The classes that are for testing alone: those of the least hashes of their names, one at least.
-
-    Raises:
-        UserError: with fewer than 3 classes, 2 to train on and 1 that was never seen cannot be had.
-    """
-    known = sorted(set(classes), key=lambda name: hashlib.sha256(name.encode()).digest())
-    if len(known) < 3:
-        raise UserError(
-            f"Classes are tested on classes that were never seen, so that there should be 3 at least. Got "
-            f"{', '.join(map(repr, sorted(known))) or 'none'}; with fewer, name a split_column that says train, query "
-            "and gallery."
-        )
-    return set(known[: min(max(1, math.floor(test_share * len(known) + 0.5)), len(known) - 2)])
 
 
 def _present(path: Path) -> set[Any]:

@@ -15,6 +15,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ from scipy.io import loadmat, savemat
 from cml import data_prep
 from cml.data.images import upright_rgb
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
+from cml.data_prep import deal
 from cml.data_prep.donkeycar import Donkeycar, deal_roles
 from cml.data_prep.drawn.source import People
 from cml.data_prep.folder import Folder
@@ -590,18 +592,46 @@ def test_folder_with_csv(photos: Path, tmp_path: Path) -> None:
     assert dataset.info.label_unit == "years"
     assert dataset.info.task == "value"
     assert dataset.info.name == "photos"
+    assert dataset.info.counts == {"train": 10, "query": 10, "gallery": 0}
     assert check_dataset(dataset.folder) == []
     for role in ROLES:
         split = dataset.split(role)
         for item_id, path, label in zip(split.item_ids, split.paths, split.labels, strict=True):
             assert label == names_of(photos).index(item_id) / 4
             assert path.read_bytes() == (photos / item_id).read_bytes()
-            assert role_by_hash(item_id, 0.5, 0.5) == role
     before = times(dataset.folder)
     source.prepare(dataset.folder)
     assert times(dataset.folder) == before
     with pytest.raises(UserError, match="unit was years, now days"):
         dataclasses.replace(source, unit="days").prepare(dataset.folder)
+
+
+@pytest.mark.parametrize("count", [12, 20, 40, 80, 199, 700, 1000])
+def test_shares_are_exact_and_few_test_items_are_queries_that_search_each_other(count: int) -> None:
+    items = [SimpleNamespace(name=f"{n}.jpg", split=None, group=f"{n}.jpg", label=0.0) for n in range(count)]
+    rest = {"classes": False, "grouped": False}
+    found = deal.roles(items, 0.3, 0.3, seed=0, **rest)
+    test = round(0.3 * count)
+    expected = {"query": test} if test < 200 else {"query": round(0.3 * test), "gallery": test - round(0.3 * test)}
+    assert Counter(found.values()) == {"train": count - test, **expected}
+    assert deal.roles(items[::-1], 0.3, 0.3, seed=0, **rest) == found
+    other = deal.roles(items, 0.3, 0.3, seed=1, **rest)
+    assert Counter(other.values()) == Counter(found.values())
+    assert other != found
+
+
+def test_groups_stay_whole_and_meet_the_share_as_nearly_as_they_can(photos: Path, tmp_path: Path) -> None:
+    items = [SimpleNamespace(name=str(n), split=None, group=str(n // 7), label=0.0) for n in range(700)]
+    found = deal.roles(items, 0.3, 0.3, seed=0, classes=False, grouped=True)
+    assert len({(one.group, found[one.name]) for one in items}) == 100
+    counts = Counter(found.values())
+    assert counts["train"] == 490
+    assert counts["query"] == 63  # of 210; groups hold 7
+    labels = csv_of(photos, "file_name,value,person", lambda n, name: f"{name},{n},{n % 5}")
+    dataset = Folder(photos, labels, group_column="person", test_share=0.4, query_share=0.5).prepare(tmp_path / "set")
+    assert dataset.info.counts == {"train": 12, "query": 4, "gallery": 4}
+    people = {role: {names_of(photos).index(one) % 5 for one in dataset.split(role).item_ids} for role in ROLES}
+    assert [len(one) for one in people.values()] == [3, 1, 1]
 
 
 def test_folder_with_vectors_and_a_split(photos: Path, tmp_path: Path) -> None:
@@ -611,7 +641,8 @@ def test_folder_with_vectors_and_a_split(photos: Path, tmp_path: Path) -> None:
     dataset = Folder(photos, labels, **columns).prepare(tmp_path / "set")  # type: ignore[arg-type]
     roles = roles_of(dataset)
     for n, name in enumerate(names_of(photos)):
-        assert roles[name] == (split[n % 4] if n % 4 < 3 else role_by_hash(name, 1.0, 0.3))
+        assert roles[name] == split[n % 4] if n % 4 < 3 else roles[name] != "train"
+    assert len(dataset.split("query")) == 5 + round(0.3 * 5)
     assert list(dataset.split("train").labels) == [[n, -n / 10] for n in range(0, 20, 4)]
     assert dataset.info.details == {"label_columns": ["x", "y"]}
 
@@ -681,7 +712,6 @@ def test_broken_folders(photos: Path, tmp_path: Path) -> None:
     assert "at least one column" in message(label_columns=())
     assert "image_size" in message(image_size=0)
     assert "test_share" in message(test_share=0.0)
-    assert "would have no query items" in message(query_share=1e-9)
     (tmp_path / "labels.txt").write_text("")
     assert "should be a .csv or .jsonl file" in message(labels=tmp_path / "labels.txt")
     for name, content, expected in (

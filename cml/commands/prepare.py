@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> None:
     if options.json:
         print_json({"folder": str(dataset.folder), "counts": dict(dataset.info.counts), "skipped": skipped})
         return
-    counts = ", ".join(f"{count} {role}" for role, count in dataset.info.counts.items())
+    counts = ", ".join(f"{count} {role}" for role, count in dataset.info.counts.items() if count)
     print(f"{dataset.folder}: {counts} items of task {dataset.info.task!r}")
     for reason, count in dataset.info.details.get("left_out", {}).items():
         print(f"left out: {count} ({reason})")

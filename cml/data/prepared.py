@@ -106,8 +106,8 @@ def open_dataset(folder: Path | str) -> PreparedDataset:
 
     Example:
         >>> dataset = cml.open_dataset("data/mine")
-        >>> dataset.info.task, len(dataset.split("query")) + len(dataset.split("gallery"))
-        ('value', 14)
+        >>> dataset.info.task, len(dataset.split("query"))
+        ('value', 12)
     """
     return PreparedDataset.open(folder)
 
