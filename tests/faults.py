@@ -225,7 +225,7 @@ def cases(scratch: Path) -> dict[str, Case]:
         "evaluate": on_run("evaluate"),
         "gallery": on_run("gallery", "--queries", "4"),
         "search page": Case(
-            lambda out: ["search", str(index), str(photos / "1.png"), "--html", str(out / "found.html"), "-k", "7"]
+            lambda out: ["search", str(index), str(photos / "1.png"), "--html", str(out / "found.html"), "--k", "7"]
         ),
     }
 
