@@ -5,8 +5,10 @@ from __future__ import annotations
 import doctest
 import inspect
 import json
+import pydoc
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -258,3 +260,11 @@ def test_wrong_arguments_are_one_sentence(changes: dict[str, object], message: s
     given = {"images": IMAGES, "labels": LEVELS, "steps": 1, "sampler": "random(batch_size=20)", **TINY} | changes
     with pytest.raises(UserError, match=message):
         cml.fit(quiet=True, **given)  # type: ignore[arg-type]
+
+
+def test_help_tells_every_option_of_training() -> None:
+    told = pydoc.plaintext.document(cml.TrainConfig)
+    for option in fields(cml.TrainConfig):
+        assert f"\n |      {option.name}: " in told, option.name
+    assert "SGD with momentum 0.9 (the paper's), or AdamW." in told
+    assert told.count("How to train an embedding.") == 1

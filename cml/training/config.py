@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import inspect
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 from cml.errors import UserError, did_you_mean
 
+T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
 TINY = 1e-12  # the least number above 0 that means anything here
 _HOW = ("checkpoint_every", "workers", "worker_timeout", "cache_bytes", "device")  # a resumed run may go on with others
 
 
+def _told(kind: type[T]) -> type[T]:
+    """Put the text of each field, which stands below it, into the docstring, where ``help`` finds it."""
+    with contextlib.suppress(OSError):  # an installation without sources
+        body = cast("ast.ClassDef", ast.parse(inspect.getsource(kind)).body[0]).body
+        texts = [
+            f"{ast.unparse(option.target)}: {ast.literal_eval(text.value)}"
+            for option, text in itertools.pairwise(body)
+            if isinstance(option, ast.AnnAssign) and isinstance(text, ast.Expr)
+        ]
+        head, _, example = (kind.__doc__ or "").partition("\n\n")
+        kind.__doc__ = "\n        ".join([f"{head}\n\n    Attributes:", *texts]) + f"\n\n{example}"
+    return kind
+
+
+@_told
 @dataclass(frozen=True)
 class TrainConfig:
     """How to train an embedding. A task's recipe is an instance of it.
