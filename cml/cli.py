@@ -54,8 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     open_streams()
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     warnings.showwarning = _show_warning
-    if not sys.stderr.isatty():  # a progress bar in a log or a pipe: every 10 s, not every 0.1 s
-        os.environ.setdefault("TQDM_MININTERVAL", "10")
     try:
         with _stopped_by_signals(), results_told():
             _run(name, rest)

@@ -11,6 +11,7 @@ from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, show
 from cml.errors import DataError
+from cml.processes.bar import Bar
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ def run(arguments: Sequence[str]) -> None:
     from cml.data.prepared import check_dataset
 
     options = parse(Check, arguments, prog="cml check")
-    problems = check_dataset(options.data)
+    with Bar(desc="check", unit="image", leave=False) as bar:
+        problems = check_dataset(options.data, progress=bar.update)
     result = {"folder": str(options.data), "problems": problems}
     show(result, *(problems or [f"{options.data}: nothing wrong"]), as_json=options.json)
     if problems:

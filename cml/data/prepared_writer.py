@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from cml.data.dataset_files import PreparedWriter
 from cml.data.image_files import Encoded, Picture
 from cml.data.metadata import INFO
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.errors import DataError, UserError
+from cml.processes.bar import Bar
 from cml.storage.atomic import check_vacant, read_json
 from cml.storage.made_with import as_json, difference
 from cml.storage.partial_dataset import partial_folder
@@ -90,7 +89,7 @@ def write_dataset(
     with (
         PreparedWriter(folder, info) as writer,
         _pool(threads) as pool,
-        tqdm(total=total, desc=f"prepare {info.name}", unit="image", disable=None) as bar,
+        Bar(total=total, desc=f"prepare {info.name}", unit="image") as bar,
     ):
         for item, made in _made_in_order(pool, writer, items, ahead=16 * threads):
             try:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.label_distance import Float32, Labels
+from cml.processes.bar import Bar
 from cml.storage.atomic import atomic_file, open_regular
 
 MOST_KEPT = 4096  # labels whose distances are kept: a matrix of 64 MB
@@ -67,11 +68,9 @@ class KeptPairs:
 
     def _computed(self, a: _Distinct, b: _Distinct, block: Float32) -> Float32:
         """``block`` (U, V) with the function's values where it has NaN."""
-        from tqdm import tqdm
-
         found: dict[tuple[int, int], float] = {}  # of this block, where a pair may occur in both directions
         missing = np.argwhere(np.isnan(block)).tolist()
-        for i, j in tqdm(missing, self._title, unit="pair", delay=_SILENT_SECONDS, leave=False):
+        for i, j in Bar(missing, self._title, unit="pair", delay=_SILENT_SECONDS, leave=False):
             # one direction whatever the block, so that the result does not depend on it
             ends = (a.digests[i], a.labels[i]), (b.digests[j], b.labels[j])
             one, other = sorted(ends, key=lambda end: end[0]) if self._symmetric else ends

@@ -32,6 +32,7 @@ from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Sh
 from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import backbone_fingerprint
+from cml.processes.bar import Bar
 from cml.storage.resumable import Building, building
 from cml.version import __version__
 
@@ -198,15 +199,13 @@ def _seen(made: Building) -> int:
 
 def _write(work: _Work, made: Building, threads: int, *, skip_bad: bool, quiet: bool) -> None:
     """Compute chunk after chunk while the one before is written and recorded."""
-    from tqdm import tqdm
-
     images, seen = work.images, _seen(made)
     decoding = decoded_chunks(images.paths, work.view, size=CHUNK, start=seen, threads=threads, skip_bad=skip_bad)
     pending: tuple[Future[None], Decoded] | None = None
     with (
         contextlib.closing(decoding) as chunks,
         ThreadPoolExecutor(1) as writer,
-        tqdm(total=len(images), initial=seen, desc="features", unit="image", disable=quiet) as bar,
+        Bar(total=len(images), initial=seen, desc="features", unit="image", disable=quiet) as bar,
     ):
 
         def settle() -> None:

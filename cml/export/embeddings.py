@@ -24,6 +24,7 @@ from cml.data.images import read_image
 from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.image_list import ImageList
+from cml.processes.bar import Bar
 from cml.storage.atomic import atomic_file, open_regular, read_json
 from cml.storage.npy import map_array
 from cml.storage.resumable import Building, GrowingFile, building
@@ -171,8 +172,6 @@ def _write(
     quiet: bool,
 ) -> int:
     """Write embeddings and items from where the record ends; returns how many there are."""
-    from tqdm import tqdm
-
     dimension = model.config.dimension
     state = {"seen": 0, "kept": 0, EMBEDDINGS: 0, ITEMS: 0, SKIPPED: 0} | (made.records[-1] if made.records else {})
     seen, kept = int(state["seen"]), int(state["kept"])
@@ -181,7 +180,7 @@ def _write(
         GrowingFile(made.work / EMBEDDINGS, state[EMBEDDINGS]) as body,
         GrowingFile(made.work / ITEMS, state[ITEMS]) as items,
         GrowingFile(made.work / SKIPPED, state[SKIPPED]) as skipped,
-        tqdm(total=len(images), initial=seen, desc="embed", unit="image", disable=quiet) as bar,
+        Bar(total=len(images), initial=seen, desc="embed", unit="image", disable=quiet) as bar,
         contextlib.closing(
             decoded_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
         ) as chunks,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from cml.distances.classes import Classes
 from cml.distances.label_distance import LabelDistance, Labels
+from cml.processes.bar import Bar
 from cml.retrieval.evaluation import HIT_KS, NDCG_KS, Evaluation, Ranker, evaluate
 from cml.retrieval.results import largest_k
 
@@ -51,7 +50,7 @@ def measured(
         ranks: The processes that share the work; None for this one alone.
     """
     recalls = class_recall_ks(distance, recall_ks, len(gallery) - same_items)
-    with tqdm(total=len(query), desc="evaluate", unit="query", disable=ranks is not None and not ranks.first) as bar:
+    with Bar(total=len(query), desc="evaluate", unit="query", disable=ranks is not None and not ranks.first) as bar:
         return evaluate(
             rankers,
             distance,

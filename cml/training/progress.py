@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
+from cml.processes.bar import Bar
 from cml.training.config import TrainConfig
 from cml.training.metrics_log import METRICS, MetricsLog
 
@@ -34,7 +34,7 @@ class Progress:
     def __init__(self, config: TrainConfig, first: int, run: Path | None, *, shown: bool) -> None:
         self._log = MetricsLog(None if run is None else run / METRICS, first)
         loss = config.loss.partition("(")[0]
-        self._bar = tqdm(total=config.steps, initial=first, unit="step", desc=loss, disable=not shown)
+        self._bar = Bar(total=config.steps, initial=first, unit="step", desc=loss, disable=not shown)
         self._waiting: list[tuple[int, Tensor]] = []  # of each step (loss, whether the embeddings are numbers)
         self._began, self._seen = time.perf_counter(), 0
 

@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
-from tqdm import tqdm
 
 from cml.errors import UserError
+from cml.processes.bar import Bar
 from cml.processes.device import pick_device
 from cml.tasks.captioning.model import END, TopDown
 from cml.tasks.captioning.scores import CiderD
@@ -133,7 +133,7 @@ def train_captioner(
 
     optimizer = torch.optim.Adam(captioner.parameters(), config.xe_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.xe_steps)
-    for _ in tqdm(range(config.xe_steps), desc="cross-entropy", disable=quiet):
+    for _ in Bar(range(config.xe_steps), desc="cross-entropy", disable=quiet):
         images = rng.choice(len(encoded), min(config.batch_size, len(encoded)), replace=False)
         texts = torch.stack([encoded[image][rng.integers(len(encoded[image]))] for image in images]).to(place)  # (B, T)
         logits = captioner(captioner.look(_onto(place, data.features[images])), texts)
@@ -146,7 +146,7 @@ def train_captioner(
     reward = CiderD(data.captions)
     optimizer = torch.optim.Adam(captioner.parameters(), config.rl_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.rl_steps)
-    for _ in tqdm(range(config.rl_steps), desc="self-critical", disable=quiet):
+    for _ in Bar(range(config.rl_steps), desc="self-critical", disable=quiet):
         images = rng.choice(len(encoded), min(config.rl_batch_size, len(encoded)), replace=False)
         regions = captioner.look(_onto(place, data.features[images])).repeated(config.rl_draws)
         drawn, log_probability = captioner.speak(regions, config.words, sample=True)

@@ -25,6 +25,7 @@ from cml.distances.jobs.row_file import TILE
 from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work, cut
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import UserError
+from cml.processes.bar import Bar
 
 CLUSTER_THREADS = 64  # strips are cut for so many threads where it is not known how many there will be
 T = TypeVar("T")
@@ -201,11 +202,9 @@ def _compute(job: JobFolder, runner: Runner, rate: float) -> int:
     return pairs
 
 
-def progress_bar(runner: Runner, what: str, unit: str, total: int, *, initial: int = 0) -> Any:  # noqa: ANN401 - tqdm
+def progress_bar(runner: Runner, what: str, unit: str, total: int, *, initial: int = 0) -> Bar:
     """A bar on stderr, if ``runner`` wants one."""
-    from tqdm import tqdm
-
-    return tqdm(
+    return Bar(
         total=total,
         initial=initial,
         desc=what,
