@@ -1,4 +1,4 @@
-"""Puts a link in the place of each file and folder that a killed command leaves, and sees that nobody writes through it.
+"""Puts a link in the place of every file and folder that a killed command leaves; nobody may write through it.
 
 Run: python tests/links.py [--only embed index] [--most 12]
 
