@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cml.version import __version__
 
 if TYPE_CHECKING:
-    from cml import distances, losses, models, retrieval, sampling
+    from cml import distances, losses, models, retrieval, sampling, trackers
     from cml.data.prepared import open_dataset
     from cml.errors import UserError
     from cml.plugins import load as load_plugin
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from cml.runs.prepare import prepare
     from cml.runs.run import Run, open_run
     from cml.runs.train import train
+    from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
 
 _LAZY = {
+    "Callback": "cml.training.callbacks",
     "Model": "cml.runs.model",
     "Run": "cml.runs.run",
     "TrainConfig": "cml.training.config",
@@ -38,9 +40,10 @@ _LAZY = {
     "prepare": "cml.runs.prepare",
     "train": "cml.runs.train",
 }
-_MODULES = ("distances", "losses", "models", "retrieval", "sampling")
+_MODULES = ("distances", "losses", "models", "retrieval", "sampling", "trackers")
 
 __all__ = [
+    "Callback",
     "Model",
     "Run",
     "TrainConfig",
@@ -58,6 +61,7 @@ __all__ = [
     "prepare",
     "retrieval",
     "sampling",
+    "trackers",
     "train",
 ]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
-import os
 import signal
 import sys
 import threading

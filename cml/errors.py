@@ -6,8 +6,9 @@ mend. The command line prints that sentence alone; a traceback means a bug in cm
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class UserError(Exception):
@@ -43,3 +44,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+@contextlib.contextmanager
+def extra_needed(extra: str, what: str) -> Iterator[None]:
+    """Say which extra of cml a missing package comes with.
+
+    Args:
+        extra: Its name.
+        what: What needs it, to be read before "comes with the extra".
+
+    Raises:
+        UserError: an import inside fails.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise UserError(f"{what} comes with the extra '{extra}': pip install 'cml[{extra}]' ({error}).") from None

@@ -28,6 +28,8 @@ class Evaluate:
     """Count a query that is alone of its class as a miss of Recall@K, as published code does, or else leave it out."""
     device: str = "auto"
     """auto | cpu | cuda .."""
+    tracker: str = ""
+    """Experiment tracker whose run of this folder gets the figures; see cml train."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -40,7 +42,9 @@ def run(arguments: Sequence[str]) -> None:
 
     with joined(options.device) as ranks:
         run = Run.open(options.run, data=options.data, device=options.device, ranks=ranks)
-        evaluation = run.evaluate(gain=options.gain, seed=options.seed, count_lone=options.count_lone)
+        evaluation = run.evaluate(
+            gain=options.gain, seed=options.seed, count_lone=options.count_lone, tracker=options.tracker
+        )
     if not ranks.first:
         return
     figures = f"all figures: {options.run}/evaluation.json"

@@ -25,6 +25,8 @@ class Train:
     config: TrainConfig
     resume: bool = False
     """Continue the run in --out from its last checkpoint, with the options it began with."""
+    tracker: str = ""
+    """Experiment tracker that follows the run: tensorboard | wandb | mlflow | trackio, or name(setting=value, ..)."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -61,6 +63,7 @@ def run(arguments: Sequence[str]) -> None:
     description = f"Train on {task.summary}."
     options = parse(Train, rest, prog=prog, description=description, default=Train(data, tyro.MISSING, recipe))
     from cml.processes.join import joined
+    from cml.training.callbacks import with_tracker
     from cml.training.run_folder import check_unused
 
     if not options.resume:
@@ -72,7 +75,15 @@ def run(arguments: Sequence[str]) -> None:
                 say(
                     f"{options.data} was prepared for the task {dataset.info.task!r}: its labels need not fit {name!r}."
                 )
-            trained = train_task(task, dataset, options.config, options.out, resume=options.resume, ranks=ranks)
+            trained = train_task(
+                task,
+                dataset,
+                options.config,
+                options.out,
+                resume=options.resume,
+                callbacks=with_tracker((), options.tracker),
+                ranks=ranks,
+            )
     except KeyboardInterrupt as stop:
         if not (options.out / "config.json").exists():
             raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None

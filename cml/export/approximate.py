@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.errors import DataError, UserError
+from cml.errors import DataError, extra_needed
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
 from cml.storage.atomic import atomic_file
 
@@ -135,8 +135,6 @@ def _installed() -> bool:
 
 
 def _faiss() -> Any:  # noqa: ANN401 - a module without types
-    try:
+    with extra_needed("index", "An approximate index"):
         import faiss
-    except ImportError:
-        raise UserError("Approximate indexes come with the extra 'index': pip install 'cml[index]'.") from None
     return faiss

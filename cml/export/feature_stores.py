@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.errors import DataError, UserError
+from cml.errors import DataError, extra_needed
 from cml.storage.atomic import atomic_file, force, write_all
 
 Layout = Literal["directory", "hdf5", "lmdb"]
@@ -297,9 +297,5 @@ def _force_file(file: BinaryIO) -> None:
 
 
 def _module(name: Literal["h5py", "lmdb"], layout: Layout) -> Any:  # noqa: ANN401 - modules without types
-    try:
+    with extra_needed(layout, f"The layout {layout!r}"):
         return importlib.import_module(name)
-    except ImportError:
-        raise UserError(
-            f"The layout {layout!r} comes with the extra {layout!r}: pip install 'cml[{layout}]'."
-        ) from None

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from cml.data.augmentation import stored_size
 from cml.data.images import RESIZING
-from cml.errors import UserError
+from cml.errors import UserError, extra_needed
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, atomic_folder, write_json
 from cml.version import __version__
@@ -119,12 +119,10 @@ class _Graph(nn.Module):
 
 def _write(model: EmbeddingModel, config: dict[str, Any], path: Path) -> tuple[float, float]:
     """Write the graph and compare it; returns the least cosine and the largest difference."""
-    try:
+    with extra_needed("onnx", "ONNX"):
         import onnx  # noqa: F401 - torch's exporter needs both, and asks in a less readable way
         import onnxruntime
         import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise UserError(f"ONNX comes with the extra 'onnx': pip install 'cml[onnx]' ({error}).") from None
     graph = _Graph(model).eval()
     height, width = stored_size(model.config.image_size, model.config.crop)
     with warnings.catch_warnings():  # of torch's exporter about itself

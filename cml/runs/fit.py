@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from cml.models import CUSTOM
 from cml.processes.join import joined
 from cml.runs.model import Model
 from cml.training.begin import train_run
+from cml.training.callbacks import Callback, with_tracker
 from cml.training.config import TrainConfig, with_options
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from cml.distances import LabelDistance
     from cml.models import Backbone
+    from cml.trackers import Tracker
 
 
 def fit(
@@ -38,6 +40,8 @@ def fit(
     label: str | None = None,
     out: Path | str | None = None,
     resume: bool = False,
+    tracker: str | Tracker | None = None,
+    callbacks: Sequence[Callback] = (),
     quiet: bool = False,
     **options: Any,  # noqa: ANN401 - the fields of TrainConfig
 ) -> Model:
@@ -60,6 +64,8 @@ def fit(
         label: Name of its column of labels.
         out: Run folder for checkpoints and the model; None keeps nothing.
         resume: Continue the run in ``out``.
+        tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
+        callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
         quiet: No progress bar.
         **options: Any option of ``TrainConfig`` by its name, such as ``steps=300``; it goes before that of ``config``.
 
@@ -110,6 +116,7 @@ def fit(
             out=None if out is None else Path(out),
             resume=resume,
             shrink=True,
+            callbacks=with_tracker(callbacks, tracker),
             quiet=quiet,
             ranks=ranks,
         )

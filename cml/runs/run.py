@@ -10,8 +10,10 @@ from cml.distances import LabelDistance
 from cml.errors import UserError
 from cml.runs.evaluate import evaluate_run
 from cml.runs.gallery import write_run_gallery
+from cml.runs.measures import EMBEDDING
 from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import write_json
+from cml.training.callbacks import track_figures
 from cml.training.run_folder import EVALUATION
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from cml.export.onnx_graph import OnnxExport
     from cml.models import Backbone
     from cml.retrieval.results import Evaluation
+    from cml.trackers import Tracker
 
 
 class Run(TrainedRun):
@@ -38,7 +41,13 @@ class Run(TrainedRun):
     """
 
     def evaluate(
-        self, *, gain: str = "reciprocal", seed: int = 0, count_lone: bool = False, references: bool = True
+        self,
+        *,
+        gain: str = "reciprocal",
+        seed: int = 0,
+        count_lone: bool = False,
+        references: bool = True,
+        tracker: str | Tracker | None = None,
     ) -> Evaluation:
         """Measure how well the embedding retrieves, and keep the figures in evaluation.json of the run folder.
 
@@ -48,6 +57,7 @@ class Run(TrainedRun):
             count_lone: Count a query that is alone of its class as a miss of Recall@K, as published code does;
                 otherwise it is left out.
             references: Add the rows that do not depend on the training: oracle, random, frozen features.
+            tracker: An experiment tracker, whose run of this folder gets the embedding's figures.
 
         Returns:
             A row a ranking, each metric with its 95 % interval over queries.
@@ -58,6 +68,9 @@ class Run(TrainedRun):
         evaluation = evaluate_run(self, gain=gain, seed=seed, count_lone=count_lone, references=references)
         if self.ranks is None or self.ranks.first:
             write_json(self.folder / EVALUATION, evaluation.to_json())
+            if tracker:
+                figures = {name: metric.mean for name, metric in evaluation.rows[EMBEDDING].items()}
+                track_figures(tracker, self.folder, self.config.train, figures)
         return evaluation
 
     def gallery(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ from cml.training.config import TrainConfig, with_options
 if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
     from cml.runs.run import Run
+    from cml.trackers import Tracker
+    from cml.training.callbacks import Callback
     from cml.training.loop import Trained
 
 
@@ -26,6 +28,8 @@ def train(
     *,
     config: TrainConfig | None = None,
     resume: bool = False,
+    tracker: str | Tracker | None = None,
+    callbacks: Sequence[Callback] = (),
     quiet: bool = False,
     **options: Any,  # noqa: ANN401 - the fields of TrainConfig
 ) -> Run:
@@ -37,6 +41,8 @@ def train(
         out: Run folder.
         config: All options of training; the task's recipe when not given.
         resume: Continue the run in ``out``.
+        tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
+        callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
         quiet: No progress bar.
         **options: Any option of ``TrainConfig`` by its name; it goes before that of ``config``.
 
@@ -56,12 +62,22 @@ def train(
     """
     from cml.processes.join import joined
     from cml.runs.run import open_run
+    from cml.training.callbacks import with_tracker
 
     task = tasks.get(task) if isinstance(task, str) else task
     dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)
     chosen = options_for(task, config, options)
     with joined(chosen.device) as ranks:
-        train_task(task, dataset, chosen, Path(out), resume=resume, quiet=quiet, ranks=ranks)
+        train_task(
+            task,
+            dataset,
+            chosen,
+            Path(out),
+            resume=resume,
+            callbacks=with_tracker(callbacks, tracker),
+            quiet=quiet,
+            ranks=ranks,
+        )
     return open_run(out, data=dataset.folder, device=chosen.device)
 
 
@@ -82,6 +98,7 @@ def train_task(
     out: Path,
     *,
     resume: bool = False,
+    callbacks: Sequence[Callback] = (),
     quiet: bool = False,
     ranks: Ranks | None = None,
 ) -> Trained:
@@ -103,6 +120,7 @@ def train_task(
         dataset=dataset,
         out=out,
         resume=resume,
+        callbacks=callbacks,
         quiet=quiet,
         ranks=ranks,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from cml.registry import Choice
 from cml.sampling.sampler import Sampler, suited_batch
 from cml.training import run_folder
 from cml.training.batches import TrainingData, items_left
+from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig
 from cml.training.loop import Trained, model_config, train
 from cml.training.run_config import RunConfig
@@ -49,6 +51,7 @@ def train_run(
     resume: bool = False,
     shrink: bool = False,
     score: Score | None = None,
+    callbacks: Sequence[Callback] = (),
     quiet: bool = False,
     ranks: Ranks | None = None,
 ) -> tuple[Trained, RunConfig]:
@@ -67,6 +70,7 @@ def train_run(
         resume: Continue the run in ``out`` if it was begun.
         shrink: Make a batch that is larger than the data smaller, with a warning, instead of refusing it.
         score: See ``loop.train``.
+        callbacks: See ``loop.train``.
         quiet: No progress bar.
         ranks: See ``loop.train``.
 
@@ -111,7 +115,16 @@ def train_run(
         )
         data = TrainingData(stored, labels[:count], distance, labels[count:] if len(labels) > count else None)
         trained = train(
-            data, config, loss=loss, backbone=backbone, out=out, resume=resume, score=score, quiet=quiet, ranks=ranks
+            data,
+            config,
+            loss=loss,
+            backbone=backbone,
+            out=out,
+            resume=resume,
+            score=score,
+            callbacks=callbacks,
+            quiet=quiet,
+            ranks=ranks,
         )
         return trained, run
 

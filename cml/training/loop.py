@@ -12,6 +12,7 @@ later stages do.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
 from cml.training import gradient_cache, run_folder, stopping, workers
 from cml.training.batches import BatchSource, TrainingData
+from cml.training.callbacks import Callback, Watched
 from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
 from cml.training.frozen import frozen
@@ -64,6 +66,7 @@ def train(
     out: Path | None = None,
     resume: bool = False,
     score: Score | None = None,
+    callbacks: Sequence[Callback] = (),
     quiet: bool = False,
     ranks: Ranks | None = None,
 ) -> Trained:
@@ -77,6 +80,7 @@ def train(
         out: Run folder for metrics, checkpoints and the model, made by ``run_folder.begun``; None writes nothing.
         resume: Continue from the folder's last checkpoint if there is one.
         score: Of a network on the held-out data, lower is better; None for ``validation.held_out_score``.
+        callbacks: Called after steps, validations, checkpoints and at the end, by the first process.
         quiet: No progress bar.
         ranks: The processes that train together, from ``join.joined``; None for this one alone.
 
@@ -116,6 +120,7 @@ def train(
     source = BatchSource(data, sampler, sampler.given(training), config, target=loss.target, ranks=ranks)
     source[first] if first < last else None  # a batch that cannot be made fails here, not in a data worker
     progress = Progress(config, first, folder, shown=ranks.first and not quiet)
+    watched = Watched(callbacks if ranks.first else (), config, folder, network)
 
     def loss_of(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
         value: Tensor = loss(memory.extended(ranks.gather(embeddings, items)), targets)
@@ -142,19 +147,25 @@ def train(
             )
             ranks.sum_gradients(model, loss)
             embeddings = ranks.gather(embeddings, len(items))
+            norm = None  # unless it is clipped
             if config.clip_gradient is not None:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_gradient)
+                norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_gradient)
             optimizer.step()
             memory.store(embeddings, torch.from_numpy(items))
 
             done, stop = step + 1, ranks.any(request.made)
             progress.step(done, value, embeddings)
+            watched.step(done, optimizer.param_groups[0]["lr"], value, norm, len(items))
             if validation.due(done):
-                progress.hand_out(validation.record(done))
-            ended = done == config.steps or validation.patience_lost
+                record = validation.record(done)
+                progress.hand_out(record)
+                watched.validated(record["validation"])
+            asked = ranks.any(watched.stop) if callbacks else False
+            ended = done == config.steps or validation.patience_lost or asked
             if ended or stop or done % config.checkpoint_every == 0:
                 progress.catch_up()
                 checkpoint.save(folder, done)
+                watched.call("on_checkpoint")
             if ended:
                 break
             if stop:
@@ -166,6 +177,7 @@ def train(
             say(kept)
         model.eval()
         run_folder.finish(folder, model, loss, progress.records)
+        watched.call("on_end")
     return Trained(model, loss, progress.records)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cml.errors import UserError, did_you_mean
+from cml.errors import UserError, did_you_mean, extra_needed
 from cml.models.backbone import Backbone, unknown_weights
 
 _LARGEST_SIDE = 4096  # pixels: of models that hold a number for every place, which a stranger's config may ask for
@@ -31,10 +31,8 @@ def timm_model(
         UserError: timm is not installed; unknown model or tag; no published weights, or they cannot be downloaded; a
             size that the model does not take.
     """
-    try:
+    with extra_needed("timm", f"The backbone 'timm/{model}'"):
         import timm
-    except ImportError:
-        raise UserError(f"The backbone 'timm/{model}' comes with the extra 'timm': pip install 'cml[timm]'.") from None
     name, _, tag = model.partition(".")
     if not timm.is_model(name):
         raise UserError(f"timm has no model {name!r}.{did_you_mean(name, timm.list_models())}")

@@ -1,0 +1,111 @@
+"""Experiment trackers by name: ``cml.trackers.get("wandb(project=poses)")``.
+
+A tracker gets the numbers and pictures of a run while it is trained, and of its evaluation later. What a run is called
+there follows from its folder, so that a resumed run goes on where it was. Not for: metrics.jsonl, which every run
+writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from cml.registry import Registry
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """A run as a tracker sees it.
+
+    Attributes:
+        name: For people: the name of its folder.
+        key: For machines: the same whenever the run of this folder is opened.
+        folder: Where it is; None for a run without one.
+        config: Its options, as JSON can hold them.
+    """
+
+    name: str
+    key: str
+    folder: Path | None
+    config: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path | None, config: Mapping[str, Any]) -> TrackedRun:
+        """The run in a folder."""
+        place = "" if folder is None else str(folder.resolve())
+        key = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
+        return cls(folder.name if folder else "run", key, folder, config)
+
+
+class Tracker(Protocol):
+    """What a tracker does; an error in any of this is a warning, and training goes on without it."""
+
+    def begin(self, run: TrackedRun, /) -> None:
+        """Open the run, or open it again."""
+
+    def log(self, step: int, numbers: Mapping[str, float], /) -> None:
+        """Numbers by name of a step."""
+
+    def picture(self, name: str, path: Path, /) -> None:
+        """A PNG of the run."""
+
+    def end(self) -> None:
+        """Nothing more comes for now."""
+
+
+registry: Registry[Tracker] = Registry(
+    "tracker",
+    {
+        "tensorboard": "cml.trackers.tensorboard:TensorBoard",
+        "wandb": "cml.trackers.wandb:WandB",
+        "mlflow": "cml.trackers.mlflow:MLflow",
+        "trackio": "cml.trackers.trackio:Trackio",
+    },
+    group="cml.trackers",
+)
+get = registry.get
+names = registry.names
+register = registry.register
+
+
+class Guarded:
+    """A tracker that never fails: its first error is a warning, and from then on it does nothing.
+
+    Args:
+        tracker: The tracker, or its name.
+    """
+
+    def __init__(self, tracker: str | Tracker) -> None:
+        self._tracker: Tracker | None = get(tracker) if isinstance(tracker, str) else tracker
+
+    def begin(self, run: TrackedRun) -> None:
+        """Open the run."""
+        self._try(lambda tracker: tracker.begin(run))
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Numbers by name of a step."""
+        self._try(lambda tracker: tracker.log(step, numbers))
+
+    def picture(self, name: str, path: Path) -> None:
+        """A PNG of the run."""
+        self._try(lambda tracker: tracker.picture(name, path))
+
+    def end(self) -> None:
+        """Nothing more comes for now."""
+        self._try(lambda tracker: tracker.end())
+
+    def _try(self, what: Callable[[Tracker], None]) -> None:
+        if self._tracker is None:
+            return
+        try:
+            what(self._tracker)
+        except Exception as error:
+            kind, said = type(self._tracker).__name__, " ".join(str(error).split())[:300]
+            self._tracker = None
+            warnings.warn(
+                f"The tracker {kind} failed and is left out from here on: {type(error).__name__}: {said}", stacklevel=3
+            )

@@ -1,0 +1,52 @@
+"""MLflow; ``MLFLOW_TRACKING_URI`` names the server or store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from cml.errors import extra_needed
+from cml.trackers import TrackedRun
+
+
+class MLflow:
+    """A run of MLflow.
+
+    Args:
+        experiment: Its experiment.
+    """
+
+    def __init__(self, experiment: str = "cml") -> None:
+        with extra_needed("mlflow", "The tracker 'mlflow'"):
+            from mlflow import entities, tracking
+        self._client, self._metric, self._param = tracking.MlflowClient(), entities.Metric, entities.Param
+        self._experiment = experiment
+
+    def begin(self, run: TrackedRun) -> None:
+        """Open the run, or open it again: a tag tells it."""
+        known = self._client.get_experiment_by_name(self._experiment)
+        experiment = known.experiment_id if known else self._client.create_experiment(self._experiment)
+        found = self._client.search_runs([experiment], f"tags.`cml.key` = '{run.key}'", max_results=1)
+        if found:
+            self._id = found[0].info.run_id
+            self._client.update_run(self._id, "RUNNING")
+            return
+        self._id = self._client.create_run(experiment, run_name=run.name, tags={"cml.key": run.key}).info.run_id
+        params = [self._param(key, str(value)[:500]) for key, value in run.config.items()]
+        self._client.log_batch(self._id, params=params)
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """A point on each curve."""
+        now = int(time.time() * 1000)
+        # names may not hold an @
+        metrics = [self._metric(name.replace("@", "_at_"), number, now, step) for name, number in numbers.items()]
+        self._client.log_batch(self._id, metrics=metrics)
+
+    def picture(self, name: str, path: Path) -> None:
+        """A picture."""
+        self._client.log_artifact(self._id, str(path))
+
+    def end(self) -> None:
+        """Finish the run."""
+        self._client.set_terminated(self._id)
