@@ -9,9 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # tests run side by side: a thread each, also in the processes that they start
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# nothing of a test depends on how busy the machine is
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -415,7 +415,7 @@ def torment(name: str, case: Case, scratch: Path, *, kills: int, rng: random.Ran
     assert forked(case.arguments(whole), log, processes=case.processes)(watch) == 0, log.read_text()
     seconds, steps = time.monotonic() - began, changes.count
     wanted, count = content(whole, case), Count()
-    while count.kills < kills:
+    while count.kills < kills and count.late < 20 * (kills + 1):
         out = place / str(count.runs + 1) / "out"
         out.parent.mkdir()
         case.start(out)

@@ -5,8 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from cml.distances.euclidean import Euclidean
 from cml.distances.jobs import cluster
 from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
 from cml.errors import UserError
+from cml.storage.resumable import Building
 
 QUIET = Runner(bar_after=None)
 # A label distance that the workers know by --preload. It is slow, and notes which process computed which rows.
@@ -83,8 +83,8 @@ class Workers:
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     started = Workers(tmp_path_factory.mktemp("cluster"))
     try:
-        with distributed.Client(started.address, timeout=60, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=60)
+        with distributed.Client(started.address, timeout=200, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=200)
         yield started
     finally:
         started.stop()
@@ -124,26 +124,34 @@ def test_the_result_is_the_local_one(workers: Workers, tmp_path: Path) -> None:
     assert "on 2 workers" in said[0]
 
 
+def when_recorded(monkeypatch: pytest.MonkeyPatch, strips: int, act: Callable[[], object]) -> None:
+    """Do something in the job's own process once it has recorded so many strips."""
+    record, done = Building.record, []
+
+    def recorded(self: Building, entry: Mapping[str, object]) -> None:
+        record(self, entry)
+        done.append(entry)
+        if len(done) == 1 + strips:  # the first entry says how the rows are cut
+            act()
+
+    monkeypatch.setattr(Building, "record", recorded)
+
+
 def test_a_worker_killed_in_the_middle_costs_only_its_strips(
-    workers: Workers, slow: type[Euclidean], tmp_path: Path
+    workers: Workers, slow: type[Euclidean], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"
     distance = cml.distances.get("slow-euclidean", log=str(log))
     labels = distance.encode(list(range(100)))
     out = tmp_path / "m"
-    journal = out / ".job.partial-work" / "journal.jsonl"
     killed: list[int] = []
 
-    def kill_one(_: str) -> None:
-        def when_strips_came_back() -> None:
-            while not journal.exists() or len(journal.read_text().splitlines()) < 2 + 3:
-                time.sleep(0.01)
-            workers.workers[0].kill()
-            killed.append(workers.workers[0].pid)
+    def kill_one() -> None:
+        workers.workers[0].kill()
+        killed.append(workers.workers[0].pid)
 
-        threading.Thread(target=when_strips_came_back, daemon=True).start()
-
-    runner = replace(QUIET, scheduler=workers.address, strip_pairs=300, say=kill_one)
+    when_recorded(monkeypatch, 3, kill_one)
+    runner = replace(QUIET, scheduler=workers.address, strip_pairs=300)
     result = write_matrix(distance, labels, out, runner=runner)
     expected = write_matrix(Euclidean(), labels, tmp_path / "here", runner=QUIET)
     assert result.path.read_bytes() == expected.path.read_bytes()
@@ -167,21 +175,18 @@ def test_a_job_without_workers_says_so_and_goes_on_when_one_comes(
     distance = cml.distances.get("slow-euclidean", log=str(tmp_path / "log"))
     labels = distance.encode(list(range(60)))
     out = tmp_path / "m"
-    journal = out / ".job.partial-work" / "journal.jsonl"
 
-    def kill_all(_: str) -> None:
-        def when_a_strip_came_back() -> None:
-            while not journal.exists() or len(journal.read_text().splitlines()) < 2 + 1:
-                time.sleep(0.01)
-            for process in workers.workers:
-                process.kill()
-                process.wait()
-            time.sleep(2)
-            workers.workers = [workers.start_worker() for _ in range(2)]
+    def kill_all() -> None:
+        for process in workers.workers:
+            process.kill()
+            process.wait()
+        threading.Timer(2, start_others).start()
 
-        threading.Thread(target=when_a_strip_came_back, daemon=True).start()
+    def start_others() -> None:
+        workers.workers = [workers.start_worker() for _ in range(2)]
 
-    runner = replace(QUIET, scheduler=workers.address, strip_pairs=180, say=kill_all)
+    when_recorded(monkeypatch, 1, kill_all)
+    runner = replace(QUIET, scheduler=workers.address, strip_pairs=180)
     result = write_matrix(distance, labels, out, runner=runner)
     expected = write_matrix(Euclidean(), labels, tmp_path / "here", runner=QUIET)
     assert result.path.read_bytes() == expected.path.read_bytes()

@@ -164,7 +164,7 @@ import numpy as np
 from cml.distances import label_distance
 from cml.distances.euclidean import Euclidean
 from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
-out, log, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+out, log, strips = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 class Slow(Euclidean):
     def fingerprint(self):
         return Euclidean().fingerprint()
@@ -173,9 +173,12 @@ class Slow(Euclidean):
         if len(a) > 1:  # not the sample that is measured
             with log.open("a") as file:
                 file.write("x")
-            time.sleep(seconds)
+            begun.append(1)
+            time.sleep(0.01)
+            while len(begun) > strips and not (out.parent / "go on").exists():
+                time.sleep(0.01)
         return block
-distance = Slow()
+distance, begun = Slow(), []
 labels = distance.encode(np.random.default_rng(1).integers(0, 999, 150).tolist())
 runner = Runner(strip_pairs=900, bar_after=None)
 if sys.argv[4] == "matrix":
@@ -186,10 +189,11 @@ else:
 
 
 @contextlib.contextmanager
-def slow_job(out: Path, log: Path, kind: str, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+def slow_job(out: Path, log: Path, kind: str, strips: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A job that stands still after so many strips, until there is a file ``go on`` beside its folder."""
     script = out.parent / "job.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, str(script), str(out), str(log), str(seconds), kind]
+    command = [sys.executable, str(script), str(out), str(log), str(strips), kind]
     process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
     try:
         yield process
@@ -224,14 +228,14 @@ def test_killed_and_resumed_is_the_uninterrupted_job(kind: str, tmp_path: Path) 
     rng = np.random.default_rng()
     done = 0
     for _ in range(3):
-        with slow_job(out, log, kind, 0.05) as process:
+        with slow_job(out, log, kind, 4) as process:
             wait_for_strips(process, out, done + 1)
             time.sleep(rng.uniform(0, 0.06))
             process.send_signal(signal.SIGKILL)
             process.wait()
         done = len(recorded(out)) - 1
         assert not list(out.glob("matrix.npy")) + list(out.glob("ids.npy"))
-    with slow_job(out, log, kind, 0) as process:
+    with slow_job(out, log, kind, 1000) as process:
         assert process.wait(60) == 0
     distance, labels = slow_labels()
     strips = len(json.loads((out / "job.json").read_text())["strips"])
@@ -250,7 +254,7 @@ def test_killed_and_resumed_is_the_uninterrupted_job(kind: str, tmp_path: Path) 
 def test_a_second_process_is_refused_and_a_dead_one_holds_no_lock(tmp_path: Path) -> None:
     distance, labels = slow_labels()
     out = tmp_path / "job"
-    with slow_job(out, tmp_path / "log", "matrix", 0.3) as process:
+    with slow_job(out, tmp_path / "log", "matrix", 4) as process:
         wait_for_strips(process, out, 1)
         with pytest.raises(UserError, match=f"Another process is working on {out} "):
             write_matrix(distance, labels, out, runner=QUIET)
@@ -262,8 +266,9 @@ def test_a_second_process_is_refused_and_a_dead_one_holds_no_lock(tmp_path: Path
 def test_waiting_for_another_process_takes_its_result(tmp_path: Path) -> None:
     distance, labels = slow_labels()
     out = tmp_path / "job"
-    with slow_job(out, tmp_path / "log", "neighbors", 0.05) as process:
+    with slow_job(out, tmp_path / "log", "neighbors", 4) as process:
         wait_for_strips(process, out, 1)
+        (tmp_path / "go on").touch()
         assert write_neighbors(distance, labels, out, 5, runner=replace(QUIET, wait=True)).pairs == 0
         assert process.wait(60) == 0
 
@@ -592,19 +597,21 @@ def test_lock_of_files_waits(tmp_path: Path) -> None:
     import threading
 
     order: list[str] = []
-    held = threading.Event()
+    held, refused = threading.Event(), threading.Event()
 
     def holder() -> None:
         with locked(tmp_path / "lock", "it"):
             held.set()
+            refused.wait(60)
             time.sleep(0.2)
             order.append("first")
 
     thread = threading.Thread(target=holder)
     thread.start()
-    held.wait()
+    assert held.wait(60)
     with pytest.raises(UserError, match="Another process"), locked(tmp_path / "lock", "it"):
         pass
+    refused.set()
     with locked(tmp_path / "lock", "it", wait=True):
         order.append("second")
     thread.join()

@@ -203,9 +203,7 @@ def start_both(*arguments: str) -> list[subprocess.Popen[str]]:
 def test_without_torchrun_the_others_stop_too_and_say_whose_fault_it_was(how: str, tmp_path: Path) -> None:
     first, second = start_both(two_processes.__file__, how, str(tmp_path / "run"))
     _, second_said = second.communicate(timeout=600)
-    gone = time.monotonic()
     _, first_said = first.communicate(timeout=60)
-    assert time.monotonic() - gone < 30
     assert first.returncode == 1
     if how == "killed":
         assert f"error: Rank 1 (process {second.pid} on " in first_said
@@ -323,16 +321,16 @@ def test_an_interrupt_is_no_failure() -> None:
 
 
 class SlowStore(Store):
-    """A store that takes its time once it has been asked, and notes who still asks."""
+    """A store that answers when it is let, and notes who still asks."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked, self.asking = threading.Event(), False
+        self.asked, self.let, self.asking = threading.Event(), threading.Event(), False
 
     def check(self, keys: list[str]) -> bool:
         self.asking = True
         self.asked.set()
-        time.sleep(0.5)
+        self.let.wait(60)
         self.asking = False
         return super().check(keys)
 
@@ -343,9 +341,10 @@ def test_a_process_that_leaves_waits_for_its_watch_to_leave_the_store(monkeypatc
     store = SlowStore()
     watch = RankWatch(store, 0, 1)
     watch.start()
-    assert store.asked.wait(10)
+    assert store.asked.wait(60)
     watch.failed(UserError("no such file"))
-    assert store.asking  # or the test has come too late
+    assert store.asking
+    threading.Timer(0.2, store.let.set).start()
     watch.finish()
     assert not store.asking
     assert "rank watch" not in [thread.name for thread in threading.enumerate()]

@@ -22,6 +22,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     assert main(["prepare", "people", "--count", "24", "--size", "16", "--out", str(folder / "people")]) == 0
     make_run(folder / "run")
     draw_images(folder / "torn", 3, name="{}.png")[1].write_bytes(b"torn")
+    for path in draw_images(folder / "bad", 3, name="{}.png"):
+        path.write_bytes(b"torn")
     (folder / "labels.csv").write_text("file_name,age\n0.png,1\n1.png,2\n2.png,3\n")
     return lambda name: str(folder / name)
 
@@ -36,6 +38,8 @@ CASES: dict[str, list[str]] = {
     "embed": ["embed", "@run", "--images", "@torn"],
     "index": ["index", "@run", "@torn"],
     "index, faiss": ["index", "@run", "@nowhere", "--method", "flat"],
+    "all bad": ["embed", "@run", "--images", "@bad", "--skip-bad"],
+    "captioning, all bad": ["export", "captioning", "@run", "--images", "@bad", "--skip-bad", "--layout", "hdf5"],
     "distances": ["distances", "@people", "--neighbors", "99999999"],
     "captioning": ["export", "captioning", "@run", "--images", "@torn"],
     "captioning, hdf5": ["export", "captioning", "@run", "--images", "@torn", "--layout", "hdf5"],

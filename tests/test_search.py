@@ -407,6 +407,20 @@ def test_a_killed_addition_of_images_of_which_one_is_then_deleted_does_not_stand
     assert not (out / "flat-0001.faiss").exists()
 
 
+def test_adding_the_same_images_again_adds_none_also_where_bad_ones_were_left_out(
+    model: EmbeddingModel, tmp_path: Path
+) -> None:
+    draw_images(tmp_path / "first", 3, name="a{}.png")
+    draw_images(tmp_path / "more", 4, name="b{}.png", seed=1)[2].write_bytes(b"torn")
+    out = tmp_path / "index"
+    build_index(model, ImageList.open(tmp_path / "first"), out, run="r", quiet=True)
+    for known in (0, 3):
+        more = ImageList.open(tmp_path / "more")
+        index, found = add_to_index(model, more, out, run="r", skip_bad=True, quiet=True)
+        assert (len(index), found) == (6, known)
+        assert sorted(path.name for path in (out / "parts").iterdir()) == ["0001", "0002"]
+
+
 @pytest.mark.parametrize("link", ["parts", "parts/0001", "parts/0001/.manifest.partial-work", ".lock"])
 def test_links_in_a_half_made_index_are_not_followed(
     run: Path, photos: Path, link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -152,6 +152,7 @@ def export_captioning(
         scaled = sum(record["scaled"] for record in made.records)
         skipped = [entry for record in made.records for entry in record["skipped"]]
         if len(skipped) == len(images):
+            made.start_over()  # there is nothing to go on from
             raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
         if skipped:
             files.drop([entry["id"] for entry in skipped])

@@ -41,6 +41,10 @@ _LONGEST_LINE = 1 << 20  # bytes of an item
 _BATCHES_A_CHUNK = 16  # batches between two records: what a kill can cost
 
 
+class AllBadError(DataError):
+    """None of some images can be read."""
+
+
 @dataclass(frozen=True)
 class EmbeddingFolder:
     """Embeddings on disk.
@@ -131,7 +135,8 @@ def embed_folder(
         quiet: No progress bar.
 
     Raises:
-        DataError: an image cannot be read, without ``skip_bad``; or none can.
+        DataError: an image cannot be read, without ``skip_bad``.
+        AllBadError: none can.
         UserError: the folder is another's, or another process is at work there.
     """
     batch_size = usual_batch(model, 64, 16) if batch_size is None else batch_size
@@ -144,7 +149,8 @@ def embed_folder(
         if made.manifest is None:
             kept = _write(model, images, made, batch_size, threads, skip_bad=skip_bad, quiet=quiet)
             if not kept:
-                raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
+                made.start_over()  # there is nothing to go on from
+                raise AllBadError(f"None of the {len(images)} images in {images.root} can be read.")
             made.finish(
                 {
                     "cml": __version__,

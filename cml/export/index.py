@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, Method, measured_recall, method_for
 from cml.export.decoding import DEFAULT_THREADS
-from cml.export.embeddings import EmbeddingFolder, embed_folder, model_fingerprint
+from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_folder, model_fingerprint
 from cml.export.image_list import ImageList
 from cml.retrieval.search import distances_to, nearest_embeddings
 from cml.storage.atomic import delete, folder_made, locked, read_json, write_json
@@ -237,16 +237,21 @@ def add_to_index(
         known = len(images) - len(fresh)
         if not fresh:
             return index, known
-        part = _new_part(
-            model,
-            images.chosen(fresh),
-            out,
-            len(index.parts) + 1,
-            batch_size=batch_size,
-            threads=threads,
-            skip_bad=skip_bad,
-            quiet=quiet,
-        )
+        try:
+            part = _new_part(
+                model,
+                images.chosen(fresh),
+                out,
+                len(index.parts) + 1,
+                batch_size=batch_size,
+                threads=threads,
+                skip_bad=skip_bad,
+                quiet=quiet,
+            )
+        except AllBadError:
+            if not known:
+                raise
+            return index, known  # the others were left out as bad when these were added
         made = None
         if index.manifest["method"] != "exact":
             made = ApproximateIndex.load(out / index.manifest["file"])
