@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -175,18 +176,21 @@ def test_a_job_without_workers_says_so_and_goes_on_when_one_comes(
     distance = cml.distances.get("slow-euclidean", log=str(tmp_path / "log"))
     labels = distance.encode(list(range(60)))
     out = tmp_path / "m"
+    journal = out / ".job.partial-work" / "journal.jsonl"
 
-    def kill_all() -> None:
-        for process in workers.workers:
-            process.kill()
-            process.wait()
-        threading.Timer(2, start_others).start()
+    def kill_all(_: str) -> None:
+        def when_a_strip_came_back() -> None:
+            while not journal.exists() or len(journal.read_text().splitlines()) < 2 + 1:
+                time.sleep(0.01)
+            for process in workers.workers:
+                process.kill()
+                process.wait()
+            time.sleep(2)
+            workers.workers = [workers.start_worker() for _ in range(2)]
 
-    def start_others() -> None:
-        workers.workers = [workers.start_worker() for _ in range(2)]
+        threading.Thread(target=when_a_strip_came_back, daemon=True).start()
 
-    when_recorded(monkeypatch, 1, kill_all)
-    runner = replace(QUIET, scheduler=workers.address, strip_pairs=180)
+    runner = replace(QUIET, scheduler=workers.address, strip_pairs=180, say=kill_all)
     result = write_matrix(distance, labels, out, runner=runner)
     expected = write_matrix(Euclidean(), labels, tmp_path / "here", runner=QUIET)
     assert result.path.read_bytes() == expected.path.read_bytes()
