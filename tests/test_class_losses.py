@@ -441,3 +441,28 @@ def test_examples(module: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(f"cml.losses.{module}"))
     assert tried > 0
     assert failed == 0
+
+
+def test_proxy_losses_take_float64() -> None:
+    f = points()
+    for name in ("proxy-nca-pp", "proxy-gml(share=0.6)", "proxy-anchor"):
+        loss = made(name).float()
+        assert loss(f, CLASSES).item() == pytest.approx(loss(f.float(), CLASSES).item(), rel=1e-5), name
+
+
+def test_lifted_structure_says_beforehand_what_it_would_take() -> None:
+    f, classes = torch.randn(700, 4), torch.arange(700) % 100
+    with pytest.raises(UserError, match=r"4,200 positive with 485,100 negative pairs of this batch, .* 51 GB"):
+        losses.get("lifted-structure")(f, classes)
+
+
+def test_pairs_that_nearly_coincide_keep_their_distance_in_float32() -> None:
+    """From 26 items on the library's own distance is a matrix product."""
+    middle = torch.nn.functional.normalize(points(4, 16)).detach()
+    f, classes = middle.repeat(16, 1) + 1e-4 * points(64, 16).detach(), torch.arange(64) // 2 % 8
+    rough, exact = f.float().requires_grad_(), f.requires_grad_()
+    for name in ("contrastive", "triplet(mining=batch-hard)", "lifted-structure"):
+        loss = made(name, classes)
+        (found,) = torch.autograd.grad(loss.float()(rough, classes), rough)
+        (true,) = torch.autograd.grad(loss.double()(exact, classes), exact)
+        assert float((found - true).norm() / true.norm()) < 0.01, name

@@ -16,6 +16,7 @@ import slow_losses
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loss_scenarios import VARIANTS, findings, written
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -567,3 +568,66 @@ def test_label_distances_that_are_left_out_may_hold_anything() -> None:
     label_distances[2, 4] = math.nan
     label_distances.diagonal().fill_(-1)
     assert rkd_distance_loss(embeddings, label_distances, mask=mask) == expected
+
+
+@pytest.mark.parametrize(("name", "bar"), [(VARIANTS[0], 1e-6), ("log-ratio", 1e-5), ("rkd-distance", 1e-5)])
+def test_float32_keeps_its_digits_in_tight_clusters(name: str, bar: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.nn.functional.normalize(torch.randn(16, 128, generator=generator))
+    around = torch.randn(256, 128, generator=generator) / 128**0.5
+    points = centres[torch.arange(256) % 16] + 0.01 * around
+    label_distances = torch.rand(256, 256, generator=generator) + 0.1
+    loss = losses.get(name).fit(label_distances.flatten())
+    rough, exact = points.clone().requires_grad_(), points.double().requires_grad_()
+    _, gradient = value_and_gradient(loss(rough, label_distances), rough)
+    _, true_gradient = value_and_gradient(loss(exact, label_distances), exact)
+    assert relative(gradient, true_gradient) < bar
+
+
+def test_every_loss_on_scenarios_that_break_numerics() -> None:
+    count, bad = findings(written(), sizes=(2, 8), every=17)
+    assert count > 150
+    assert bad == []
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, "log-ratio", "dense-triplet", "binary-triplet"])
+@pytest.mark.parametrize("scale", [1e18, 1e-20])
+def test_embeddings_whose_squares_do_not_fit_are_right_or_named(name: str, scale: float) -> None:
+    embeddings, label_distances = batch(8, 8, dtype=torch.float32)
+    loss = losses.get(name).fit(label_distances[label_distances > 0])
+    usual = loss(embeddings, label_distances).item()
+    extreme = (embeddings.detach() * scale).requires_grad_()
+    if loss.normalize:
+        assert loss(extreme, label_distances).item() == pytest.approx(usual, rel=1e-5)
+    else:
+        with pytest.raises(UserError, match=r"largest number of the embeddings must be in .*the network has (di|coll)"):
+            loss(extreme, label_distances)
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, "log-ratio", "dense-triplet", "binary-triplet(k=1)"])
+def test_the_diagonal_may_hold_anything(name: str) -> None:
+    embeddings, label_distances = batch(6, 6)
+    loss = losses.get(name).fit(label_distances[label_distances > 0])
+    usual = value_and_gradient(loss(embeddings, label_distances), embeddings)
+    for anything in (torch.nan, -1.0, torch.inf):
+        odd = label_distances.masked_fill(torch.eye(6, dtype=torch.bool), anything)
+        value, gradient = value_and_gradient(loss(embeddings, odd), embeddings)
+        assert value == usual[0]
+        assert torch.equal(gradient, usual[1])
+
+
+def test_an_item_far_from_all_others_has_the_nearest_for_its_positive() -> None:
+    embeddings, label_distances = batch(5, 5, dtype=torch.float32)
+    label_distances[0, 1:] = torch.tensor([3e30, 1e30, 2e30, 3e38])
+    for name in ("kernel-supcon(label_scale=0.001)", "soft-target(label_scale=0.001)"):
+        cosines = (
+            torch.nn.functional.normalize(embeddings.detach())[0] @ torch.nn.functional.normalize(embeddings.detach()).T
+        )
+        expected = -(cosines[1:] / 0.1).log_softmax(0)[1]
+        assert losses.get(name)(embeddings, label_distances[:1]).item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_rank_n_contrast_says_where_embeddings_lie_too_far_apart() -> None:
+    embeddings, label_distances = batch(6, 6)
+    with pytest.raises(UserError, match="must lie less than 1e"):
+        rank_n_contrast_loss(embeddings * 1e13, label_distances)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,6 +166,7 @@ def test_the_check_for_forgotten_parameters_ends_at_the_embeddings() -> None:
         check_held(optimizer, (embeddings * forgotten).sum(), losses.get("cosent"), embeddings)
 
 
+@pytest.mark.filterwarnings("ignore:The network has batch normalisation")
 def test_runs_with_one_micro_batch_are_bit_for_bit_those_without() -> None:
     images, places = bars()
     config = replace(CONFIG, memory=20)
@@ -196,3 +199,30 @@ def test_examples() -> None:
     failed, tried = doctest.testmod(gradient_cache)
     assert tried > 0
     assert failed == 0
+
+
+@pytest.mark.parametrize(
+    "exact",
+    [{"batch_norm": "fixed"}, {"backbone": "small-cnn(norm=group)"}, {}],
+    ids=["fixed", "group norm", "neither"],
+)
+def test_the_first_update_with_micro_batches_is_the_whole_batchs_where_batch_norm_allows(exact: dict[str, Any]) -> None:
+    images, places = bars()
+    config = replace(CONFIG, optimizer="sgd", steps=1, **exact)
+
+    def update(micro_batch: int | None) -> Tensor:
+        torch.manual_seed(0)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            model = cml.fit(images, places, replace(config, micro_batch=micro_batch), quiet=True)
+        of_statistics = [str(one.message) for one in said if "batch normalisation" in str(one.message)]
+        assert len(of_statistics) == (not exact and micro_batch is not None), "one warning, where it is not exact"
+        return torch.cat([value.flatten().double() for value in model.state_dict().values()])
+
+    start = torch.cat(
+        [v.flatten().double() for v in cml.fit(images, places, replace(config, learning_rate=1e-12), quiet=True)
+         .state_dict().values()]
+    )  # fmt: skip
+    whole, parts = update(None) - start, update(5) - start
+    assert whole.norm() > 0
+    assert bool((parts - whole).norm() < 1e-3 * whole.norm()) == bool(exact)

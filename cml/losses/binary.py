@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.embeddings import in_full
+from cml.losses.embeddings import points
 from cml.losses.loss import About
 from cml.losses.pairs import RowMean, check_batch
 from cml.losses.pml import PmlPairLoss, made
@@ -81,11 +81,11 @@ class BinaryLoss(RuleLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the triplets of each anchor."""
-        check_batch(embeddings, label_distances)
+        label_distances = check_batch(embeddings, label_distances)
         pairs = self.pairs(label_distances)
         counts = pairs.positives.sum(dim=1) * pairs.negatives.sum(dim=1)  # (A,) triplets
         with torch.autocast(embeddings.device.type, enabled=False):
-            return with_warning(RowMean(_value(self.inner, in_full(embeddings), pairs), counts))
+            return with_warning(RowMean(_value(self.inner, points(embeddings, normalize=False), pairs), counts))
 
 
 def pair_indices(pairs: BinaryPairs) -> Indices:

@@ -93,7 +93,7 @@ class BinaryTripletLoss(RuleLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the triplets of each anchor."""
-        check_batch(embeddings, label_distances)
+        label_distances = check_batch(embeddings, label_distances)
         return with_warning(_binary_triplet(embeddings, self.pairs(label_distances), self.margin, self.normalize))
 
 

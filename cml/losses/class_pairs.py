@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, get_args
 
+from cml.errors import UserError
 from cml.losses.loss import About
-from cml.losses.pml import PmlPairLoss
+from cml.losses.pml import PmlPairLoss, lp_distance
 from cml.losses.settings import check_above_zero, check_number, check_word
 
 Mining = Literal["all", "semi-hard", "batch-hard"]
@@ -49,11 +50,11 @@ class ContrastiveLoss(PmlPairLoss):
     )
 
     def __init__(self, margin: float = 1.0, squared: bool = True, normalize: bool = True) -> None:
-        from pytorch_metric_learning import distances, losses
+        from pytorch_metric_learning import losses
 
         check_above_zero("margin", margin)
         reducer = _squaring_reducer() if squared else None
-        distance = distances.LpDistance(normalize_embeddings=normalize)
+        distance = lp_distance(normalize)
         super().__init__(losses.ContrastiveLoss(neg_margin=margin, distance=distance, reducer=reducer))
         self.margin, self.squared = margin, squared
 
@@ -94,11 +95,11 @@ class TripletLoss(PmlPairLoss):
     def __init__(
         self, margin: float = 0.2, mining: Mining = "semi-hard", squared: bool = True, normalize: bool = True
     ) -> None:
-        from pytorch_metric_learning import distances, losses, miners
+        from pytorch_metric_learning import losses, miners
 
         check_number("margin", margin, least=0)
         check_word("mining", mining, get_args(Mining))
-        distance = distances.LpDistance(normalize_embeddings=normalize, power=2 if squared else 1)
+        distance = lp_distance(normalize, power=2 if squared else 1)
         miner: Any = None
         if mining == "semi-hard":
             miner = miners.TripletMarginMiner(margin=margin, type_of_triplets="semihard", distance=distance)
@@ -155,6 +156,8 @@ class LiftedStructureLoss(PmlPairLoss):
 
         1/2 [ D_ij + log( sum_{n of i} exp(margin - D_in) + sum_{n of j} exp(margin - D_jn) ) ]_+^2
 
+    The library holds a table of positive pairs by negative pairs; one of more than 8 GB is refused.
+
     Args:
         margin: Above 0.
         normalize: L2-normalise the embeddings; the paper does not.
@@ -170,11 +173,21 @@ class LiftedStructureLoss(PmlPairLoss):
     )
 
     def __init__(self, margin: float = 1.0, normalize: bool = True) -> None:
-        from pytorch_metric_learning import distances, losses
+        from pytorch_metric_learning import losses
+
+        class Bounded(losses.LiftedStructureLoss):  # type: ignore[misc]
+            def _compute_loss(self, pos_pairs: Any, neg_pairs: Any, indices_tuple: Any) -> Any:  # noqa: ANN401
+                bytes_ = 25 * len(pos_pairs) * len(neg_pairs)  # numbers and masks
+                if bytes_ > 8e9:
+                    raise UserError(
+                        f"lifted-structure compares {len(pos_pairs):,} positive with {len(neg_pairs):,} negative pairs "
+                        f"of this batch, which takes about {bytes_ / 1e9:.0f} GB; take a smaller batch or "
+                        "multi-similarity."
+                    )
+                return super()._compute_loss(pos_pairs, neg_pairs, indices_tuple)
 
         check_above_zero("margin", margin)
-        distance = distances.LpDistance(normalize_embeddings=normalize)
-        super().__init__(losses.LiftedStructureLoss(neg_margin=margin, distance=distance))
+        super().__init__(Bounded(neg_margin=margin, distance=lp_distance(normalize)))
         self.margin = margin
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cml.losses.class_loss import ProxyLoss, check_classes
-from cml.losses.embeddings import in_full
+from cml.losses.embeddings import rescaled
 from cml.losses.loss import About
 from cml.losses.settings import check_above_zero, check_number, check_whole
 
@@ -49,7 +49,7 @@ class PmlProxyLoss(ProxyLoss):
         assert self.inner is not None
         check_classes(embeddings, classes, self._count)
         with torch.autocast(embeddings.device.type, enabled=False):
-            value: Tensor = self.inner(in_full(embeddings), classes)
+            value: Tensor = self.inner(rescaled(embeddings), classes)
         return value
 
 

@@ -61,7 +61,7 @@ class CoSENTLoss(LabelDistanceLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the terms of each anchor."""
-        check_batch(embeddings, label_distances)
+        label_distances = check_batch(embeddings, label_distances)
         used = comparable(label_distances)  # (A, B)
         once = used.triu(1)  # an item that is no anchor lies right of every diagonal
         with torch.autocast(embeddings.device.type, enabled=False):

@@ -65,7 +65,7 @@ class DenseTripletLoss(LabelDistanceLoss):
             block_bytes: Bound on one block of distances, and away from the CPU on one of pairs. ``None``: a bound that
                 suits the device.
         """
-        check_batch(embeddings, label_distances)
+        label_distances = check_batch(embeddings, label_distances)
 
         def row_terms(squared: Tensor, rows: slice) -> RowTerms:
             labels = label_distances[rows].to(squared.dtype)  # (R, B)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from cml.losses.class_loss import ClassLoss, check_classes
-from cml.losses.direction import SOURCE, class_masks, triplet_geometry
-from cml.losses.embeddings import unit
+from cml.losses.direction import SOURCE, class_masks, exact, triplet_geometry
+from cml.losses.embeddings import in_full, unit
 from cml.losses.loss import About
 from cml.losses.settings import check_above_zero, check_number
 
@@ -31,7 +31,7 @@ def direction_multi_similarity_loss(
     check_number("gamma", gamma, least=0)
     check_classes(embeddings, classes)
     with torch.autocast(embeddings.device.type, enabled=False):
-        points = unit(embeddings)
+        points = unit(exact(embeddings))  # which positive is the hardest is noise in float32 where all lie near
         positives, negatives = class_masks(classes)
         cosines = points @ points.T  # (B, B)
         fixed = cosines.detach()
@@ -49,7 +49,7 @@ def direction_multi_similarity_loss(
         )
         pull = _log_one_plus_sum(-alpha * (cosines - base), kept_positives) / alpha
         push = _log_one_plus_sum(beta * (cosines - base) - gamma * turned, kept_negatives) / beta
-        return (pull + push).mean()
+        return (pull + push).mean().to(in_full(embeddings).dtype)
 
 
 class DirectionMultiSimilarityLoss(ClassLoss):

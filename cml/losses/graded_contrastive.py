@@ -14,7 +14,8 @@ from torch import Tensor
 
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
-from cml.losses.pairs import RowMean, compare, mean_of
+from cml.losses.pairs import Pairs, RowMean
+from cml.losses.row_blocks import mean_over_pairs
 from cml.losses.settings import check_above_zero, check_number
 
 
@@ -73,11 +74,16 @@ class GradedContrastiveLoss(ScaledLabelLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the terms of each anchor."""
-        distances, labels, used = compare(embeddings, label_distances, normalize=self.normalize)  # (A, B) each
-        similarity = (1 - labels / (self.reach * self.scale())).clamp(min=0)  # psi
-        push, pull = (self.margin - distances).relu().square(), distances.square()
-        terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
-        return mean_of(terms.where(used, 0).sum(dim=1) / 2, used.sum(dim=1))
+        reach = self.reach * self.scale()
+
+        def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
+            distances, labels, used = pairs  # (R, B) each
+            similarity = (1 - labels / reach).clamp(min=0)  # psi
+            push, pull = (self.margin - distances).relu().square(), distances.square()
+            terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
+            return terms.where(used, 0).sum(dim=1) / 2, used.sum(dim=1)
+
+        return mean_over_pairs(embeddings, label_distances, row_values, normalize=self.normalize)
 
 
 def graded_contrastive_loss(

@@ -25,6 +25,10 @@ class KernelSupConLoss(ScaledLabelLoss):
     all many bandwidths away takes its nearest item for its positive, where the quotient of the formula would be 0 / 0.
     Scaling or turning the embeddings leaves the loss as it is.
 
+    The authors' code differs from their formula and from this: it divides w_j by the sum of item j's weights instead of
+    the anchor's, so that an anchor's weights do not add up to 1; its batch holds two views of each of N images, items
+    of label distance 0; and it divides the sum over the 2 N anchors by N.
+
     Relations: with label distances 0 (same class) and infinitely many bandwidths it is the supervised contrastive
     loss (its L_out). ``soft-target`` weighs items by exp(-D_y) instead.
 
@@ -66,8 +70,8 @@ class KernelSupConLoss(ScaledLabelLoss):
         """The loss of a batch, with the terms of each anchor."""
         bandwidth = self.bandwidth * self.scale()
 
-        def log_weights(labels: Tensor) -> Tensor:
-            return labels.div_(bandwidth).square_().div_(-2)
+        def log_weights(labels: Tensor, nearest: Tensor) -> Tensor:  # the difference of squares, which may overflow
+            return (nearest - labels).div_(bandwidth).mul_((labels / 2).add_(nearest / 2).div_(bandwidth))
 
         # of normalised embeddings cos = 1 - D / 2, and the 1 cancels
         return row_cross_entropy(embeddings, label_distances, log_weights, 2 * self.temperature, normalize=True)

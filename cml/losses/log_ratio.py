@@ -134,7 +134,7 @@ class LogRatioLoss(LabelDistanceLoss):
         return self._mean(embeddings, label_distances, exponent, floor)
 
     def _mean(self, embeddings: Tensor, label_distances: Tensor, exponent: float, floor: float) -> RowMean:
-        check_batch(embeddings, label_distances)
+        label_distances = check_batch(embeddings, label_distances)
 
         def row_terms(squared: Tensor, rows: slice) -> RowTerms:
             labels, limits = label_distances[rows].to(squared.dtype), torch.finfo(squared.dtype)  # (R, B)
@@ -148,7 +148,7 @@ class LogRatioLoss(LabelDistanceLoss):
             scale = 2 * counts * total / pairs.clamp_min(limits.tiny)
 
             squared += self.eps
-            log_labels = labels.clamp(floor or limits.tiny, limits.max).log_()  # finite where not used, too
+            log_labels = labels.clamp(floor or limits.tiny * limits.eps, limits.max).log_()  # finite if not used
             residual = squared.log().sub_(log_labels, alpha=exponent)  # r, of no meaning where not used
             mean = vecdot(weight, residual) / total.clamp_min_(limits.tiny)
             centred = residual.sub_(mean[:, None])

@@ -6,6 +6,7 @@ an anchor's own column is left out, and so is a pair whose label distance is inf
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -15,9 +16,10 @@ from torch.autograd.function import once_differentiable
 from cml.errors import UserError
 from cml.losses.embeddings import check_matrix, points
 
-# A squared distance below this part of the two squared norms is taken from the difference of the two embeddings: in
-# the form |a|^2 + |b|^2 - 2ab it would have lost most of its digits, and a gradient of 1 / distance would be noise.
-CLOSE = 1e-4
+# Where a squared distance is below this part of the two squared norms, |a|^2 + |b|^2 - 2ab loses digits of float32 that
+# a gradient of 1 / distance would miss: such a block of distances is computed in float64.
+NEAR = 0.1
+COINCIDENT = 1.5e-8  # and below this part float64 does: the distance is made of the difference
 
 
 class RowMean(NamedTuple):
@@ -36,7 +38,7 @@ class Pairs(NamedTuple):
     """The pairs of a batch, (A, B) each.
 
     Attributes:
-        distances: Of embeddings, Euclidean or squared.
+        distances: Of embeddings, Euclidean.
         labels: Label distances, 0 where a pair is not used.
         used: bool, the pairs that a loss may use.
     """
@@ -46,23 +48,23 @@ class Pairs(NamedTuple):
     used: Tensor
 
 
-def compare(embeddings: Tensor, label_distances: Tensor, *, normalize: bool, squared: bool = False) -> Pairs:
+def compare(embeddings: Tensor, label_distances: Tensor, *, normalize: bool) -> Pairs:
     """Check a batch and compute the distances of its embeddings, in at least float32, also under autocast.
 
-    Distances have a gradient: 0 at distance 0, and exact where embeddings nearly coincide.
+    Distances have a gradient: 0 at distance 0, and exact where embeddings nearly coincide. Autograd holds several
+    (A, B) matrices; ``row_blocks.mean_over_pairs`` holds none, where a loss is a sum over anchors.
 
     Args:
         embeddings: (B, D) floating point.
         label_distances: (A, B) >= 0.
         normalize: L2-normalise the embeddings first.
-        squared: Squared Euclidean distances.
 
     Raises:
         UserError: as ``check_batch`` says.
     """
-    check_batch(embeddings, label_distances)
+    label_distances = check_batch(embeddings, label_distances)
     with torch.autocast(embeddings.device.type, enabled=False):
-        distances: Tensor = _Distances.apply(points(embeddings, normalize=normalize), len(label_distances), squared)
+        distances: Tensor = _Distances.apply(points(embeddings, normalize=normalize), len(label_distances))
     labels, used = label_distances.to(distances.dtype), comparable(label_distances)
     return Pairs(distances, labels.where(used, 0), used)
 
@@ -72,10 +74,13 @@ def mean_of(values: Tensor, counts: Tensor) -> RowMean:
     return RowMean(values.sum() / counts.sum().clamp(min=1), counts)
 
 
-def check_batch(embeddings: Tensor, label_distances: Tensor) -> None:
+def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
     """Check a loss's arguments: shapes, types, and that no used label distance is NaN or negative.
 
     Symmetry is not the loss's to ask for: a label distance may be declared asymmetric, and who makes the batch knows.
+
+    Returns:
+        The label distances, with a number on the diagonal whatever stood there.
 
     Raises:
         UserError: a tensor has another number of dimensions or type, B differs, A > B, B < 2, or a label distance is
@@ -92,20 +97,19 @@ def check_batch(embeddings: Tensor, label_distances: Tensor) -> None:
         raise UserError(
             f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. Got A={anchors}, B={items} instead."
         )
-    if not bool(label_distances.amin() >= 0):  # as NaN is not; the usual batch is told by this one pass
-        _check_values(label_distances)
-
-
-def _check_values(label_distances: Tensor) -> None:
-    bad = ~(label_distances >= 0)
-    bad.diagonal().fill_(False)  # left out, whatever stands there
+    if bool(label_distances.amin() >= 0):  # the usual batch is told by this one pass; NaN is not
+        return label_distances
+    numbers = label_distances.clone()
+    numbers.diagonal().zero_()  # left out, whatever stands there
+    bad = ~(numbers >= 0)
     if bool(bad.any()):
         row, column = bad.nonzero()[0].tolist()
         raise UserError(
             "The 'label_distances' must be numbers of at least 0, or infinite for no comparison. Got "
-            f"{label_distances[row, column].item():g} between items {row} and {column} of the batch ({int(bad.sum())} "
+            f"{numbers[row, column].item():g} between items {row} and {column} of the batch ({int(bad.sum())} "
             "such in all); mend the label distance, or leave the pair out by infinity."
         )
+    return numbers
 
 
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
@@ -147,28 +151,26 @@ def comparable(label_distances: Tensor, first_anchor: int = 0) -> Tensor:
 
 
 class _Distances(torch.autograd.Function):
-    """Distances (A, B) of the first A points to all."""
+    """Euclidean distances (A, B) of the first A points to all."""
 
     @staticmethod
-    def forward(ctx: Any, full: Tensor, anchors: int, squared: bool) -> Tensor:  # noqa: ANN401 - torch has no type
-        shifted, norms = centred(full)
-        distances, close = squared_distances(full, shifted, norms, slice(0, anchors))
-        if not squared:
-            distances.sqrt_()
-        ctx.save_for_backward(full, shifted, close, None if squared else distances)
+    def forward(ctx: Any, full: Tensor, anchors: int) -> Tensor:  # noqa: ANN401 - torch has no type
+        distances, *precise = squared_distances(full, *centred(full), slice(0, anchors))
+        ctx.save_for_backward(full, distances.sqrt_(), *precise)
         return distances
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
-        full, shifted, close, distances = ctx.saved_tensors
-        if distances is not None:
-            slopes = torch.where(distances > 0, slopes / distances, 0).div_(2)
-        elif len(close):
-            slopes = slopes.clone()
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        full, distances, *precise = ctx.saved_tensors
         gradient = torch.zeros_like(full)
-        add_gradient(gradient, full, shifted, slice(0, len(slopes)), slopes, close)
-        return gradient, None, None
+        add_gradient(gradient, full, slice(0, len(slopes)), slopes_of_distances(slopes, distances), *precise)
+        return gradient, None
+
+
+def slopes_of_distances(slopes: Tensor, distances: Tensor) -> Tensor:
+    """From slopes in Euclidean distances to slopes in squared ones; 0 at distance 0, as torch's norm has it."""
+    return torch.where(distances > 0, slopes / distances, 0).div_(2)
 
 
 def centred(full: Tensor) -> tuple[Tensor, Tensor]:
@@ -177,54 +179,65 @@ def centred(full: Tensor) -> tuple[Tensor, Tensor]:
     return shifted, shifted.square().sum(dim=1)
 
 
-def squared_distances(full: Tensor, shifted: Tensor, norms: Tensor, block: slice) -> tuple[Tensor, Tensor]:
-    """Squared distances of the block's anchors to all, (R, B), and the close pairs, (C, 2) row in block and column."""
+def squared_distances(full: Tensor, shifted: Tensor, norms: Tensor, block: slice) -> tuple[Tensor, Tensor, Tensor]:
+    """Squared distances of the block's anchors to all, (R, B), and what ``add_gradient`` needs of how they were made.
+
+    The points around 0, (B, D): ``shifted``, or float64 where two points lie so near each other that float32 loses
+    digits; and the pairs that coincide even so, (C, 2) row in block and column, which are made of their differences.
+    """
+    single = full.dtype != torch.float64
+    squared, near = _products(shifted, norms, block, NEAR if single else COINCIDENT)
+    if near is None:
+        return squared, shifted, norms.new_empty((0, 2), dtype=torch.int64)
+    if single:  # on the processor where the device has no float64
+        shifted, norms = centred(full.to("cpu" if full.device.type == "mps" else full.device, torch.float64))
+        squared, near = _products(shifted, norms, block, COINCIDENT)
+        squared = squared.to(full)
+    pairs = full.new_empty((0, 2), dtype=torch.int64) if near is None else near.nonzero().to(full.device)
+    for rows, columns, differences in _differences(full, block, pairs):
+        squared[rows, columns] = differences.square().sum(dim=1)
+    return squared, shifted, pairs
+
+
+def _differences(full: Tensor, block: slice, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Rows, columns and f_a - f_i of the pairs, in parts of 16 MiB; of the points as given, which no shift rounded."""
+    at_once = max(1, (16 << 20) // (full.element_size() * max(1, full.shape[1])))
+    for rows, columns in (part.T for part in torch.split(pairs, at_once)):
+        yield rows, columns, full[rows + block.start] - full[columns]
+
+
+def _products(shifted: Tensor, norms: Tensor, block: slice, limit: float) -> tuple[Tensor, Tensor | None]:
+    """Squared distances (R, B) by products, and which are below ``limit`` times the two norms, (R, B) bool or None."""
     scale = norms[block, None] + norms  # (R, B)
     squared = torch.addmm(scale, shifted[block], shifted.T, alpha=-2)
-    excess = torch.sub(squared, scale, alpha=CLOSE)
+    excess = torch.sub(squared, scale, alpha=limit)
     excess.diagonal(block.start).fill_(1)
     squared.diagonal(block.start).zero_()
-    if bool(excess.amin() >= 0):  # the usual case: looking for close pairs costs more than knowing of none
-        return squared, norms.new_empty((0, 2), dtype=torch.int64)
-    close = (excess < 0).nonzero()
-    for part in _parts(close, full):
-        squared[part[:, 0], part[:, 1]] = _differences(full, block, part).square().sum(dim=1)
-    return squared, close
+    return squared, None if bool(excess.amin() >= 0) else excess < 0
 
 
-def add_gradient(gradient: Tensor, full: Tensor, shifted: Tensor, block: slice, slopes: Tensor, close: Tensor) -> None:
+def add_gradient(gradient: Tensor, full: Tensor, block: slice, slopes: Tensor, shifted: Tensor, pairs: Tensor) -> None:
     """Add the block's part: sum over pairs of 2 slope (f_a - f_i) to anchor a, and its opposite to item i.
 
     Args:
         gradient: (B, D), added to.
         full: (B, D) points.
-        shifted: The points around 0.
         block: The rows' anchors.
-        slopes: (R, B) derivatives in squared distances; set to 0 at the close pairs.
-        close: The close pairs of the block.
+        slopes: (R, B) derivatives in squared distances.
+        shifted: What ``squared_distances`` gave beside the block's distances.
+        pairs: Likewise.
     """
-    for part in _parts(close, full):
-        rows, columns = part[:, 0], part[:, 1]
-        pull = _differences(full, block, part).mul_(2 * slopes[rows, columns, None])
-        gradient.index_add_(0, rows + block.start, pull)
-        gradient.index_add_(0, columns, pull, alpha=-1)
-    if len(close):
-        slopes[close[:, 0], close[:, 1]] = 0
+    slopes = 2 * slopes
+    for rows, columns, differences in _differences(full, block, pairs):
+        pull = differences.mul_(slopes[rows, columns, None])
+        gradient.index_add_(0, rows + block.start, pull).index_add_(0, columns, pull, alpha=-1)
+    slopes[pairs[:, 0], pairs[:, 1]] = 0
+    slopes = slopes.to(shifted)
     if len(slopes) == len(shifted):  # every item is an anchor of this block: one product does for both parts
         slopes = slopes + slopes.T
-        gradient.addcmul_(slopes.sum(dim=1, keepdim=True), shifted, value=2).addmm_(slopes, shifted, alpha=-2)
+        gradient += torch.addmm(slopes.sum(dim=1, keepdim=True) * shifted, slopes, shifted, alpha=-1).to(gradient)
         return
     anchors = shifted[block]
-    gradient[block].addcmul_(slopes.sum(dim=1, keepdim=True), anchors, value=2).addmm_(slopes, shifted, alpha=-2)
-    gradient.addcmul_(slopes.sum(dim=0)[:, None], shifted, value=2).addmm_(slopes.T, anchors, alpha=-2)
-
-
-def _differences(full: Tensor, block: slice, pairs: Tensor) -> Tensor:
-    """f_a - f_i of the pairs, (C, D); of the points as given, for the shift has rounded them."""
-    return full[pairs[:, 0] + block.start] - full[pairs[:, 1]]
-
-
-def _parts(pairs: Tensor, full: Tensor) -> tuple[Tensor, ...]:
-    """The close pairs in parts whose differences take 16 MiB; none if there are no pairs."""
-    at_once = max(1, (16 << 20) // (full.element_size() * max(1, full.shape[1])))
-    return torch.split(pairs, at_once) if len(pairs) else ()
+    of_anchors = torch.addmm(slopes.sum(dim=1, keepdim=True) * anchors, slopes, shifted, alpha=-1)
+    gradient[block] += of_anchors.to(gradient)
+    gradient += torch.addmm(slopes.sum(dim=0)[:, None] * shifted, slopes.T, anchors, alpha=-1).to(gradient)

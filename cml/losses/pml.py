@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes
-from cml.losses.embeddings import in_full
+from cml.losses.embeddings import points, rescaled
 from cml.registry import Choice
 
 _LIKE = {"losses": "TripletMarginLoss or CircleLoss", "miners": "BatchHardMiner or MultiSimilarityMiner"}
@@ -47,7 +47,7 @@ class PmlPairLoss(ClassLoss):
         check_classes(embeddings, classes)
         self.count_classes(classes)
         with torch.autocast(embeddings.device.type, enabled=False):
-            full = in_full(embeddings)
+            full = rescaled(embeddings) if self.normalize else points(embeddings, normalize=False)
             mined = None if self.miner is None else self.miner(full.detach(), classes)
             value: Tensor = self.inner(full, classes, mined)
         return value
@@ -82,6 +82,24 @@ def made(text: str, module: str) -> nn.Module:
 def normalizes(inner: nn.Module) -> bool:
     """Whether a loss of the library L2-normalises the embeddings: its distance says so."""
     return bool(getattr(getattr(inner, "distance", None), "normalize_embeddings", False))
+
+
+def lp_distance(normalize: bool, power: int = 1) -> nn.Module:
+    """The library's Euclidean distance by differences: its matrix product is noise where embeddings nearly coincide.
+
+    Args:
+        normalize: L2-normalise the embeddings.
+        power: 2 for squared distances.
+    """
+    from pytorch_metric_learning.distances import LpDistance
+
+    class ExactLpDistance(LpDistance):  # type: ignore[misc]
+        def compute_mat(self, query_emb: Tensor, ref_emb: Tensor | None) -> Tensor:
+            others = query_emb if ref_emb is None else ref_emb
+            return torch.cdist(query_emb, others, compute_mode="donot_use_mm_for_euclid_dist")
+
+    made: nn.Module = ExactLpDistance(normalize_embeddings=normalize, power=power)
+    return made
 
 
 def _entry(name: str, module: str) -> Any:  # noqa: ANN401 - a class of an untyped library

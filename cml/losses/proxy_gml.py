@@ -39,8 +39,9 @@ def proxy_gml_loss(
             f"{len(proxies)}. Got {kept} instead."
         )
     with torch.autocast(embeddings.device.type, enabled=False):
-        points = unit(proxies)  # (C M, D)
-        cosines = unit(embeddings) @ points.T  # (B, C M)
+        items = unit(embeddings)
+        points = unit(proxies).to(items)  # (C M, D)
+        cosines = items @ points.T  # (B, C M)
         own = torch.arange(len(proxies), device=classes.device) // per_class  # (C M,)
         ranked = cosines.detach().masked_fill(own == classes[:, None], torch.inf)
         keep = torch.zeros_like(ranked, dtype=torch.bool).scatter_(1, ranked.topk(kept, dim=1).indices, True)

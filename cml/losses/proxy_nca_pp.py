@@ -21,7 +21,8 @@ def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, t
     check_proxies(embeddings, proxies)
     check_classes(embeddings, classes, len(proxies))
     with torch.autocast(embeddings.device.type, enabled=False):
-        cosines = unit(embeddings) @ unit(proxies).T  # (B, C)
+        points = unit(embeddings)
+        cosines = points @ unit(proxies).to(points).T  # (B, C)
         # D = 2 - 2 cosine, and a constant leaves a softmax as it is
         return functional.cross_entropy(2 * cosines / temperature, classes)
 

@@ -7,13 +7,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import About
-from cml.losses.pairs import RowMean, compare, mean_of
+from cml.losses.pairs import Pairs, RowMean
+from cml.losses.row_blocks import mean_over_pairs
 from cml.losses.row_order import ascending_rows, tie_runs
 from cml.losses.settings import check_above_zero
 
 _WIDE = 600.0  # scores of one row that lie no farther apart than this can be summed as float64 powers
+_WIDEST = 1e11  # and than this have digits left in float64 to tell shares by
 
 
 class RankNContrastLoss(LabelDistanceLoss):
@@ -61,14 +64,18 @@ class RankNContrastLoss(LabelDistanceLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the terms of each anchor."""
-        distances, labels, used = compare(embeddings, label_distances, normalize=self.normalize)  # (A, B) each
-        number = used.sum(dim=1)
-        counts = torch.where(number >= 2, number, 0)
-        in_order, columns = ascending_rows(labels.masked_fill_(~used, torch.inf))
-        scores = (distances / -self.temperature).gather(1, columns)  # s, by ascending label distance
-        counted = in_order < torch.inf
-        terms = _log_sums(scores, counted, tie_runs(in_order)) - scores
-        return mean_of(terms.where(counted & (counts > 0)[:, None], 0), counts)
+
+        def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
+            distances, labels, used = pairs  # (R, B) each
+            number = used.sum(dim=1)
+            counts = torch.where(number >= 2, number, 0)
+            in_order, columns = ascending_rows(labels.masked_fill_(~used, torch.inf))
+            scores = (distances / -self.temperature).gather(1, columns)  # s, by ascending label distance
+            counted = in_order < torch.inf
+            terms = _log_sums(scores, counted, tie_runs(in_order)) - scores
+            return terms.where(counted & (counts > 0)[:, None], 0).sum(dim=1), counts
+
+        return mean_over_pairs(embeddings, label_distances, row_values, normalize=self.normalize)
 
 
 def rank_n_contrast_loss(
@@ -90,9 +97,17 @@ def _log_sums(scores: Tensor, counted: Tensor, runs: tuple[Tensor, Tensor] | Non
     """The log of the sum of exp(score) over the places from each one's run's first on, of scores (A, B) in order."""
     scores = scores.masked_fill(~counted, torch.finfo(scores.dtype).min)
     largest = scores.detach().amax(dim=1, keepdim=True)
-    if scores.device.type != "mps" and float((largest - scores.detach()).where(counted, 0).max()) < _WIDE:
-        sums = (scores - largest).double().exp().flip(1).cumsum(1).flip(1)
-        sums = sums if runs is None else sums.gather(1, runs[0])
-        return sums.where(counted, 1).log().to(scores.dtype) + largest
-    log_sums = scores.flip(1).logcumsumexp(1).flip(1)
-    return log_sums if runs is None else log_sums.gather(1, runs[0])
+    apart = float((largest - scores.detach()).where(counted, 0).max())
+    # float64, on the processor where the device has none
+    exact = (scores - largest).to("cpu" if scores.device.type == "mps" else scores.device, torch.float64)
+    if apart < _WIDE:
+        log_sums = exact.exp().flip(1).cumsum(1).flip(1).where(counted.to(exact.device), 1).log()
+    elif apart < _WIDEST:
+        log_sums = exact.flip(1).logcumsumexp(1).flip(1)
+    elif apart < torch.inf:
+        raise UserError(
+            f"Rank-N-Contrast's embeddings must lie less than {_WIDEST:g} temperatures apart. Got {apart:.3g} instead; "
+            "take normalize=True, a higher temperature or a lower learning rate."
+        )
+    log_sums = log_sums if runs is None else log_sums.gather(1, runs[0].to(exact.device))
+    return log_sums.to(scores) + largest

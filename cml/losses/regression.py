@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.errors import UserError
-from cml.losses.embeddings import in_full
+from cml.losses.embeddings import points
 from cml.losses.loss import About
 from cml.losses.settings import check_word
 from cml.losses.vector_loss import VectorLoss
@@ -37,7 +37,7 @@ def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = 
         )
     check_word("penalty", penalty, _PENALTIES)
     with torch.autocast(predictions.device.type, enabled=False):
-        full = in_full(predictions)
+        full = points(predictions, normalize=False)
         return _PENALTIES[penalty](full, targets.to(full.dtype))
 
 

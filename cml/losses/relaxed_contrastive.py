@@ -9,7 +9,8 @@ from torch import Tensor
 
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
-from cml.losses.pairs import RowMean, compare, mean_of
+from cml.losses.pairs import Pairs, RowMean
+from cml.losses.row_blocks import mean_over_pairs
 from cml.losses.settings import check_above_zero, check_number
 
 
@@ -68,14 +69,19 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the terms of each anchor."""
-        distances, labels, used = compare(embeddings, label_distances, normalize=self.normalize)  # (A, B) each
-        number = used.sum(dim=1, keepdim=True)  # (A, 1)
-        used &= number >= 2
-        mean = distances.where(used, 0).sum(dim=1, keepdim=True) / number.clamp(min=1)  # (A, 1)
-        relative = distances / mean.where(mean > 0, 1)  # D
-        weights = labels.div_(self.scale()).square_().div_(-self.sigma).exp_()  # w
-        terms = torch.lerp((self.delta - relative).relu().square(), relative.square(), weights)
-        return mean_of(terms.where(used, 0), number[:, 0] >= 2)
+        scale = self.scale()
+
+        def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
+            distances, labels, used = pairs  # (R, B) each
+            number = used.sum(dim=1, keepdim=True)  # (R, 1)
+            used &= number >= 2
+            mean = distances.where(used, 0).sum(dim=1, keepdim=True) / number.clamp(min=1)  # (R, 1)
+            relative = distances / mean.where(mean > 0, 1)  # D
+            weights = labels.div_(scale).square_().div_(-self.sigma).exp_()  # w
+            terms = torch.lerp((self.delta - relative).relu().square(), relative.square(), weights)
+            return terms.where(used, 0).sum(dim=1), number[:, 0] >= 2
+
+        return mean_over_pairs(embeddings, label_distances, row_values, normalize=self.normalize)
 
 
 def relaxed_contrastive_loss(

@@ -56,9 +56,9 @@ class RKDDistanceLoss(LabelDistanceLoss):
         """The loss of a batch, with the terms of each anchor."""
         distances, labels, used = compare(embeddings, label_distances, normalize=self.normalize)  # (A, B) each
         pairs = used.sum()
-        teaches = (pairs >= 2) & (labels.sum() > 0)
+        teaches = (pairs >= 2) & (labels.amax() > 0)
+        distances, labels = distances.where(used & teaches, 0), labels / labels.amax()  # of any unit, sums fit
         least = torch.finfo(distances.dtype).tiny
-        distances = distances.where(used & teaches, 0)
         found, wanted = (one / (one.sum() / pairs.clamp(min=1)).clamp(min=least) for one in (distances, labels))
         terms = functional.smooth_l1_loss(found, wanted.where(teaches, 0), reduction="none")
         return mean_of(terms, used.sum(dim=1) * teaches)

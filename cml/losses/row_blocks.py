@@ -1,9 +1,9 @@
 """Losses that are a sum over anchors of some function of the anchor's row of squared distances, with its gradient.
 
-Such a loss says, for a block of rows, the value of each row and its slope in every squared distance; this file makes
-the rest. Rows are taken a block at a time and the gradient is gathered on the way, so that no (A, B) matrix is held:
-what the backward pass keeps is (B, D). For the losses that gain by it: those that rank or count, and the log-ratio
-loss, cml's default. Not for others: they are written with the distances of pairs.py, and autograd does the rest.
+Rows are taken a block at a time and the gradient is gathered on the way, so that no (A, B) matrix is held: what the
+backward pass keeps is (B, D). A loss says, for a block of rows, the value of each row (``mean_over_pairs``; autograd
+finds the slopes) or its slope in every squared distance as well (``mean_over_rows``: for counts, which autograd does
+not see through, and where it is faster). Not for losses in which rows meet other than by their sum (rkd_distance.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from cml.losses.embeddings import points
-from cml.losses.pairs import RowMean, add_gradient, centred, squared_distances
+from cml.losses.pairs import (
+    Pairs,
+    RowMean,
+    add_gradient,
+    centred,
+    check_batch,
+    comparable,
+    slopes_of_distances,
+    squared_distances,
+)
 
 
 class RowTerms(NamedTuple):
@@ -63,6 +72,40 @@ def mean_over_rows(
         return RowMean(loss, counts)
 
 
+def mean_over_pairs(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    row_values: Callable[[Pairs], tuple[Tensor, Tensor]],
+    *,
+    normalize: bool,
+) -> RowMean:
+    """Check a batch and take the mean of a function of the anchors' pairs, written in plain torch.
+
+    Args:
+        embeddings: (B, D). Computed with in at least float32, whatever autocast says.
+        label_distances: (A, B).
+        row_values: Gives the value (R,) of each anchor, a sum over its terms, and how many terms those are (R,), of
+            the pairs of R anchors, with Euclidean distances.
+        normalize: L2-normalise the embeddings first.
+
+    Raises:
+        UserError: as ``check_batch`` says.
+    """
+    label_distances = check_batch(embeddings, label_distances)
+    learns = embeddings.requires_grad and torch.is_grad_enabled()
+
+    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
+        labels, distances = label_distances[rows].to(squared.dtype), squared.sqrt_().requires_grad_(learns)
+        used = comparable(labels, rows.start)
+        with torch.set_grad_enabled(learns):
+            values, counts = row_values(Pairs(distances, labels.where(used, 0), used))
+            slopes = torch.autograd.grad(values.sum(), distances)[0] if learns else distances
+        return RowTerms(values.detach(), counts, slopes_of_distances(slopes, distances.detach()))
+
+    in_cache = 1 << 20 if embeddings.device.type == "cpu" else 64 << 20  # of a block of which autograd makes many
+    return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize, block_bytes=in_cache)
+
+
 class _MeanOverRows(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -77,12 +120,12 @@ class _MeanOverRows(torch.autograd.Function):
         total, counts = norms.new_zeros(()), []
         for start in range(0, anchors, rows):
             block = slice(start, min(start + rows, anchors))
-            squared, close = squared_distances(full, shifted, norms, block)
+            squared, *precise = squared_distances(full, shifted, norms, block)
             terms = row_terms(squared, block)
             total += terms.values.sum()
             counts.append(terms.counts)
             if gradient is not None:
-                add_gradient(gradient, full, shifted, block, terms.slopes, close)
+                add_gradient(gradient, full, block, terms.slopes, *precise)
         number = torch.cat(counts)
         scale = 1 / max(int(number.sum()), 1)
         ctx.mark_non_differentiable(number)

@@ -11,13 +11,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cml.losses.pairs import RowMean, compare, mean_of
+from cml.losses.pairs import RowMean, check_batch, comparable
+from cml.losses.row_blocks import RowTerms, mean_over_rows
 
 
 def row_cross_entropy(
     embeddings: Tensor,
     label_distances: Tensor,
-    log_weights: Callable[[Tensor], Tensor],
+    log_weights: Callable[[Tensor, Tensor], Tensor],
     temperature: float,
     normalize: bool,
 ) -> RowMean:
@@ -26,16 +27,26 @@ def row_cross_entropy(
     Args:
         embeddings: (B, D).
         label_distances: (A, B).
-        log_weights: Logarithm of an item's weight from label distances (A, B), up to a constant of the row.
+        log_weights: Logarithm of an item's weight, 0 for the anchor's nearest, from label distances (R, B) and that of
+            the nearest (R, 1); it is given infinity where a pair is not used. So far ones may overflow.
         temperature: Of squared Euclidean distances D.
         normalize: L2-normalise the embeddings first.
 
     Returns:
         The loss; an anchor with fewer than 2 used columns has nothing to learn and count 0.
     """
-    squared, labels, used = compare(embeddings, label_distances, normalize=normalize, squared=True)  # (A, B) each
-    counts = used.sum(dim=1) >= 2
-    lowest = torch.finfo(squared.dtype).min  # and not -inf, of which a row without an item would make NaN
-    wanted = log_weights(labels).masked_fill_(~used, lowest).softmax(dim=1)
-    log_shares = (squared / -temperature).masked_fill(~used, lowest).log_softmax(dim=1)
-    return mean_of(-(wanted * log_shares).where(used & counts[:, None], 0), counts)
+    label_distances = check_batch(embeddings, label_distances)
+
+    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
+        used = comparable(label_distances[rows], rows.start)
+        counts = used.sum(dim=1) >= 2  # (R,)
+        labels = label_distances[rows].to(squared.dtype, copy=True).masked_fill_(~used, torch.inf)
+        nearest = labels.amin(dim=1, keepdim=True).clamp_(max=torch.finfo(labels.dtype).max)
+        wanted = log_weights(labels, nearest).softmax(dim=1)
+        log_shares = squared.div_(-temperature).masked_fill_(~used, -torch.inf).log_softmax(dim=1)
+        used &= counts[:, None]
+        values = -(wanted * log_shares).where(used, 0).sum(dim=1)
+        slopes = wanted.sub_(log_shares.exp_()).div_(temperature).where(used, 0)
+        return RowTerms(values, counts, slopes)
+
+    return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize)

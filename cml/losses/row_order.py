@@ -84,7 +84,7 @@ def tie_runs(ascending: Tensor) -> tuple[Tensor, Tensor] | None:
 
 def over_row_chunks(work: Callable[[slice], None], rows: int, columns: int) -> None:
     """Call ``work`` with slices that cover ``rows`` rows of ``columns`` entries, on as many threads as torch uses."""
-    step = max(1, _CHUNK // columns)
+    step = max(1, _CHUNK // max(columns, 1))
     chunks = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
     threads = min(torch.get_num_threads(), len(chunks))
     if threads == 1:

@@ -69,7 +69,7 @@ class SoftTargetLoss(ScaledLabelLoss):
         """The loss of a batch, with the terms of each anchor."""
         spread = self.label_temperature * self.scale()
         return row_cross_entropy(
-            embeddings, label_distances, lambda labels: labels / -spread, self.temperature, self.normalize
+            embeddings, label_distances, lambda y, nearest: (nearest - y).div_(spread), self.temperature, self.normalize
         )
 
 

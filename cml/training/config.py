@@ -95,7 +95,10 @@ class TrainConfig:
     memory: int = 0
     """Embeddings of earlier batches that anchors are compared with beside the batch's own; 0 for none."""
     micro_batch: int | None = None
-    """Images that go through the network at once; larger batches take two passes each, in the memory of one part."""
+    """Images that go through the network at once; larger batches take two passes each, in the memory of one part. The
+    gradient is the whole batch's, but where there is batch normalisation: see batch_norm, or small-cnn(norm=group)."""
+    batch_norm: Literal["batch", "fixed"] = "batch"
+    """Batch normalisation by the images that go through at once, or fixed: by the backbone's statistics as they are."""
     precision: Precision = "float32"
     """bfloat16 runs the network under autocast; the loss is float32 either way."""
 

@@ -5,9 +5,9 @@ every micro batch is embedded again, with a graph and the same random numbers, a
 network's activations are held for one micro batch only; the price is a second forward pass.
 
 The gradient is that of the whole batch, with one exception that is the network's, not the method's: batch
-normalisation takes its statistics from what goes through at once, a micro batch. Running statistics and all other
-buffers move in the second pass only, once a micro batch. Not for losses that average over micro batches: that is
-gradient accumulation, and another loss.
+normalisation takes its statistics from what goes through at once, a micro batch. ``fixed_statistics`` makes it exact.
+Running statistics and all other buffers move in the second pass only, once a micro batch. Not for losses that average
+over micro batches: that is gradient accumulation, and another loss.
 
 Reference: Gao, Zhang, Han, Callan: Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup,
 RepL4NLP 2021.
@@ -15,11 +15,13 @@ RepL4NLP 2021.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def backward(
@@ -85,6 +87,28 @@ def backward(
         torch.autograd.backward(_full(again), gradient)
     _set_random_state(inputs.device, after)
     return value.detach(), embeddings.detach()
+
+
+@contextmanager
+def fixed_statistics(network: nn.Module, fixed: bool) -> Iterator[None]:
+    """With ``fixed`` every batch normalisation goes by its running statistics meanwhile and leaves them as they are."""
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)] if fixed else []
+    hooks = [norm.register_forward_pre_hook(lambda norm, _: norm.eval() and None) for norm in norms]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def warn_of_statistics(network: nn.Module) -> None:
+    """Warn if what training makes of an image depends on the others that go through the network with it."""
+    if any(isinstance(module, _BatchNorm) for module in network.modules()):
+        warnings.warn(
+            "The network has batch normalisation, which sees one micro batch at a time: the gradient is not quite the "
+            "whole batch's. It is with --batch-norm fixed, or with --backbone 'small-cnn(norm=group)'.",
+            stacklevel=2,
+        )
 
 
 def _full(embeddings: Tensor) -> Tensor:

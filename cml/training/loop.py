@@ -130,7 +130,10 @@ def train(
 
     done = first
     network.train()
-    with stopping.heard(out is not None) as request:
+    fixed = config.batch_norm == "fixed"
+    if ranks.first and not (fixed or config.freeze_backbone) and (config.micro_batch or 1e9) < sampler.batch_size:
+        gradient_cache.warn_of_statistics(network)
+    with stopping.heard(out is not None) as request, gradient_cache.fixed_statistics(network, fixed):
         for step, (inputs, targets) in enumerate(source.steps(first, last), first):
             set_learning_rates(optimizer, config, step)
             optimizer.zero_grad(set_to_none=True)

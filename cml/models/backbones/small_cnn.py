@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor, nn
+
+from cml.errors import UserError
 
 
 class SmallCNN(nn.Module):
-    """Strided convolutions: (B, 3, h, w) to (B, 256). It has no published weights."""
+    """Strided convolutions: (B, 3, h, w) to (B, 256). It has no published weights.
+
+    Args:
+        norm: "batch", or "group", whose features of an image do not depend on the others in the batch.
+    """
 
     features = 256
 
-    def __init__(self) -> None:
+    def __init__(self, norm: Literal["batch", "group"] = "batch") -> None:
         super().__init__()
-        self.stages = nn.Sequential(
-            _conv(3, 32, stride=2),
-            _conv(32, 64, stride=2),
-            _conv(64, 128, stride=2),
-            _conv(128, 128, stride=1),
-            _conv(128, 192, stride=2),
-            _conv(192, 192, stride=1),
-        )
+        if norm not in ("batch", "group"):
+            raise UserError(f"The 'norm' of small-cnn must be batch or group. Got {norm!r} instead.")
+        widths = ((3, 32, 2), (32, 64, 2), (64, 128, 2), (128, 128, 1), (128, 192, 2), (192, 192, 1))
+        self.stages = nn.Sequential(*(_conv(before, after, stride, norm) for before, after, stride in widths))
         # where a limb is matters as much as that there is one: keep a coarse grid instead of one global average
         self.pool = nn.AdaptiveAvgPool2d(4)
-        self.project = nn.Sequential(nn.Flatten(), nn.Linear(192 * 16, 256), nn.BatchNorm1d(256), nn.ReLU(inplace=True))
+        last = nn.BatchNorm1d(256) if norm == "batch" else nn.GroupNorm(16, 256)
+        self.project = nn.Sequential(nn.Flatten(), nn.Linear(192 * 16, 256), last, nn.ReLU(inplace=True))
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Features (B, 256) of normalised pixels (B, 3, h, w)."""
@@ -35,7 +40,6 @@ class SmallCNN(nn.Module):
         return maps
 
 
-def _conv(before: int, after: int, stride: int) -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(before, after, 3, stride, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(inplace=True)
-    )
+def _conv(before: int, after: int, stride: int, norm: str) -> nn.Module:
+    normalised = nn.BatchNorm2d(after) if norm == "batch" else nn.GroupNorm(16, after)
+    return nn.Sequential(nn.Conv2d(before, after, 3, stride, padding=1, bias=False), normalised, nn.ReLU(inplace=True))
