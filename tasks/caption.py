@@ -43,6 +43,8 @@ _SIDE = re.compile(r"\b(?:left|right)\b", re.IGNORECASE)
 def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
     """The recipe's choice; without word vectors of its own it takes the dataset's, or else GloVe.
 
+    A caption without a known word is left out, counted and named, as long as its image keeps another.
+
     Raises:
         DataError: dataset.json names vectors that do not come with a package.
     """
@@ -55,7 +57,7 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
             f"dataset.json of {info.name!r} should name under details.word_vectors one of {', '.join(_KNOWN)}. "
             f"Got {vectors!r} instead; take vectors of your own with --label-distance 'captions(vectors=PATH)'."
         )
-    return str(Choice(choice.name, {"vectors": vectors, **choice.settings}))
+    return str(Choice(choice.name, {"vectors": vectors, "empty_caption": "drop", **choice.settings}))
 
 
 def mirror(label: Sequence[str], info: DatasetInfo) -> list[str]:

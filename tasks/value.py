@@ -37,7 +37,7 @@ def draw(image: Image, label: Any, info: DatasetInfo) -> Image:  # noqa: ANN401 
 
 TASK = Task(
     name="value",
-    summary="numbers and vectors: angles, ages, scores",
+    summary="numbers and vectors: ages, scores, angles that do not go round",
     recipe=RECIPE,
     draw=draw,
     describe=describe,

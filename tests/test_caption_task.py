@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from cml import distances, losses, sampling, tasks
 from cml.data.images import Images
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data_prep.drawn.source import Scenes
-from cml.distances import LabelDistance
+from cml.distances import LabelDistance, LabelError
 from cml.distances.captions.distance import Captions
 from cml.distances.jobs import stored_matrix
 from cml.distances.jobs.stored_matrix import MOST_ITEMS, through_matrix
@@ -27,6 +29,7 @@ from cml.distances.precomputed import Precomputed
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+from cml.runs.distances import refused_labels
 from cml.runs.train import train_task
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
@@ -72,7 +75,7 @@ def test_word_vectors_are_the_settings_or_the_datasets_or_glove() -> None:
         assert TASK.label_distance(recipe, info(word_vectors="scene-words")) == own
     recipe = replace(TASK.recipe, label_distance="captions-rwmd(normalize=False)")
     choice = Choice.parse(TASK.label_distance(recipe, info()))
-    assert choice == Choice("captions-rwmd", {"vectors": "glove-6b-50d", "normalize": False})
+    assert choice == Choice("captions-rwmd", {"vectors": "glove-6b-50d", "empty_caption": "drop", "normalize": False})
 
 
 @pytest.mark.parametrize("vectors", ["/etc/passwd", "../words.txt", 7, None])
@@ -100,6 +103,30 @@ def test_mirroring_exchanges_left_and_right() -> None:
 def test_mirroring_twice_changes_nothing(captions: list[str]) -> None:
     assert TASK.mirror is not None
     assert TASK.mirror(TASK.mirror(captions, info()), info()) == captions
+
+
+def test_captions_without_a_known_word_are_left_out_counted_and_named_while_their_image_keeps_one() -> None:
+    choice = TASK.label_distance(TASK.recipe, info(word_vectors="scene-words"))
+    with pytest.warns(
+        UserWarning, match=r"^2 caption\(s\) of which scene-words knows no word are left out: 'A', 'Xq \.'$"
+    ):
+        labels = distances.get(choice).encode([["a red ball", "A"], ["a blue cup", "Xq ."], ["a cup"]])
+    assert len(labels) == 3
+    with pytest.raises(LabelError, match=r"has no caption with a known word: \['A'\]"):
+        distances.get(choice).encode([["a red ball"], ["A"]])
+
+
+def test_check_tells_all_that_the_label_distance_will_refuse(dataset: PreparedDataset, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    shutil.copytree(dataset.folder, folder)
+    table = folder / "train" / "metadata.jsonl"
+    lines = [json.loads(line) for line in table.read_text().splitlines()]
+    for line in lines[1:3]:
+        line["captions"] = ["Xq .", "zzz"]
+    table.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [fault.split(": its label has no caption")[0] for fault in refused_labels(folder)] == [
+        f"train item {line['item_id']!r}" for line in lines[1:3]
+    ]
 
 
 def test_mirrored_captions_train(dataset: PreparedDataset, tmp_path: Path) -> None:
@@ -235,16 +262,15 @@ class _WithThreads(torch.utils.data.Dataset[Any]):
 
 
 def test_wrong_captions_name_the_item(dataset: PreparedDataset, tmp_path: Path) -> None:
-    import json
-    import shutil
-
     folder = tmp_path / "scenes"
     shutil.copytree(dataset.folder, folder)
     path = folder / "train" / "metadata.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()
-    entry = {**json.loads(lines[3]), "captions": ["A cup.", "Zzgl xqst."]}
+    entry = {**json.loads(lines[3]), "captions": ["Zzgl xqst."]}
     path.write_text("\n".join([*lines[:3], json.dumps(entry), *lines[4:]]) + "\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"item '00003': its captions caption 1, 'Zzgl xqst\.', has no word left"):
+    with pytest.raises(
+        DataError, match=r"item '00003': its captions has no caption with a known word: \['Zzgl xqst\.'\]"
+    ):
         train_task(TASK, PreparedDataset.open(folder), QUICK, tmp_path / "run", quiet=True)
 
 

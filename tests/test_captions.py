@@ -283,6 +283,7 @@ def test_bad_labels(grid: str, label: object, options: dict[str, Any], error: st
     assert caught.value.position == 1
 
 
+@pytest.mark.filterwarnings("ignore:.* caption.s. of which")
 def test_dropped_captions_and_words(grid: str) -> None:
     distance = Captions(**plain(grid, empty_caption="drop"))
     labels = distance.encode([["xyzzy", "a c", "", "A xyzzy c"], ["c a", "a c"]])

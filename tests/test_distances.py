@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from scipy.spatial.transform import Rotation
 
 import cml.distances
 from cml.distances import LabelDistance, Labels, Neighbors, blas_threads
+from cml.distances.euclidean import Euclidean
 from cml.distances.label_distance import Float32, LabelError, nearest_columns
 from cml.errors import UserError
 
@@ -289,3 +290,35 @@ def test_blas_limit_is_taken_back_by_the_last_block() -> None:
             assert set(threads()) == {1}
         assert set(threads()) == {1}
     assert threads() == before
+
+
+@dataclass(frozen=True)
+class _Cubed(LabelDistance):
+    name: ClassVar[str] = "cubed"
+    unit: ClassVar[str] = "units^3"
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        return Labels({"numbers": np.asarray(labels, np.float64)})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        block: Float32 = (np.abs(a.arrays["numbers"][:, None] - b.arrays["numbers"]) ** 3).astype(np.float32)
+        return block
+
+
+def test_a_distance_that_leaves_float32_is_named_and_not_taken_for_no_comparison() -> None:
+    labels = _Cubed().encode([0.0, 1.0, 1e13])
+    with pytest.raises(UserError, match=r"'cubed' gave a number above 3\.4e\+38, the largest of float32"):
+        _Cubed().pairwise(labels, labels)
+    assert _Cubed().pairwise(labels[:2], labels[:2]).tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    "labels", [[0.0, 1e-25, 1.0], [[0.0, 0.0], [1e-25, 0.0], [1.0, 0.0]]], ids=["numbers", "vectors"]
+)
+def test_squares_that_vanish_are_named(labels: list[Any]) -> None:
+    distance = Euclidean(squared=True)
+    encoded = distance.encode(labels)
+    with pytest.raises(UserError, match="differ by less than 1e-19, whose square float32 cannot hold"):
+        distance.pairwise(encoded[:2], encoded[:2])
+    assert distance.pairwise(encoded[::2], encoded[::2]).tolist() == [[0, 1], [1, 0]]
+    assert Euclidean().pairwise(encoded[:1], encoded[1:2]).item() == pytest.approx(1e-25)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import cml.losses.log_ratio
-from cml import losses
+from cml import losses, tasks
 from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss, Weights
 from cml.losses.row_order import _rank_weights_by_sort, rank_weights
@@ -337,6 +337,15 @@ def test_the_papers_loss_needs_no_fit() -> None:
     paper = LogRatioLoss.paper()
     assert not paper.normalize
     assert paper(embeddings, label_distances).item() == log_ratio_loss(embeddings, label_distances).item()
+
+
+@pytest.mark.parametrize("task", ["pose", "value", "layout", "caption", "classes"])
+def test_the_papers_loss_of_a_task_is_the_class_methods(task: str) -> None:
+    for name, options in tasks.get(task).variants.items():
+        if "the paper's" in name:
+            written = losses.get(options["loss"])
+            assert written.label_exponent == (2 if task in ("pose", "value") else 1)
+            assert written.extra_repr() == LogRatioLoss.paper(written.label_exponent).extra_repr()
 
 
 def test_by_name() -> None:

@@ -27,10 +27,12 @@ class Check:
 def run(arguments: Sequence[str]) -> None:
     """Print every problem, one a line; exit code 2 if there is one."""
     from cml.data.prepared import check_dataset
+    from cml.runs.distances import refused_labels
 
     options = parse(Check, arguments, prog="cml check")
     with Bar(desc="check", unit="image", leave=False) as bar:
         problems = check_dataset(options.data, progress=bar.update)
+    problems = problems or refused_labels(options.data)
     result = {"folder": str(options.data), "problems": problems}
     show(result, *(problems or [f"{options.data}: nothing wrong"]), as_json=options.json)
     if problems:

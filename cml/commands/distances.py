@@ -91,7 +91,7 @@ def _job(options: Distances) -> None:
         return
     done = f"{result.pairs:,} pairs in {result.seconds:.1f} s" if result.pairs else "was there already"
     name, value = work.option
-    print(f"{result.path}: {work.kind} of {len(labels):,} items, {name} {value}, in {found['unit']}; {done}")
+    print(f"{result.path}: {work.kind} of {opened.counted}; {name} {value}, in {found['unit']}; {done}")
     print(f"the items of its rows: {folder / 'items.json'}")
 
 
@@ -103,5 +103,5 @@ def _summary(options: Distances) -> None:
     if options.json:
         print_json({**summary.to_json(), "histogram": str(picture)})
         return
-    print(summary.table())
+    print(f"of {opened.counted}", summary.table(), sep="\n")
     print(f"histogram: {picture}")

@@ -5,6 +5,7 @@ Not for: what a label means, which the label distances check.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,6 +60,31 @@ def encode(
             if fault is not None:
                 raise DataError(f"{where(row)}: its mask {labels[row]} {fault}.")
     return encoded
+
+
+def label_faults(distance: LabelDistance, dataset: PreparedDataset) -> list[str]:
+    """Everything that a label distance refuses of a dataset's labels, one line a label."""
+    found = []
+    for role in dataset.info.roles:
+        try:
+            encode(distance, dataset, role)
+        except DataError as error:
+            alone = [_fault(distance, label) for label in dataset.split(role).labels]
+            ids = dataset.split(role).item_ids
+            found += [f"{role} item {ids[n]!r}: its label {fault}" for n, fault in enumerate(alone) if fault] or [
+                str(error)
+            ]
+    return found
+
+
+def _fault(distance: LabelDistance, label: Any) -> str:  # noqa: ANN401 - a label of any form
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said of all of them together
+            distance.encode([label])
+    except LabelError as error:
+        return error.fault
+    return ""
 
 
 class _WithMirrored(Sequence[Any]):

@@ -63,14 +63,24 @@ class Euclidean(LabelDistance):
         """Distances (len(a), len(b)) float32.
 
         Raises:
-            UserError: the labels of ``a`` and ``b`` differ in length.
+            UserError: the labels of ``a`` and ``b`` differ in length, or by so little that float32 has no square of it.
         """
         left, right = a.arrays["vectors"], b.arrays["vectors"]
         check_same_length(left, right)
+        try:
+            with np.errstate(under="raise" if self.squared else None):
+                return self._pairwise(left, right)
+        except FloatingPointError:
+            raise UserError(
+                "Two labels differ by less than 1e-19, whose square float32 cannot hold; rescale them, or leave out "
+                "squared."
+            ) from None
+
+    def _pairwise(self, left: NDArray[np.float64], right: NDArray[np.float64]) -> Float32:
         if left.shape[1] > 1:
             return squared_euclidean(left, right, root=not self.squared)
-        result = np.empty((len(a), len(b)), np.float32)
-        for start in range(0, len(a), TILE_ROWS):
+        result = np.empty((len(left), len(right)), np.float32)
+        for start in range(0, len(left), TILE_ROWS):
             difference = left[start : start + TILE_ROWS] - right.T  # (R, B) float64
             result[start : start + TILE_ROWS] = np.square(difference) if self.squared else np.abs(difference)
         return result

@@ -8,6 +8,7 @@ import torch. Not for: concrete distances, which are one file each beside this o
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from abc import ABC, abstractmethod
@@ -99,6 +100,12 @@ class LabelDistance(ABC):
     """
 
     name: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        """Let no distance overflow to the infinity that says "these two cannot be compared"."""
+        super().__init_subclass__()
+        if "pairwise" in vars(cls):
+            cls.pairwise = _within_float32(cls.pairwise)  # type: ignore[method-assign]
 
     @property
     def is_metric(self) -> bool:
@@ -238,6 +245,21 @@ class LabelDistance(ABC):
             return Neighbors(*nearest_columns(block, k))
 
         return search
+
+
+def _within_float32(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
+    @functools.wraps(pairwise)
+    def checked(self: LabelDistance, a: Labels, b: Labels) -> Float32:
+        try:
+            with np.errstate(over="raise"):
+                return np.asarray(pairwise(self, a, b)).astype(np.float32, copy=False)
+        except FloatingPointError:
+            raise UserError(
+                f"The label distance {self.name!r} gave a number above {np.finfo(np.float32).max:.2g}, the largest of "
+                "float32, where a finite one should be; divide it by a constant."
+            ) from None
+
+    return checked
 
 
 def nearest_columns(block: Float32, k: int) -> tuple[Int32, Float32]:

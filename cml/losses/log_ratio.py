@@ -93,9 +93,13 @@ class LogRatioLoss(LabelDistanceLoss):
         self.eps = check_above_zero("eps", eps)
 
     @classmethod
-    def paper(cls) -> LogRatioLoss:
-        """The published loss: uniform weights, exponent 1, no floor, embeddings as they are."""
-        return cls(label_exponent=1.0, floor_quantile=0.0, weights="uniform", normalize=False)
+    def paper(cls, label_exponent: float = 1.0) -> LogRatioLoss:
+        """The published loss: uniform weights, no floor, embeddings as they are.
+
+        It takes squared L2 distances of poses, and other label distances as they are: ``label_exponent`` is 1 where
+        label distances are those already, and 2 where they are still to be squared.
+        """
+        return cls(label_exponent=label_exponent, floor_quantile=0.0, weights="uniform", normalize=False)
 
     def to_find(self) -> tuple[str, ...]:
         """The exponent if it is "auto", and the floor if there is one."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cml import tasks
 from cml.data.prepared import PreparedDataset
-from cml.distances.dataset_labels import encode
+from cml.distances.dataset_labels import encode, label_faults
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import UserError
 from cml.task import label_distance_of
@@ -27,6 +27,17 @@ ROLES = {
     "all": ("train", "query", "gallery"),
 }
 MARKED = (0.02, 0.2, 0.5)  # quantiles that the picture names: a floor, a threshold, the middle
+
+
+def refused_labels(data: Path) -> list[str]:
+    """What the label distance of the task's recipe will say of a dataset's labels, all at once: a line each."""
+    dataset = PreparedDataset.open(data)
+    try:
+        task = tasks.get(dataset.info.task)
+        distance = label_distance_of(task.name, task.label_distance(task.recipe, dataset.info))
+    except UserError as error:  # of another package, or with an extra that is not there
+        return [f"its labels cannot be checked: {error}"]
+    return label_faults(distance, dataset)
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,12 @@ class DatasetDistances:
         distance = label_distance_of(dataset.info.task, label_distance).fit(dataset.split("train").labels)
         ids = [item for name in names for item in dataset.split(name).item_ids]
         return cls(dataset, distance, role, encode(distance, dataset, names), ids)
+
+    @property
+    def counted(self) -> str:
+        """How many items, and which: "80 items, those to train on (--role all: every item)"."""
+        which = {"train": "those to train on (--role all: every item)", "all": "every item"}
+        return f"{len(self.labels):,} items, {which.get(self.role, f'those of {self.role}')}"
 
     @property
     def unit(self) -> str:

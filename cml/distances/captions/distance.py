@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -157,10 +158,16 @@ class Captions(LabelDistance):
             )
         numbers = self._vectors.find({word for image in texts for caption in image for word in caption})
         self._check(numbers)
-        images = [list(self._known(image, numbers, labels[n], n)) for n, image in enumerate(texts)]
+        dropped: list[str] = []
+        images = [list(self._known(image, numbers, labels[n], n, dropped)) for n, image in enumerate(texts)]
         for position, image in enumerate(images):
             if not image:
                 raise LabelError(position, f"has no caption with a known word: {short(labels[position])}.")
+        if dropped:
+            named = ", ".join(map(repr, dropped[:5])) + " .." * (len(dropped) > 5)
+            warnings.warn(
+                f"{len(dropped)} caption(s) of which {self.vectors} knows no word are left out: {named}", stacklevel=2
+            )
         return pack(images)
 
     def _check(self, numbers: dict[str, int]) -> None:
@@ -174,7 +181,7 @@ class Captions(LabelDistance):
             )
 
     def _known(
-        self, image: list[list[str]], numbers: dict[str, int], label: Sequence[str], position: int
+        self, image: list[list[str]], numbers: dict[str, int], label: Sequence[str], position: int, dropped: list[str]
     ) -> Iterator[list[int]]:
         for number, caption in enumerate(image):
             known = [numbers[word] for word in caption if word in numbers]
@@ -193,6 +200,8 @@ class Captions(LabelDistance):
                     f"caption {number}, {short(label[number])}, has no word left that {self.vectors} knows; mend it, "
                     "or set empty_caption=drop.",
                 )
+            else:
+                dropped.append(label[number])
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Distances (len(a), len(b)) float32. The same number, to the last bit, from b to a and in any block."""
