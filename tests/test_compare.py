@@ -123,7 +123,7 @@ def test_a_comparison_killed_before_a_model_is_written_has_its_curve(
             patch.setattr(place, name, killed)
             with pytest.raises(SystemExit):
                 main(again)
-    run = out / "log-ratio" / "dimension-16" / "seed-0"
+    run = out / "log-ratio"
     assert not (run / "model.safetensors").exists()
     (run / f".loss.png{PARTIAL}x.png").touch()
     assert save is run_folder.save_model
@@ -132,7 +132,7 @@ def test_a_comparison_killed_before_a_model_is_written_has_its_curve(
     assert not [path for path in out.rglob("*") if PARTIAL in path.name]
 
 
-@pytest.mark.parametrize("link", ["log-ratio", "log-ratio/dimension-16", "log-ratio/dimension-16/seed-0"])
+@pytest.mark.parametrize("link", ["log-ratio", "log-ratio/seed-0"])
 def test_links_in_the_folder_of_a_comparison_are_not_followed(
     people: PreparedDataset, link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,7 +169,7 @@ def test_losses_are_rows_of_their_own(people: PreparedDataset, tmp_path: Path) -
     rows = json.loads((tmp_path / "comparison.json").read_text())["rows"]
     assert [row for row in rows if row in {"dense triplet", *named, "log-ratio"}] == ["dense triplet", *named]
     for name in named:
-        saved = json.loads((tmp_path / slug(name) / "dimension-16" / "seed-0" / "config.json").read_text())
+        saved = json.loads((tmp_path / slug(name) / "config.json").read_text())
         assert saved["train"]["loss"] == name
 
 
@@ -223,6 +223,24 @@ def evaluation(values: Mapping[str, float], width: float = 0.0, gallery: int = 1
         for row, value in values.items()
     }
     return Evaluation(rows, "px", "reciprocal", 10, gallery)
+
+
+def test_folders_of_runs_name_what_there_are_several_of(tmp_path: Path) -> None:
+    task, config = tasks.get("pose"), TrainConfig(dimension=16)
+
+    def folders(seeds: int, *dimensions: int) -> list[str]:
+        plan = planned(task, config, tmp_path, ["log-ratio"], seeds, [16, *dimensions])
+        return [str(one.folder.relative_to(tmp_path / "log-ratio")) for one in plan]
+
+    assert folders(1) == ["."]
+    assert folders(2) == ["seed-0", "seed-1"]
+    assert folders(1, 8) == ["dimension-16", "dimension-8"]
+    assert folders(2, 8) == [f"dimension-{size}/seed-{seed}" for size in (16, 8) for seed in (0, 1)]
+    (tmp_path / "log-ratio").mkdir()
+    (tmp_path / "log-ratio" / "config.json").touch()  # of one seed: it is not trained again when others are added
+    assert folders(2) == [".", "seed-1"]
+    assert folders(1, 8) == [".", "dimension-8"]
+    assert folders(2, 8)[:2] == [".", "dimension-16/seed-1"]
 
 
 def test_intervals_are_students() -> None:

@@ -26,14 +26,19 @@ class Check:
 
 def run(arguments: Sequence[str]) -> None:
     """Print every problem, one a line; exit code 2 if there is one."""
-    from cml.data.prepared import check_dataset
+    from cml.data.prepared import PreparedDataset, check_dataset
+    from cml.retrieval.verdict import size_verdict
     from cml.runs.distances import refused_labels
 
     options = parse(Check, arguments, prog="cml check")
     with Bar(desc="check", unit="image", leave=False) as bar:
-        problems = check_dataset(options.data, progress=bar.update)
-    problems = problems or refused_labels(options.data)
-    result = {"folder": str(options.data), "problems": problems}
-    show(result, *(problems or [f"{options.data}: nothing wrong"]), as_json=options.json)
+        problems, verdict = check_dataset(options.data, progress=bar.update), ""
+    if not (problems := problems or refused_labels(options.data)):
+        dataset = PreparedDataset.open(options.data)
+        gallery = len(dataset.split("gallery")) - dataset.info.queries_are_gallery
+        verdict = size_verdict(len(dataset.split("query")), gallery)
+    result = {"folder": str(options.data), "problems": problems, "verdict": verdict}
+    lines = problems or [f"{options.data}: nothing wrong", *([verdict] if verdict else [])]
+    show(result, *lines, as_json=options.json)
     if problems:
         raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")

@@ -14,6 +14,7 @@ from cml.command_line.options import parse, pick, print_json
 from cml.commands.train import recipe_for
 from cml.errors import UserError
 from cml.runs.compare import compare, quoted
+from cml.runs.gallery import GALLERY
 from cml.training.config import TrainConfig
 
 
@@ -34,6 +35,8 @@ class Compare:
     """Runs a variant, with seeds 0, 1, ..; intervals over seeds need at least 2."""
     dimensions: tuple[int, ...] = ()
     """Further sizes of the embedding to train every variant at, as in 16 32 64, for the figure over the dimension."""
+    markdown: bool = False
+    """Print the table as Markdown."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -76,7 +79,7 @@ def run(arguments: Sequence[str]) -> None:
     if options.json:
         print_json(comparison.to_json())
         return
-    print(comparison.markdown())
-    print(f"\n{comparison.notes()}")
+    print(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
     pictures = ", ".join(sorted(path.name for path in options.out.glob("*.png")))
     print(f"In {options.out}: comparison.json with all figures, table.md, {pictures}")
+    print(f"gallery: {options.out / GALLERY}")

@@ -30,6 +30,8 @@ class Demo:
     variants: tuple[str, ...] = ()
     """Names of the task's variants to train, each in quotes; "log-ratio" and "binary triplet, threshold" when none are
     given. The gallery shows the first, beside the first binary one."""
+    markdown: bool = False
+    """Print the table as Markdown."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -56,9 +58,9 @@ def run(arguments: Sequence[str]) -> None:
     if options.json:
         print_json({**made.comparison.to_json(), "gallery": str(made.gallery), "seconds": made.seconds})
         return
-    print(made.comparison.markdown())
-    print(f"\n{made.comparison.notes()} {made.seconds:.0f} s in all.")
+    comparison = made.comparison
+    print(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
+    print(f"{made.seconds:.0f} s in all.")
     print(f"look:  {made.gallery.resolve()}")
-    print("next:  your own images and a CSV with one number each:")
+    print("next:  your own images and a CSV with one number each; it says how to train on them:")
     print("       cml prepare folder --images DIR --labels labels.csv --label-columns age --out data/mine")
-    print("       cml train value --data data/mine --out runs/mine --freeze-backbone --steps 300")

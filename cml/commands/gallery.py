@@ -1,4 +1,4 @@
-"""``cml gallery RUN``: a page of what a trained embedding retrieves, beside the oracle and a baseline, worst first."""
+"""``cml gallery RUN``: a page of what a trained embedding retrieves, beside the oracle and a baseline."""
 
 from __future__ import annotations
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 from collections.abc import Sequence
 from dataclasses import field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cml import data_prep
+from cml import data_prep, plugins
 from cml.command_line.options import parse, pick, print_json
 from cml.errors import UserError
 
 if TYPE_CHECKING:
     from cml.data.prepared import PreparedDataset
 
+_SMALL = 1000  # training images; with fewer a whole network is learnt by heart, and its head takes seconds
 SKIP_BAD = "Leave out items whose image or label is bad and count them; otherwise the first one is the error."
 
 
@@ -50,23 +53,37 @@ def run(arguments: Sequence[str]) -> None:
         print(f"left out: {count} ({reason})")
     if skipped["count"]:
         print(f"skipped as bad: {skipped['count']}, the first ones by name in {dataset.folder}/dataset.json")
-    sampler = _smaller_batches(dataset)
-    print(f"next: cml train {dataset.info.task} --data {dataset.folder} --out runs/{dataset.folder.name}{sampler}")
+    print(*next_steps(dataset), sep="\n")
 
 
-def _smaller_batches(dataset: PreparedDataset) -> str:
-    """The option that a dataset needs whose training items do not fill a batch of its task's recipe."""
+def next_steps(dataset: PreparedDataset) -> list[str]:
+    """The command that trains on a dataset, which runs as it stands, and before it what it lacks here."""
     from cml import tasks
-    from cml.sampling import registry
+    from cml.distances import registry as distances
+    from cml.models import has_published_weights
+    from cml.sampling import registry as samplers
     from cml.sampling.sampler import suited_batch
 
-    items, name = dataset.info.counts["train"], dataset.info.task
-    if name not in tasks.names():  # a task of somebody who has not installed it here
-        return ""
-    sampler = registry.make(tasks.get(name).recipe.sampler)
-    if items >= sampler.batch_size or items < 2:
-        return ""
-    return f' --sampler "random(batch_size={suited_batch(items)})"'
+    name, items = dataset.info.task, dataset.info.counts["train"]
+    command = ["cml", "train", name, "--data", str(dataset.folder), "--out", _free(Path("runs") / dataset.folder.name)]
+    lacking = []
+    if name in tasks.names():  # not a task of somebody who has not installed it here
+        task, labels = tasks.get(name), dataset.split("train").labels
+        try:
+            distances.make(task.label_distance(task.recipe, dataset.info)).fit(labels).encode(labels[:1])
+        except UserError as error:
+            lacking.append(f"first: {error}")
+        if items < _SMALL and has_published_weights(task.recipe.backbone):
+            command += ["--freeze-backbone", "--steps", "300"]
+        if 2 <= items < samplers.make(task.recipe.sampler).batch_size:
+            command += ["--sampler", f"random(batch_size={suited_batch(items)})"]
+    return [*lacking, f"next: {shlex.join(command)}{plugins.flags()}"]
+
+
+def _free(run: Path) -> str:
+    """A run folder that is not taken."""
+    numbered = (run.with_name(f"{run.name}-{number}") for number in itertools.count(2))
+    return str(next(one for one in itertools.chain([run], numbered) if not one.exists()))
 
 
 def summary(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The gallery: one self-contained HTML page that shows what an embedding retrieves, worst queries first.
+"""The gallery: one self-contained HTML page that shows what an embedding retrieves, in an order that the reader picks.
 
 The page needs no network and holds no script; its content security policy allows its own style sheets (by hash) and
 embedded pictures, nothing else. Every text is escaped by the template. Not for: choosing queries or drawing labels on
@@ -8,6 +8,7 @@ pictures, which the caller has done.
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,11 +48,13 @@ class GalleryRow:
         query: The query.
         retrieved: Title of the method to its top pictures, nearest first.
         score: How badly the query goes: larger is worse. NaN = nothing could be compared; such rows come last.
+        gain: How much better it goes than with a baseline; NaN = there is none, or nothing could be compared.
     """
 
     query: Picture
     retrieved: Mapping[str, Sequence[Picture]]
     score: float
+    gain: float = math.nan
 
 
 def write_gallery(
@@ -63,8 +66,9 @@ def write_gallery(
     summary: str = "",
     table: Sequence[Sequence[str]] = (),
     thumbnail: int = 96,
+    seed: int = 0,
 ) -> None:
-    """Write the page, worst rows first; ties keep their order.
+    """Write the page. It opens in a random order; the reader may sort it by worst, best or gain; ties keep their order.
 
     Args:
         path: The HTML file; it is replaced as a whole or not at all.
@@ -74,13 +78,17 @@ def write_gallery(
         summary: Paragraphs below the heading, one a line.
         table: Rows of cells below that, the first row being the heading, the first column the names.
         thumbnail: Largest width and height of a retrieved picture on the page, in CSS pixels.
+        seed: Of the random order.
 
     Raises:
         UserError: no rows, different methods among them, a ragged table, a NaN or negative label distance, an empty
             image.
     """
     methods = _check(rows, table, thumbnail)
-    ordered = sorted(rows, key=lambda row: (math.isnan(row.score), -row.score if not math.isnan(row.score) else 0.0))
+    ordered = [rows[number] for number in _falling([row.score for row in rows])]
+    orders = {"worst": range(len(rows)), "best": _falling([-row.score for row in ordered])}
+    if any(math.isfinite(row.gain) for row in rows):
+        orders["gain"] = _falling([row.gain for row in ordered])
     distances = [p.distance for row in rows for top in row.retrieved.values() for p in top if p.distance is not None]
     finite = [distance for distance in distances if math.isfinite(distance)]
     show = NumberText(finite)
@@ -101,11 +109,27 @@ def write_gallery(
         unit=visible_text(unit),
         paragraphs=[visible_text(line, 2000) for line in summary.splitlines() if line.strip()],
         table=[[_cell(text) for text in cells] for cells in table],
-        rows=view,
+        rows=random.Random(seed).sample(view, len(view)),
+        orders=list(orders),
+        rules=_order_rules(orders),
         abreast=min(len(methods), 2 if len(methods) == 4 else 3),
         ticks=[(row["place"], places[row["place"] - 1], row["score"]) for row in view[::stride]],
         median=(len(view) + 1) // 2,
     )
+
+
+def _falling(values: Sequence[float]) -> list[int]:
+    """Places of the values from the largest to the least, those that are no numbers last."""
+    numbers = [-math.inf if math.isnan(value) else value for value in values]
+    return sorted(range(len(values)), key=lambda place: (math.isnan(values[place]), -numbers[place]))
+
+
+def _order_rules(orders: Mapping[str, Sequence[int]]) -> str:
+    """Style rules that show the rows, whose ids are q1 and so on, in the order that is checked."""
+    rules = [f"body:has(#by-{name}:checked) .row{{order:var(--{name})}}" for name in orders]
+    for name, places in orders.items():
+        rules += [f"#q{place + 1}{{--{name}:{number}}}" for number, place in enumerate(places)]
+    return "\n".join(rules)
 
 
 def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail: int) -> list[str]:

@@ -76,13 +76,14 @@ def step_rules() -> str:
     return "\n".join(rules) + "\n"
 
 
-def write_page(path: Path, template: str, images: PictureRules, **shown: Any) -> None:  # noqa: ANN401 - the template's
+def write_page(path: Path, template: str, images: PictureRules, *, rules: str = "", **shown: Any) -> None:  # noqa: ANN401
     """Write a page atomically: a template of this package with its style sheets and their hashes, every text escaped.
 
     Args:
         path: The HTML file.
         template: Name of the template.
         images: The page's pictures.
+        rules: Further style rules.
         shown: What the template shows.
     """
     import jinja2
@@ -91,7 +92,7 @@ def write_page(path: Path, template: str, images: PictureRules, **shown: Any) ->
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    style = loader.get_source(environment, "gallery.css")[0] + step_rules() + images.box()
+    style = loader.get_source(environment, "gallery.css")[0] + step_rules() + images.box() + rules
     styles = ["\n".join(text.splitlines()) for text in (style, images.rules())]  # the parser joins CR LF
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in styles]
     html = environment.get_template(template).render(styles=styles, hashes=hashes, **shown)

@@ -14,6 +14,7 @@ import numpy as np
 
 from cml.retrieval import text_table
 from cml.retrieval.evaluation import Evaluation
+from cml.retrieval.verdict import main_metric, number
 
 if TYPE_CHECKING:
     import pandas
@@ -23,6 +24,7 @@ Rows = Mapping[str, Mapping[str, Interval]]  # method to metric to interval
 
 METRICS = ("label_distance@1", "label_distance@10", "ndcg@10", "ndcg@100", "hit@10", "spearman_rho")
 CLASS_METRICS = ("map@r", "r_precision")  # besides every Recall@K, where labels are classes
+_MOST_SEEDS = 20
 APART = "*"  # marks a figure whose interval does not touch that of the first method
 
 
@@ -96,7 +98,7 @@ class Comparison:
         return lines
 
     def notes(self) -> str:
-        """What the table's figures are."""
+        """What the table's figures are, and what they say."""
         over = f"over {self.seeds} seeds for what was trained (Student's t)" if self.seeds > 1 else "one seed each"
         better = "Higher is better"
         if any(name.startswith("label_distance@") for name in self.table()[0]):
@@ -104,7 +106,35 @@ class Comparison:
         said = [f"{better}. 95 % intervals: {over}, over queries for the references (bootstrap)."]
         if self.seeds > 1:
             said.append(f"{APART} marks an interval that does not overlap that of {next(iter(self.trained))}.")
-        return " ".join(said)
+        return f"{' '.join(said)}\n{self.verdict()}"
+
+    def verdict(self) -> str:
+        """Whether the first method is apart from what needs no training, and how many seeds would tell."""
+        from scipy import stats
+
+        rows = self.rows()
+        (first, row), *_ = rows.items()
+        name = main_metric(list(row))
+        other = next(one for one in self.reference_names if one != "oracle")  # frozen features, or else random
+        if self.seeds < 2:
+            return "Verdict: one seed tells nothing of the spread between trainings; take --seeds 3."
+        (mean, low, high), there = row[name], rows[other][name][0]
+        half, gap = (high - low) / 2, abs(mean - there)
+        if half <= gap:
+            ahead = (mean > there) == self.references.rows[other][name].higher_is_better
+            return f"Verdict: {first} is {'ahead of' if ahead else 'behind'} {other} by {number(gap)} in {name}."
+        spread = float(np.std(self.values(name)[first], ddof=1))
+        enough = (
+            n
+            for n in range(self.seeds + 1, _MOST_SEEDS + 1)
+            if stats.t.ppf(0.975, n - 1) * spread / math.sqrt(n) <= gap / 2
+        )
+        take = next((f"take {n}" for n in enough), f"even {_MOST_SEEDS} would not tell")
+        unit = f" {self.unit}" if "label_distance" in name else ""
+        return (
+            f"Verdict: {first} is not apart from {other}: {self.seeds} seeds give an interval of ± {number(half)}"
+            f"{unit}, and {number(gap)} lie between them; {take}."
+        )
 
     def markdown(self) -> str:
         """The table as Markdown."""

@@ -5,7 +5,7 @@ Every run is kept; a comparison cut off and started again trains and evaluates o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
 from cml.retrieval.results import Evaluation
 from cml.runs.evaluate import evaluate_run
+from cml.runs.gallery import GALLERY, write_run_gallery
 from cml.runs.measures import EMBEDDING
 from cml.runs.pictures import sheet_variants, write_pictures
 from cml.runs.planned import finished, kept_evaluation, planned
@@ -42,7 +43,8 @@ def compare(
 ) -> Comparison:
     """Train several losses with one network and budget, several seeds each, and compare what they retrieve.
 
-    The runs, comparison.json, table.md and the figures lie in ``out``. A finished run found there is not trained again.
+    The runs, comparison.json, table.md, gallery.html and the figures lie in ``out``. A finished run found there is not
+    trained again.
 
     Args:
         task: The task, or its name: "value", "pose", ..
@@ -85,11 +87,11 @@ class Compared:
 
     Attributes:
         comparison: Its figures.
-        shown: The variants that the sheet shows, to their runs of seed 0 at the dimension of the table.
+        gallery: The page of what the first variant retrieves, beside the first binary one, or else the second.
     """
 
     comparison: Comparison
-    shown: Mapping[str, TrainedRun]
+    gallery: Path
 
 
 def with_losses(task: Task, losses: Sequence[str]) -> Task:
@@ -118,7 +120,7 @@ def run_comparison(
     seeds: int = 3,
     dimensions: Sequence[int] = (),
 ) -> Compared:
-    """Train every variant with every seed, evaluate, and write comparison.json, table.md and the figures into ``out``.
+    """Train every variant with every seed, evaluate, and write table, gallery and figures into ``out``.
 
     Args:
         task: The task.
@@ -170,7 +172,10 @@ def run_comparison(
     with atomic_file(out / "table.md") as temporary:
         temporary.write_text(f"{comparison.markdown()}\n\n{comparison.notes()}\n", encoding="utf-8")
     write_pictures(comparison, shown, out)
-    return Compared(comparison, shown)
+    (_, ours), *rest = shown.items()
+    beside = [(name.partition(",")[0], run.embeddings) for name, run in rest]
+    page = write_run_gallery(ours, beside[0] if beside else ours.frozen, table=comparison.table(), path=out / GALLERY)
+    return Compared(comparison, page)
 
 
 def quoted(names: Iterable[str]) -> str:

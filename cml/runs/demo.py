@@ -64,24 +64,19 @@ def demonstrate(
         UserError: unknown variant, or runs in ``out`` with other options.
     """
     from cml.runs.compare import run_comparison
-    from cml.runs.gallery import write_run_gallery
 
     chosen = tasks.get(task)
     began = perf_counter()
-    say(f"1/3 drawing {chosen.sample}")
+    say(f"1/2 drawing {chosen.sample}")
     settings: dict[str, Any] = {} if count is None else {"count": count}
     check_no_link(out, f"{chosen.sample}-runs")
     dataset = data_prep.get(chosen.sample, **settings).prepare(out / chosen.sample)
     variants = variants or VARIANTS
     of_seeds = f", {seeds} seeds each" if seeds > 1 else ""
-    say(f"2/3 training {', '.join(variants)} with the same network and budget{of_seeds}")
+    say(f"2/2 training {', '.join(variants)} with the same network and budget{of_seeds}")
     config = replace(small_config(steps, task=task, info=dataset.info), precision=precision)
     compared = run_comparison(chosen, dataset, config, out / f"{chosen.sample}-runs", variants=variants, seeds=seeds)
-    say("3/3 writing the gallery")
-    (_, ours), *others = compared.shown.items()  # the first variant, and the first binary one if there is any
-    beside = [(name.partition(",")[0], baseline.embeddings) for name, baseline in others]
-    page = write_run_gallery(ours, beside[0] if beside else None, table=compared.comparison.table())
-    return Demonstrated(compared.comparison, page, perf_counter() - began)
+    return Demonstrated(compared.comparison, compared.gallery, perf_counter() - began)
 
 
 def small_config(steps: int, *, task: str = "pose", info: DatasetInfo | None = None) -> TrainConfig:

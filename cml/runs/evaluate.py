@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from cml.errors import DataError
 from cml.retrieval.evaluation import Evaluation, Ranker, embedding_ranker, random_ranker
+from cml.retrieval.verdict import judged
 from cml.runs.measures import EMBEDDING, RECALL_KS, measured
+from cml.training.metrics_log import read_metrics
 
 if TYPE_CHECKING:
     from cml.runs.trained_run import TrainedRun
@@ -45,7 +47,12 @@ def evaluate_run(
         oracle=references,
         ranks=trained.ranks,
     )
-    return replace(evaluation, unit=trained.unit).reported(*trained.report)
+    evaluation = replace(evaluation, unit=trained.unit).reported(*trained.report)
+    log = trained.folder / "metrics.jsonl"  # which a shared model has not
+    records = read_metrics(log) if log.exists() else []
+    return judged(
+        evaluation, EMBEDDING, [float(record["loss"]) for record in records if record.get("loss") is not None]
+    )
 
 
 def published_recall_ks(trained: TrainedRun) -> Sequence[int]:

@@ -1,7 +1,8 @@
-"""The gallery of a run: what its embedding retrieves, beside the oracle and a baseline, worst first."""
+"""The gallery of a run: what its embedding retrieves, beside the oracle and a baseline."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import numpy as np
 from cml.retrieval.evaluation import ORACLE
 from cml.runs.retrieved import retrieve, shown_row
 from cml.runs.trained_run import Embeddings, TrainedRun
+
+GALLERY = "gallery.html"
 
 
 def write_run_gallery(
@@ -20,6 +23,7 @@ def write_run_gallery(
     k: int = 5,
     thumbnail: int = 96,
     table: Sequence[Sequence[str]] = (),
+    path: Path | None = None,
 ) -> Path:
     """Write the gallery of a run into its folder.
 
@@ -30,6 +34,7 @@ def write_run_gallery(
         k: Pictures a method.
         thumbnail: Size of a picture in pixels.
         table: A table to print at the page's top, its first row the header.
+        path: Where to write it instead.
     """
     from cml.reporting.gallery import write_gallery
 
@@ -44,10 +49,20 @@ def write_run_gallery(
     order = np.argsort(-excess, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(queries, len(order))).round().astype(int))]
     titles = [name, ORACLE, *(title for title in methods if title != name)]
+    gain = retrieved.mean(list(methods)[-1]) - retrieved.mean(name)  # 0 where there is no baseline
     page = [
-        shown_row(trained, retrieved, int(row), titles, size=2 * thumbnail, score=float(excess[row])) for row in shown
+        shown_row(
+            trained,
+            retrieved,
+            int(row),
+            titles,
+            size=2 * thumbnail,
+            score=float(excess[row]),
+            gain=float(gain[row]) if baseline is not None else math.nan,
+        )
+        for row in shown
     ]
-    path = trained.folder / "gallery.html"
+    path = path or trained.folder / GALLERY
     info = trained.dataset.info
     write_gallery(
         path,

@@ -22,6 +22,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.retrieval.evaluation import Evaluation, embedding_ranker, random_ranker
 from cml.retrieval.search import nearest_embeddings
+from cml.retrieval.verdict import judged
 from cml.runs.measures import EMBEDDING, RECALL_KS, measured
 from cml.storage.atomic import atomic_folder
 from cml.task import label_distance_of
@@ -114,22 +115,23 @@ class Model(EmbeddingModel):
         """
         itself = gallery is None and gallery_labels is None
         source, raw = images_and_labels(images, labels, image=image, label=label)
-        query = found = self.embed(source)
-        query_labels = found_labels = self.label_distance.encode(raw)
+        query = among = self.embed(source)
+        query_labels = among_labels = self.label_distance.encode(raw)
         if not itself:
             source, raw = images_and_labels(gallery, gallery_labels, image=image, label=label)
-            found, found_labels = self.embed(source), self.label_distance.encode(raw)
-        return measured(
-            {EMBEDDING: embedding_ranker(query, found), "random": random_ranker(len(query), len(found), seed)},
+            among, among_labels = self.embed(source), self.label_distance.encode(raw)
+        found = measured(
+            {EMBEDDING: embedding_ranker(query, among), "random": random_ranker(len(query), len(among), seed)},
             self.label_distance,
             query_labels,
-            found_labels,
+            among_labels,
             same_items=itself,
             recall_ks=RECALL_KS,
             gain=gain,
             seed=seed,
             count_lone=count_lone,
         )
+        return judged(found, EMBEDDING)
 
     def search(
         self,

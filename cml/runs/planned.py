@@ -62,9 +62,21 @@ def planned(
                 changes["sampler"] = _of_equal_batches(changes["sampler"], config.sampler)
             for seed in range(seeds):
                 options = replace(config, **{**changes, "dimension": dimension, "seed": seed})
-                folder = out / slug(variant) / f"dimension-{dimension}" / f"seed-{seed}"
+                folder = _folder(out / slug(variant), dimension, seed, dimensions, seeds)
                 runs.append(Planned(variant, dimension, seed, options, folder))
     return runs
+
+
+def _folder(base: Path, dimension: int, seed: int, dimensions: Sequence[int], seeds: int) -> Path:
+    """A run's folder, named by what there are several of, or the one that another comparison began the run in."""
+    sizes = [f"dimension-{dimension}", *([""] if dimension == dimensions[0] else [])]
+    numbers = [f"seed-{seed}", *([""] if seed == 0 else [])]
+    places = [
+        base / size / number
+        for size in (sizes if len(dimensions) > 1 else sizes[::-1])
+        for number in (numbers if seeds > 1 else numbers[::-1])
+    ]
+    return next((place for place in places if (place / "config.json").exists()), places[0])
 
 
 def finished(run: Planned, dataset: PreparedDataset) -> bool:

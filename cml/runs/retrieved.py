@@ -5,6 +5,7 @@ The gallery page and the sheet of a comparison are made of it. Not for: how they
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -81,6 +82,7 @@ def shown_row(
     *,
     size: int,
     score: float = 0.0,
+    gain: float = math.nan,
     ids: bool = True,
 ) -> GalleryRow:
     """One query and what each of ``methods`` retrieves for it.
@@ -92,6 +94,7 @@ def shown_row(
         methods: Which methods to show, in this order.
         size: Longer side of a picture in pixels.
         score: How badly the query goes.
+        gain: How much better than with a baseline.
         ids: Captions are the item's id and its label in words; otherwise the words alone, and only where the picture
             does not show the label already.
     """
@@ -113,6 +116,7 @@ def shown_row(
             for name in methods
         },
         score=score,
+        gain=gain,
     )
 
 

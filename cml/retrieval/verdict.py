@@ -1,0 +1,86 @@
+"""What figures say, in one sentence: whether a method is ahead of its references, and whether that can be told.
+
+Not for: the figures (evaluation.py, comparison.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cml.retrieval.bootstrap import mean_intervals
+
+if TYPE_CHECKING:
+    from cml.retrieval.results import Evaluation, Metric
+
+FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer tell large differences alone
+_FALLEN = 0.1  # a training loss that fell below this share of its first values was learnt by heart, or learnt well
+
+
+def judged(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Evaluation:
+    """The evaluation with a verdict on one of its rows.
+
+    Args:
+        evaluation: With the values of every query, and other rows to compare with.
+        row: The trained embedding's.
+        losses: Training losses, step by step.
+    """
+    name = main_metric(list(evaluation.rows[row]))
+    ours = evaluation.rows[row][name]
+    better, rest = [], []
+    for other, metrics in evaluation.rows.items():
+        if other in (row, "oracle"):
+            continue
+        low, high = _gain(ours, metrics[name])
+        said = f"{other} ({number(ours.mean)} against {number(metrics[name].mean)} in {name})"
+        if low > 0:
+            better.append(said)
+        else:
+            rest.append(f"{'worse than' if high < 0 else 'not better than'} {said}")
+    parts = [*rest, *([f"better than {' and '.join(better)}"] if better else [])]
+    if not parts:
+        return evaluation
+    if rest and len(losses) > 1 and np.mean(losses[-10:]) < _FALLEN * np.mean(losses[:10]):
+        fallen = f"from {number(float(np.mean(losses[:10])))} to {number(float(np.mean(losses[-10:])))}"
+        parts.insert(0, f"overfitted, as the training loss fell {fallen}")
+    if evaluation.queries < FEW_QUERIES:
+        few = "too few to tell" if any("not better" in one for one in rest) else "few: by how much is uncertain"
+        parts.append(f"{evaluation.queries} queries are {few}")
+    return replace(evaluation, verdict=f"Verdict: {'; '.join(parts)}.")
+
+
+def main_metric(names: Sequence[str]) -> str:
+    """The metric that verdicts look at: MAP@R of classes, else label_distance at the largest K up to 10."""
+    distances = [name for name in names if name.startswith("label_distance@")]
+    return next((name for name in ("map@r", "label_distance@10") if name in names), (distances or list(names))[-1])
+
+
+def size_verdict(queries: int, others: int) -> str:
+    """What a dataset's queries will tell: "" where they are enough.
+
+    Args:
+        queries: Its queries.
+        others: What each of them is searched among.
+    """
+    if queries >= FEW_QUERIES:
+        return ""
+    return (
+        f"Verdict: {queries} queries among {others} items each tell large differences alone, as an interval of a mean "
+        f"over them is ± {1.96 / math.sqrt(queries):.1f} standard deviations."
+    )
+
+
+def _gain(ours: Metric, other: Metric) -> tuple[float, float]:
+    """The 95 % interval of how much better ours is, query by query."""
+    gain = (ours.per_query - other.per_query) * (1 if ours.higher_is_better else -1)
+    low, high = mean_intervals(gain[:, None])[0]
+    return float(low), float(high)
+
+
+def number(value: float) -> str:
+    """A figure as verdicts write it."""
+    return f"{value:.3g}"
