@@ -179,7 +179,10 @@ def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_pat
     )
     task = replace(tasks.get("pose"), variants={"a": {}, "binary b": {"loss": "binary-triplet(rule=nearest, k=3)"}})
     compared = run_comparison(task, people, replace(config, label_distance="keypoints"), tmp_path, seeds=1)
-    assert list(compared.shown) == ["a", "binary b"]
+    page = compared.gallery.read_text()
+    assert compared.gallery.parent == tmp_path
+    assert "<bdi>log-ratio</bdi>" in page
+    assert "<bdi>binary b</bdi>" in page
     assert not (tmp_path / "dimension.png").exists()
     table = compared.comparison.markdown()
     trained = [line for line in table.splitlines() if line.startswith(("| a |", "| binary b |"))]

@@ -42,8 +42,8 @@ HOSTILE = [
     "שלום עולם",
     "&lt;b&gt; &amp;amp; &#60;",
 ]
-ELEMENTS = """a b bdi body div figcaption figure h1 h2 head header html i input label li main meta nav ol p section small
-span style table tbody td th thead title tr"""
+ELEMENTS = """a b bdi body div figcaption figure h1 h2 head header html i input label li main meta nav ol p section
+small span style table tbody td th thead title tr"""
 
 
 class Page(html.parser.HTMLParser):
