@@ -1,7 +1,4 @@
-"""The standard streams of a command, also where one is closed or takes no more.
-
-What cannot be said on stderr is lost, and the work goes on. A result that stdout does not take is an error.
-"""
+"""The standard streams of a command, also where one is closed or takes no more."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ class _Forgiving(io.FileIO):
     def write(self, content: ReadableBuffer, /) -> int:
         try:
             return super().write(content)
-        except OSError:  # the terminal is gone, or the disk of a log is full
+        except OSError:  # the terminal is gone, or the disk of a log is full: the work goes on
             return memoryview(content).nbytes
 
 
@@ -31,8 +28,7 @@ def open_streams() -> None:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
-    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - for as long as the process lives
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - for as long as the process lives
     if sys.stderr is sys.__stderr__:
         coding = getattr(sys.stderr, "encoding", "utf-8")
         raw = io.BufferedWriter(_Forgiving(2, "wb", closefd=False))
@@ -41,11 +37,7 @@ def open_streams() -> None:
 
 @contextlib.contextmanager
 def results_told() -> Iterator[None]:
-    """At the end of the block what it printed is written.
-
-    Raises:
-        OSError: stdout does not take it.
-    """
+    """At the end of the block what it printed is written, or else there is an ``OSError``."""
     try:
         yield
     finally:

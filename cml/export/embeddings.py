@@ -11,7 +11,7 @@ import functools
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,9 @@ from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.image_list import ImageList
 from cml.processes.bar import Bar
-from cml.storage.atomic import atomic_file, open_regular, read_json
+from cml.storage.atomic import atomic_file, delete, open_regular, read_json
 from cml.storage.npy import map_array
-from cml.storage.resumable import Building, GrowingFile, building
+from cml.storage.resumable import Building, GrowingFile, MadeOtherwiseError, building
 from cml.storage.safe_paths import relative_name
 from cml.storage.strict_json import parse_json
 from cml.version import __version__
@@ -165,6 +165,18 @@ def embed_folder(
     if tsv:
         _write_tsv(out)
     return EmbeddingFolder.open(out)
+
+
+def embed_anew(model: EmbeddingModel, images: ImageList, out: Path, how: Mapping[str, Any]) -> EmbeddingFolder:
+    """As ``embed_folder``, for a folder of nobody's choice: what a killed call has left of other images is deleted."""
+    if out.is_symlink():
+        out.unlink()
+    try:
+        return embed_folder(model, images, out, **how)
+    except MadeOtherwiseError:
+        print(f"{out} was begun with other images; starting over.", file=sys.stderr)
+        delete(out, strict=True)
+        return embed_folder(model, images, out, **how)
 
 
 def _write(

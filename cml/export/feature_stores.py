@@ -159,24 +159,21 @@ class Hdf5Store(FeatureStore):
         super().__init__(work, name, keys, shape)
         self._row = {key: row for row, key in enumerate(keys)}
         s, c = shape.side, shape.channels
-        self._forms: dict[Path, tuple[tuple[int, ...], str]] = {
-            self._fc: ((c,), "float32"),
-            self._att: ((s, s, c), shape.dtype),
-        }
+        self._forms: dict[Path, tuple[tuple[int, ...], str]]
+        self._forms = {self._fc: ((c,), "float32"), self._att: ((s, s, c), shape.dtype)}
         self._places = {path: self._allocate(path) for path in self._forms}
         self._files = {path: os.open(path, os.O_RDWR) for path in self._places}
 
     def _allocate(self, path: Path) -> NDArray[np.int64]:
         """Places (N,) of the datasets in the file, which is made if it is not there."""
         saved = self._work / f"{path.name}.places.npy"
-        if saved.exists():
-            places: NDArray[np.int64] = np.load(saved, allow_pickle=False)
-            return places
-        places = self._make(path, *self._forms[path])
-        force(path)
-        with atomic_file(saved) as temporary:
-            np.save(temporary, places, allow_pickle=False)
-        return places
+        if not saved.exists():
+            places = self._make(path, *self._forms[path])
+            force(path)
+            with atomic_file(saved) as temporary:
+                np.save(temporary, places, allow_pickle=False)
+        found: NDArray[np.int64] = np.load(saved, allow_pickle=False)
+        return found
 
     def _make(self, path: Path, shape: tuple[int, ...], dtype: str) -> NDArray[np.int64]:
         """Make a file with all datasets in it, without their content; the same bytes each time."""
@@ -207,12 +204,9 @@ class Hdf5Store(FeatureStore):
         self._files.clear()
 
     def drop(self, missing: Sequence[str]) -> None:
-        """Take the datasets of ``missing`` ids out of the files.
-
-        That changes their structure. What a kill in the midst of it has left is overwritten before: everything but the
-        features that were written is made again.
-        """
-        kept = [row for key, row in self._row.items() if key not in set(missing)]
+        """Take the datasets of ``missing`` ids out; first all but the features is made again, as a kill may tear it."""
+        gone = set(missing)
+        kept = [row for key, row in self._row.items() if key not in gone]
         for path, (shape, dtype) in self._forms.items():
             like = path.with_name(f"{path.name}.structure")
             places = self._make(like, shape, dtype)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,10 @@ from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, Method, measured_recall, method_for
-from cml.export.decoding import DEFAULT_THREADS
-from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_folder, model_fingerprint
+from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_anew, model_fingerprint
 from cml.export.image_list import ImageList
 from cml.retrieval.search import distances_to, nearest_embeddings
-from cml.storage.atomic import delete, folder_made, locked, read_json, write_json
-from cml.storage.resumable import MadeOtherwiseError
+from cml.storage.atomic import folder_made, locked, read_json, write_json
 from cml.storage.safe_paths import check_no_link
 from cml.version import __version__
 
@@ -155,10 +152,7 @@ def build_index(
     *,
     run: str,
     method: Literal["auto"] | Method = "auto",
-    batch_size: int | None = None,
-    threads: int = DEFAULT_THREADS,
-    skip_bad: bool = False,
-    quiet: bool = False,
+    **how: Any,  # noqa: ANN401
 ) -> Index:
     """Embed images and index them; a killed call is continued by the same call.
 
@@ -168,10 +162,7 @@ def build_index(
         out: Folder of the index.
         run: Where the model comes from, kept for ``cml search``.
         method: exact | flat | hnsw | ivf, or auto: by size.
-        batch_size: Images a forward pass; None as for ``embed_folder``.
-        threads: Images decoded at a time.
-        skip_bad: Leave out images that cannot be read.
-        quiet: No progress bar.
+        **how: ``batch_size``, ``threads``, ``skip_bad`` and ``quiet`` of ``embed_folder``.
 
     Raises:
         UserError: ``out`` holds another index, or faiss is not installed but needed.
@@ -180,7 +171,6 @@ def build_index(
     with _alone(out):
         if (out / _MANIFEST).exists():
             index = Index.open(out)
-            _drop_old(out, index.manifest)
             index.check_model(model, run)
             same = index.parts[0].manifest["made_with"]["images"] == images.fingerprint()
             if not same or (method != "auto" and method != index.manifest["method"]):
@@ -189,7 +179,7 @@ def build_index(
                     "Add images to it with --add, or choose another folder."
                 )
             return index
-        part = _new_part(model, images, out, 1, batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet)
+        part = embed_anew(model, images, out / _PARTS / "0001", how)
         chosen = method_for(len(part.embeddings)) if method == "auto" else method
         made = None if chosen == "exact" else ApproximateIndex.build(chosen, [part.embeddings])
         head = {"run": run, "model": part.manifest["model"], "dimension": part.embeddings.shape[1], "method": chosen}
@@ -202,10 +192,7 @@ def add_to_index(
     out: Path,
     *,
     run: str,
-    batch_size: int | None = None,
-    threads: int = DEFAULT_THREADS,
-    skip_bad: bool = False,
-    quiet: bool = False,
+    **how: Any,  # noqa: ANN401
 ) -> tuple[Index, int]:
     """Embed the images that an index does not hold yet and add them; a killed call is continued by the same call.
 
@@ -216,11 +203,8 @@ def add_to_index(
         UserError: the index is of another run.
         DataError: it holds another image under the id of one of these; or an image cannot be read.
     """
-    if not (out / _MANIFEST).is_file():
-        Index.open(out)  # says what is missing
     with _alone(out):
         index = Index.open(out)
-        _drop_old(out, index.manifest)
         index.check_model(model, run)
         there = dict(_named(index.parts))
         paths = set(there.values())
@@ -238,16 +222,7 @@ def add_to_index(
         if not fresh:
             return index, known
         try:
-            part = _new_part(
-                model,
-                images.chosen(fresh),
-                out,
-                len(index.parts) + 1,
-                batch_size=batch_size,
-                threads=threads,
-                skip_bad=skip_bad,
-                quiet=quiet,
-            )
+            part = embed_anew(model, images.chosen(fresh), out / _PARTS / f"{len(index.parts) + 1:04}", how)
         except AllBadError:
             if not known:
                 raise
@@ -263,45 +238,28 @@ def add_to_index(
 def _alone(out: Path) -> Iterator[None]:
     """Work in the folder of an index alone; a call that fails before there is something to go on from leaves nothing.
 
-    Raises:
-        UserError: another process works there, or its parts would be written elsewhere.
+    At its end the approximate indexes go that the manifest does not name: the last one, or one of a killed call.
     """
-    parts = out / _PARTS
     check_no_link(out, _PARTS)
     with folder_made(out), locked(out / _LOCK, f"the index {out}"):
         try:
             yield
         except BaseException:
             with contextlib.suppress(OSError):
-                parts.rmdir()  # unless it holds something
-            if not parts.exists():
+                (out / _PARTS).rmdir()  # unless it holds something
+            if not (out / _PARTS).exists():
                 (out / _LOCK).unlink()
             raise
-
-
-def _new_part(
-    model: EmbeddingModel,
-    images: ImageList,
-    out: Path,
-    number: int,
-    **how: Any,  # noqa: ANN401 - what ``embed_folder`` takes
-) -> EmbeddingFolder:
-    """Embed a part that no manifest names yet: nobody misses what a killed call has left there of other images."""
-    folder = out / _PARTS / f"{number:04}"
-    if folder.is_symlink():
-        folder.unlink()
-    try:
-        return embed_folder(model, images, folder, **how)
-    except MadeOtherwiseError:
-        print(f"{folder} was begun with other images; starting over.", file=sys.stderr)
-        delete(folder, strict=True)
-        return embed_folder(model, images, folder, **how)
+        named = read_json(out / _MANIFEST, "what the index holds")["file"]
+        for path in out.glob("*-[0-9][0-9][0-9][0-9].faiss"):
+            if path.name != named:
+                path.unlink()
 
 
 def _publish(
     out: Path, head: dict[str, Any], parts: tuple[EmbeddingFolder, ...], made: ApproximateIndex | None
 ) -> Index:
-    """Write the approximate index if there is one, then the manifest that names it; the old one goes last."""
+    """Write the approximate index if there is one, then the manifest that names it."""
     embeddings = [part.embeddings for part in parts]
     file, recall = None, None
     if made is not None:
@@ -318,15 +276,7 @@ def _publish(
         "recall": recall,
     }
     write_json(out / _MANIFEST, manifest)
-    _drop_old(out, manifest)
     return Index(out, manifest, parts)
-
-
-def _drop_old(out: Path, manifest: dict[str, Any]) -> None:
-    """Delete the approximate indexes that the manifest does not name: the last one, or one of a killed call."""
-    for path in out.glob("*-[0-9][0-9][0-9][0-9].faiss"):
-        if path.name != manifest["file"]:
-            path.unlink()
 
 
 def _is_name(name: object) -> bool:

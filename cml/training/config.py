@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import inspect
-import itertools
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from cml.errors import UserError, did_you_mean
 
@@ -22,14 +21,10 @@ _HOW = ("checkpoint_every", "workers", "worker_timeout", "cache_bytes", "device"
 def _told(kind: type[T]) -> type[T]:
     """Put the text of each field, which stands below it, into the docstring, where ``help`` finds it."""
     with contextlib.suppress(OSError):  # an installation without sources
-        body = cast("ast.ClassDef", ast.parse(inspect.getsource(kind)).body[0]).body
-        texts = [
-            f"{ast.unparse(option.target)}: {ast.literal_eval(text.value)}"
-            for option, text in itertools.pairwise(body)
-            if isinstance(option, ast.AnnAssign) and isinstance(text, ast.Expr)
-        ]
+        lines = re.findall(r'^    (\w+): .*\n    """(.*)"""$', inspect.getsource(kind), re.MULTILINE)
         head, _, example = (kind.__doc__ or "").partition("\n\n")
-        kind.__doc__ = "\n        ".join([f"{head}\n\n    Attributes:", *texts]) + f"\n\n{example}"
+        texts = "".join(f"\n        {name}: {text}" for name, text in lines)
+        kind.__doc__ = f"{head}\n\n    Attributes:{texts}\n\n{example}"
     return kind
 
 

@@ -54,15 +54,11 @@ def begun(run: Path, config: RunConfig, *, resume: bool) -> Iterator[None]:
             _start(run, config, resume=resume)
             yield
         except Exception:
-            if new and not any((run / name).exists() for name in (CHECKPOINT, MODEL)) and not _steps_done(run):
-                for name in ("config.json", METRICS, "checkpoints", LOCK):
+            done = [run / name for name in (CHECKPOINT, MODEL) if (run / name).exists()]
+            if new and not done and not ((run / METRICS).exists() and (run / METRICS).stat().st_size):
+                for name in ("config.json", METRICS, "checkpoints", LOCK):  # no step was done
                     delete(run / name)
             raise
-
-
-def _steps_done(run: Path) -> bool:
-    """Whether a step of a run is done."""
-    return (run / METRICS).exists() and (run / METRICS).stat().st_size > 0
 
 
 def _is_run(run: Path) -> bool:

@@ -90,7 +90,7 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
     batches = iter(loader)
     _running.append(batches)
     while True:
-        with _watched(batches, timeout if workers else 0):
+        with _watched(batches, timeout if workers else 0):  # torch's own limit ends where a batch is announced
             made = next(batches, None)
         if made is None:
             return
@@ -103,10 +103,7 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
 
 @contextlib.contextmanager
 def _watched(batches: Any, timeout: float) -> Iterator[None]:  # noqa: ANN401 - torch's iterator over a loader
-    """Kill the workers of a loader if the block lasts ``timeout`` seconds; 0 lets it last for ever.
-
-    torch's own timeout ends where a batch is announced: a worker that is stopped then would be waited for without end.
-    """
+    """Kill the workers of a loader if the block lasts ``timeout`` seconds; 0 lets it last for ever."""
 
     def kill() -> None:
         batches.hung_for = timeout
