@@ -6,6 +6,7 @@ Not for: reading the file (table.py), what the labels are (folder_labels.py), pu
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -27,13 +28,14 @@ from cml.data_prep.layout_masks import mask_image
 from cml.data_prep.person_crop import FRAME, check_joints_inside, crop_file, into_crop, person_box
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with
-from cml.data_prep.table import MissingColumn, Row, cell, read_rows
+from cml.data_prep.table import MissingColumn, Row, cell, read_rows, say_once
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
 _FRAMES = {"masks": "a mask as large as its image", "keypoints": FRAME}
-_SPLITS = ("train", "query", "gallery", "test")
+_SPLITS = {"train": "train", "query": "query", "gallery": "gallery", "test": "test"}
+_SPLITS |= {"val": "test", "validation": "test"}
 
 
 @dataclass
@@ -93,7 +95,7 @@ class Folder:
     label_columns: tuple[str, ...] | None = None
     """Columns with the label; when not given: value, caption, class or keypoints, and for masks none."""
     split_column: str | None = None
-    """Column that says train, query, gallery or test. Without it images are dealt at random, in exact shares."""
+    """Column that says train, query, gallery, test or val. Without it images are dealt at random, in exact shares."""
     group_column: str | None = None
     """Column that says what images belong together, as a person or a video: a group is never split."""
     split_seed: int = 0
@@ -198,12 +200,13 @@ class Folder:
     def _read(self) -> Iterator[Labelled | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""
         form = LabelForm()
+        said: set[str] = set()  # how the file was understood
         seen: dict[str, Labelled] = {}
         for where, row in self._files() if self.labels is None else read_rows(self.labels):
             try:
                 if isinstance(row, DataError):
                     raise row
-                if (one := self._labelled(where, row, form, seen)) is not None:
+                if (one := self._labelled(where, row, form, seen, said)) is not None:
                     yield one
             except MissingColumn as error:
                 if self.labels is not None and self.labels.suffix.lower() == ".csv":  # then no row has it
@@ -220,14 +223,16 @@ class Folder:
             if masks == self.images.resolve() or not path.resolve().is_relative_to(masks):
                 yield str(path), {self.file_column: path.relative_to(self.images).as_posix()}
 
-    def _labelled(self, where: str, row: Row, form: LabelForm, seen: dict[str, Labelled]) -> Labelled | None:
+    def _labelled(
+        self, where: str, row: Row, form: LabelForm, seen: dict[str, Labelled], said: set[str]
+    ) -> Labelled | None:
         """What a row says of an image; None for a further row of captions, which go to the image's first."""
-        name = self._file_name(row, where)
+        name = self._file_name(row, where, said)
         first = seen.get(name)
         if first is not None and self.kind not in ("captions", "keypoints"):
             raise DataError(f"{where}: {name!r} stands already in {first.where}; an image has one line.")
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
-        one = Labelled(name, name, where, self._split(row, where), group, self._label(row, name, where))
+        one = Labelled(name, name, where, self._split(row, where, said), group, self._label(row, name, where))
         if first is not None and one.split != first.split:
             raise DataError(f"{where}: {name!r} is {one.split!r} here, but {first.split!r} in {first.where}.")
         if first is not None and self.kind == "captions":
@@ -242,11 +247,15 @@ class Folder:
             one.item_id = f"{name}:{where.rpartition(':')[2]}"  # a further person: no other has its line
         return one
 
-    def _file_name(self, row: Row, where: str) -> str:
+    def _file_name(self, row: Row, where: str, said: set[str]) -> str:
         value = cell(row, self.file_column, where, option="--file-column")
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{where}: {self.file_column} should be the path of an image. Got {value!r} instead.")
-        return str(file_inside(self.images, value.strip(), where).relative_to(self.images))
+        name, folder = value.strip(), os.path.abspath(self.images)
+        if os.path.isabs(name) and Path(os.path.abspath(name)).is_relative_to(folder):
+            say_once(said, f"{self.labels}: paths that begin with {folder} are taken relative to it.")
+            name = os.path.relpath(name, folder)
+        return str(file_inside(self.images, name, where).relative_to(self.images))
 
     def _label(self, row: Row, name: str, where: str) -> Any:  # noqa: ANN401 - of any kind
         columns = self._columns()
@@ -263,15 +272,18 @@ class Folder:
             return joints
         return folder_labels.mask_of(row, columns, self.masks or self.images, name, where)
 
-    def _split(self, row: Row, where: str) -> str | None:
+    def _split(self, row: Row, where: str, said: set[str]) -> str | None:
         if self.split_column is None:
             return None
         value = cell(row, self.split_column, where, option="--split-column")
-        if value not in _SPLITS:
+        split = _SPLITS.get(value.strip().lower()) if isinstance(value, str) else None
+        if split is None:
             raise DataError(
                 f"{where}: {self.split_column} should be one of {', '.join(_SPLITS)}. Got {value!r} instead."
             )
-        return str(value)
+        if value != split:
+            say_once(said, f"{self.labels}: {self.split_column} {value!r} is taken for {split!r}.")
+        return split
 
     def _item(self, one: Labelled, role: str, details: dict[str, Any]) -> Item:
         image, label = self.images / one.name, one.label

@@ -5,9 +5,12 @@ Not for: what the columns mean (folder.py, folder_labels.py), nor the files of p
 
 from __future__ import annotations
 
+import codecs
 import csv
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +18,31 @@ from cml.errors import DataError, UserError
 from cml.storage.strict_json import parse_json
 
 Row = Mapping[str, Any]
+_EXACT = 1 << 53  # whole numbers beyond are not all floats
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
     """The rows of a CSV or JSONL file, or what is wrong with one, each with "FILE:LINE".
 
+    Text is UTF-8, or UTF-16 with its mark. Cells are parted by commas, or where the header has none by semicolons or
+    tabs. White space around names of columns does not count. What is taken for something else than plain CSV is said.
+
     Raises:
         UserError: the file's name has another ending.
-        DataError: the file as a whole is not UTF-8, no CSV, or lists nothing.
+        DataError: the file as a whole is neither UTF-8 nor UTF-16, no CSV, names a column twice, or lists nothing.
     """
     if path.suffix.lower() not in (".csv", ".jsonl"):
         raise UserError(f"The labels should be a .csv or .jsonl file. Got {path} instead.")
     empty = True
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with path.open(encoding=_encoding(path), newline="") as file:
             for line, row in _csv(file, path) if path.suffix.lower() == ".csv" else _jsonl(file, path):
                 yield f"{path}:{line}", row
                 empty = False
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} should be UTF-8 text, but is not: {error.reason} at byte {error.start + 1}.") from None
+    except UnicodeError as error:
+        where = f" at byte {error.start + 1}" if isinstance(error, UnicodeDecodeError) else ""
+        reason = error.reason if isinstance(error, UnicodeDecodeError) else error
+        raise DataError(f"{path} should be UTF-8 text, but is not: {reason}{where}.") from None
     if empty:
         raise DataError(f"{path} lists no images.")
 
@@ -60,8 +69,9 @@ def number(value: object, column: str, where: str) -> float:
     Raises:
         DataError: it is none.
     """
+    odd = isinstance(value, bool) or (isinstance(value, str) and "_" in value)  # Python reads 1_0 as 10
     try:
-        found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+        found = math.nan if odd else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not math.isfinite(found):
@@ -69,21 +79,62 @@ def number(value: object, column: str, where: str) -> float:
             f"{where}: {column} should be a finite number. Got {value!r} instead; for texts take --kind captions or "
             "--kind classes."
         )
+    digits = str(value).strip().lstrip("+-") if abs(found) >= _EXACT else ""
+    if digits.isdecimal() and int(digits) != abs(int(found)):
+        raise DataError(
+            f"{where}: {column} should be a number that need not be rounded, as no whole one up to 2**53 need be. Got "
+            f"{value!r} instead; for ids take --kind classes."
+        )
     return found
 
 
+def say_once(said: set[str], guess: str) -> None:
+    """Print how something was understood, unless ``said`` has it."""
+    if guess not in said:
+        said.add(guess)
+        print(guess, file=sys.stderr)
+
+
+def _encoding(path: Path) -> str:
+    with path.open("rb") as file:
+        if file.read(2) not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-8-sig"
+    print(f"{path} is read as UTF-16.", file=sys.stderr)
+    return "utf-16"
+
+
 def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
-    reader = csv.DictReader(file, strict=True)
+    first = next(file, "")
+    reader = csv.DictReader(itertools.chain([first], file), delimiter=_delimiter(first, path), strict=True)
     try:
+        names = reader.fieldnames = _trimmed(reader.fieldnames or (), path)
         for row in reader:
             if None in row or None in row.values():
-                cells = len(reader.fieldnames or ())
-                fault = DataError(f"{path}:{reader.line_num}: should have {cells} cells, as the header has.")
+                fault = DataError(f"{path}:{reader.line_num}: should have {len(names)} cells, as the header has.")
                 yield reader.line_num, fault
             else:
                 yield reader.line_num, row
     except csv.Error as error:
         raise DataError(f"{path}:{reader.reader.line_num}: is not CSV: {error}.") from None
+
+
+def _delimiter(header: str, path: Path) -> str:
+    """What parts the cells of a header: a comma, if it does."""
+    for delimiter, name in ((",", ""), (";", "semicolons"), ("\t", "tabs")):
+        if len(next(csv.reader([header], delimiter=delimiter), ())) > 1:
+            if name:
+                print(f"{path} is read as cells parted by {name}.", file=sys.stderr)
+            return delimiter
+    return ","
+
+
+def _trimmed(names: Sequence[str], path: Path) -> list[str]:
+    trimmed = [name.strip() for name in names]
+    if trimmed != list(names):
+        print(f"{path} is read without the white space around the names of its columns.", file=sys.stderr)
+    if (twice := next((name for name in trimmed if name and trimmed.count(name) > 1), None)) is not None:
+        raise DataError(f"{path}:1: the column {twice!r} is there twice; rename or delete one of them.")
+    return trimmed
 
 
 def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:

@@ -30,7 +30,7 @@ from scipy.io import loadmat, savemat
 from cml import data_prep
 from cml.data.images import upright_rgb
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
-from cml.data_prep import deal
+from cml.data_prep import deal, table
 from cml.data_prep.donkeycar import Donkeycar, deal_roles
 from cml.data_prep.drawn.source import People
 from cml.data_prep.folder import Folder
@@ -666,6 +666,7 @@ CSV_FAULTS = {
     "missing image": ("gone.jpg,1", r"labels.csv:3: the image .*gone.jpg is missing"),
     "a word": ("2.jpg,old", r"labels.csv:3: value should be a finite number. Got 'old'"),
     "decimal comma": ('2.jpg,"1,5"', r"labels.csv:3: value should be a finite number. Got '1,5'"),
+    "an underscore": ("2.jpg,1_0", r"labels.csv:3: value should be a finite number. Got '1_0'"),
     "empty": ("2.jpg,", r"labels.csv:3: value should be a finite number. Got ''"),
     "nan": ("2.jpg,nan", r"labels.csv:3: value should be a finite number. Got 'nan'"),
     "infinite": ("2.jpg,-inf", r"labels.csv:3: value should be a finite number. Got '-inf'"),
@@ -679,6 +680,57 @@ CSV_FAULTS = {
     "a folder": ("sub,1", r"labels.csv:3: the image .*sub is missing"),
     "open quote": ('2.jpg,"1', r"labels.csv:3: is not CSV"),
 }
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_tables_as_other_programs_write_them(
+    photos: Path, tmp_path: Path, encoding: str, delimiter: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    splits = ("train", "Val", "validation", "test", "train")
+    lines = ["file_name , value,split,größe"]
+    lines += [f"{photos.resolve() / name},{n},{splits[n % 5]},x" for n, name in enumerate(names_of(photos))]
+    labels = tmp_path / "labels.csv"
+    text = "\r\n".join(lines).replace(",", delimiter)
+    labels.write_bytes(("\ufeff" * (encoding == "utf-16-be") + text).encode(encoding))
+    dataset = Folder(photos, labels, split_column="split").prepare(tmp_path / "set")
+    roles = roles_of(dataset)
+    assert [roles[name] == "train" for name in names_of(photos)] == [n % 5 in (0, 4) for n in range(20)]
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith(str(labels))]
+    guesses = [f"{labels} is read as UTF-16."] if encoding.startswith("utf-16") else []
+    if delimiter != ",":
+        guesses.append(f"{labels} is read as cells parted by {'semicolons' if delimiter == ';' else 'tabs'}.")
+    assert said == [
+        *guesses,
+        f"{labels} is read without the white space around the names of its columns.",
+        f"{labels}: paths that begin with {photos} are taken relative to it.",
+        f"{labels}: split 'Val' is taken for 'test'.",
+        f"{labels}: split 'validation' is taken for 'test'.",
+    ]
+
+
+def test_a_plain_table_is_read_without_a_word(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Folder(photos, csv_of(photos, 'file_name,"a;b",', lambda n, name: f"{name},{n},"), label_columns=("a;b",)).prepare(
+        tmp_path / "set"
+    )
+    assert "labels.csv" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "whole"), [("9007199254740992", 2**53), ("9007199254740993", None), (2**60 + 1, None), ("-1e23", -1e23)]
+)
+def test_whole_numbers_that_would_be_rounded_are_refused(value: object, whole: float | None) -> None:
+    if whole is not None:
+        assert table.number(value, "id", "a.csv:2") == whole
+        return
+    with pytest.raises(DataError, match=r"a\.csv:2: id should be a number that need not be rounded.*--kind classes"):
+        table.number(value, "id", "a.csv:2")
+
+
+def test_a_column_that_is_there_twice_is_refused(photos: Path, tmp_path: Path) -> None:
+    labels = csv_of(photos, "file_name,value, value ", lambda n, name: f"{name},{n},{n + 1}")
+    with pytest.raises(DataError, match=r"labels\.csv:1: the column 'value' is there twice; rename or delete one"):
+        Folder(photos, labels).prepare(tmp_path / "set")
 
 
 @pytest.mark.parametrize("kind", CSV_FAULTS)
@@ -706,7 +758,9 @@ def test_broken_folders(photos: Path, tmp_path: Path) -> None:
     assert message(split_column="split").endswith("Name yours with --split-column.")
     with pytest.raises(UserError, match="no column 'age'"):  # not every row skipped
         Folder(photos, labels, label_columns=("age",)).prepare(tmp_path / "set", skip_bad=True)
-    assert "value should be one of train, query, gallery, test. Got '0'" in message(split_column="value")
+    assert "value should be one of train, query, gallery, test, val, validation. Got '0'" in message(
+        split_column="value"
+    )
     assert "should be a folder" in message(images=tmp_path / "gone")
     assert "gone.csv cannot be read" in message(labels=tmp_path / "gone.csv")
     assert "at least one column" in message(label_columns=())

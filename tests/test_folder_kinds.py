@@ -92,7 +92,7 @@ def test_captions_of_a_jsonl_list_and_a_command_line(
         ("2.jpg, ,train", "labels.csv:3: caption should hold a caption, but is empty"),
         ("0.jpg,more,query", "labels.csv:3: '0.jpg' is 'query' here, but 'train' in .*labels.csv:2"),
         ("gone.jpg,a,train", "labels.csv:3: the image .*gone.jpg is missing; add it, or delete the line"),
-        ("2.jpg,a,val", "labels.csv:3: split should be one of train, query, gallery, test. Got 'val'"),
+        ("2.jpg,a,dev", "labels.csv:3: split should be one of train, query, gallery, test, val, validation. Got 'dev'"),
     ],
 )
 def test_broken_captions(photos: Path, tmp_path: Path, line: str, message: str) -> None:

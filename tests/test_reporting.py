@@ -11,7 +11,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
+import weakref
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from cml.reporting.curves import smoothed, write_curves
 from cml.reporting.drawing import LEFT, RIGHT, contact_sheet, draw_gauge, draw_regions, draw_skeleton, draw_text, flat
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 from cml.reporting.metric_curves import Panel, write_metric_curves
+from cml.reporting.search_page import Found, write_search_page
 from cml.reporting.sheet import wrapped, write_sheet
 from cml.reporting.visible_text import visible_text
 
@@ -266,6 +268,35 @@ def test_almost_equal_distances_of_a_row_get_a_calm_bar(tmp_path: Path) -> None:
 def test_methods_keep_the_first_rows_order(tmp_path: Path) -> None:
     text = made(tmp_path, row(2.0, methods="ba"), row(1.0, methods="ab"))
     assert re.findall(r"<h2><bdi>(.)</bdi>", text) == list("baba")
+
+
+def test_pictures_are_made_as_they_are_written_one_at_a_time_and_once_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Image.Image]] = []
+
+    @dataclass(frozen=True)
+    class Made:
+        level: int
+
+        def __call__(self) -> Image.Image:
+            assert sum(one() is not None for one in made) <= 1
+            image = Image.new("RGB", (40, 30), (self.level, 0, 0))
+            made.append(weakref.ref(image))
+            return image
+
+    monkeypatch.setattr("cml.reporting.gallery.SILENT", 0.0)
+    monkeypatch.setattr("cml.reporting.search_page.SILENT", 0.0)
+    top = [Picture(Made(level), "", float(level)) for level in range(20)]
+    rows = [GalleryRow(Picture(Made(query), ""), {"a": top, "b": top[::-1]}, 0.0) for query in range(15, 30)]
+    write_gallery(tmp_path / "gallery.html", rows, title="", unit="")
+    assert len(made) == 30
+    assert len(embedded((tmp_path / "gallery.html").read_text())) == 30
+    assert "gallery: 100% 15/15" in capsys.readouterr().err
+    found = [(Found(Made(query), ""), [Found(Made(level), "", 1.0) for level in range(20)]) for query in range(15, 30)]
+    write_search_page(tmp_path / "found.html", found, title="")
+    assert len(made) == 60
+    assert "page: 100% 15/15" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
@@ -11,6 +12,21 @@ from cml.data.images import read_image
 from cml.errors import DataError
 from cml.export.index import Hit
 from cml.reporting.search_page import Found, write_search_page
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """Makes the picture of a file; equal for equal files."""
+
+    path: Path
+
+    def __call__(self) -> Image.Image | None:
+        try:
+            image = Image.fromarray(read_image(self.path))
+        except DataError:  # an item whose file was moved since it was indexed is still an answer
+            return None
+        image.thumbnail((512, 512))
+        return image
 
 
 def write_page(path: Path, images: Sequence[Path], found: Sequence[Sequence[Hit]], index: Path, items: int) -> None:
@@ -26,17 +42,8 @@ def write_page(path: Path, images: Sequence[Path], found: Sequence[Sequence[Hit]
     Raises:
         UserError: there are no images.
     """
-
-    def shown(path: Path, caption: str, distance: float | None = None) -> Found:
-        try:
-            image = Image.fromarray(read_image(path))
-            image.thumbnail((512, 512))
-            return Found(image, caption, distance)
-        except DataError:  # an item whose file was moved since it was indexed is still an answer
-            return Found(None, caption, distance)
-
     rows = [
-        (shown(image, image.name), [shown(hit.path, hit.item_id, hit.distance) for hit in hits])
+        (Found(_Picture(image), image.name), [Found(_Picture(hit.path), hit.item_id, hit.distance) for hit in hits])
         for image, hits in zip(images, found, strict=True)
     ]
     write_search_page(path, rows, title=f"Nearest in {index.name}", summary=f"An index of {items} images.")

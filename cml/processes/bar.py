@@ -9,6 +9,7 @@ from typing import Any
 from tqdm import tqdm
 
 EVERY = 10.0  # seconds between two lines of a log
+SILENT = 2.0  # seconds of work of which nothing is said
 
 
 class Bar(tqdm):  # type: ignore[misc]  # tqdm has no types

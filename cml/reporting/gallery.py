@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from PIL import Image
 
 from cml.errors import UserError
+from cml.processes.bar import SILENT, Bar
 from cml.reporting.gallery_style import STEPS, PictureRules, write_page
 from cml.reporting.number_text import NumberText
 from cml.reporting.visible_text import visible_text
@@ -30,14 +31,19 @@ class Picture:
     """One picture of the gallery.
 
     Attributes:
-        image: The picture as it shall be seen, its label drawn on it.
+        image: The picture as it shall be seen, its label drawn on it; or what makes it when it is written, so that a
+            page of any length holds one of them at a time. Equal functions make equal pictures.
         caption: Any text: the label in words, or the item's id.
         distance: Label distance to the query. None for the query itself; infinite = cannot be compared.
     """
 
-    image: Image.Image
+    image: Image.Image | Callable[[], Image.Image]
     caption: str
     distance: float | None = None
+
+    def drawn(self) -> Image.Image:
+        """The picture itself."""
+        return self.image() if callable(self.image) else self.image
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ def write_gallery(
     places = _rising([row.score for row in ordered])
     view = [
         _row_view(row, methods, place, images, show, scores, visible_text(unit), least_span)
-        for place, row in enumerate(ordered, start=1)
+        for place, row in enumerate(Bar(ordered, "gallery", unit="query", delay=SILENT), start=1)
     ]
     stride = -(-len(view) // _MOST_TICKS)
     write_page(
@@ -157,11 +163,6 @@ def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail
                         f"Label distances are >= 0 or infinite. "
                         f"Row {number}, {method!r}, picture {place} has {distance}."
                     )
-        for picture in (row.query, *(p for top in row.retrieved.values() for p in top)):
-            if not all(picture.image.size):
-                raise UserError(
-                    f"Row {number} of the gallery holds an empty image ({visible_text(picture.caption, 80)!r})."
-                )
     return methods
 
 

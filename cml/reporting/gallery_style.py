@@ -10,11 +10,13 @@ import base64
 import hashlib
 import io
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from cml.errors import UserError
 from cml.reporting.drawing import flat
 from cml.storage.atomic import atomic_file
 
@@ -22,6 +24,9 @@ STEPS = 20  # of the bar under a picture, and of its colour
 DENSITY = 1.5  # embedded pixels a CSS pixel: three methods abreast show pictures smaller than a thumbnail's full size
 QUALITY = 85  # of the JPEGs
 _NEAR, _MIDDLE, _FAR = (46, 124, 214), (168, 162, 152), (226, 106, 18)  # blue, grey, orange: safe for colour blindness
+
+Drawable = Image.Image | Callable[[], Image.Image | None]
+"""A picture, or what makes one when its turn comes; equal ones make equal pictures, and None stands for none."""
 
 
 class PictureRules:
@@ -35,11 +40,25 @@ class PictureRules:
         self.thumbnail = thumbnail
         self.side = round(DENSITY * thumbnail)
         self._names: dict[bytes, str] = {}
+        self._made: dict[Callable[[], Image.Image | None], str | None] = {}
         self._rules: list[str] = []
         self._ratios: list[float] = []
 
-    def name(self, image: Image.Image) -> str:
-        """The class of an element that shows ``image``."""
+    def name(self, picture: Drawable | None) -> str | None:
+        """The class of an element that shows ``picture``; None where there is none.
+
+        Raises:
+            UserError: it has no pixels.
+        """
+        if not callable(picture):
+            return None if picture is None else self._shown(picture)
+        if picture not in self._made:
+            self._made[picture] = self.name(picture())
+        return self._made[picture]
+
+    def _shown(self, image: Image.Image) -> str:
+        if not all(image.size):
+            raise UserError("A page cannot show an empty image.")
         self._ratios.append(image.width / image.height)
         key = hashlib.sha256(f"{image.mode}{image.size}".encode() + image.tobytes()).digest()
         if image.mode == "P" or key not in self._names:  # two palettes can share their indices

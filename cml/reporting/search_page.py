@@ -13,8 +13,11 @@ from pathlib import Path
 from PIL import Image
 
 from cml.errors import UserError
-from cml.reporting.gallery_style import STEPS, PictureRules, write_page
+from cml.processes.bar import SILENT, Bar
+from cml.reporting.gallery_style import STEPS, Drawable, PictureRules, write_page
 from cml.reporting.visible_text import visible_text
+
+_GONE = Image.new("RGB", (4, 3), "#808080")
 
 
 @dataclass(frozen=True)
@@ -22,12 +25,12 @@ class Found:
     """A picture of the page.
 
     Attributes:
-        image: The picture; None where it could not be read.
+        image: The picture, or what makes it when it is written; None where it cannot be read.
         caption: Any text, such as the item's id.
         distance: Embedding distance to the query; None for the query itself.
     """
 
-    image: Image.Image | None
+    image: Drawable | None
     caption: str
     distance: float | None = None
 
@@ -54,17 +57,18 @@ def write_search_page(
     images = PictureRules(thumbnail)
     farthest = max((found.distance or 0.0 for _, hits in rows for found in hits), default=0.0)
 
-    def view(found: Found) -> dict[str, str]:
+    def view(found: Found) -> dict[str, str | None]:
         shown = "" if found.distance is None else f"{found.distance:.4f}"
         step = round(STEPS * (found.distance or 0.0) / farthest) if farthest > 0 else 0
-        picture = found.image if found.image is not None else Image.new("RGB", (4, 3), "#808080")
+        image = images.name(found.image)
         return {
-            "image": images.name(picture),
-            "caption": visible_text(found.caption) + ("" if found.image is not None else " (cannot be read)"),
+            "image": image or images.name(_GONE),
+            "caption": visible_text(found.caption) + ("" if image else " (cannot be read)"),
             "number": shown,
             "bar": "" if found.distance is None else f"s{step}",
         }
 
-    shown = [(view(query), [view(found) for found in hits]) for query, hits in rows]
+    bar = Bar(rows, "page", unit="query", delay=SILENT)
+    shown = [(view(query), [view(found) for found in hits]) for query, hits in bar]
     shown_title, shown_summary = visible_text(title) or "Search", visible_text(summary, 2000)
     write_page(path, "search.html.j2", images, title=shown_title, summary=shown_summary, rows=shown)

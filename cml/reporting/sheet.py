@@ -111,7 +111,7 @@ class _Sheet:
         return sheet
 
     def _fitted(self, picture: Picture) -> Image.Image:
-        image = flat(picture.image)
+        image = flat(picture.drawn())
         scale = self.side / max(image.size)
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
         return image.resize(size, Image.Resampling.LANCZOS)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,8 @@ from cml.retrieval.evaluation import ORACLE
 from cml.runs.trained_run import Embeddings, TrainedRun
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from cml.data.prepared import Split
     from cml.reporting.gallery import GalleryRow, Picture
 
@@ -120,19 +123,37 @@ def shown_row(
     )
 
 
-def _picture(trained: TrainedRun, split: Split, item: int, distance: float | None, size: int, ids: bool) -> Picture:
-    from PIL import Image
+@dataclass(frozen=True)
+class _Drawn:
+    """Makes an item's picture with its label; equal for equal items, so that a page makes each but once."""
 
-    from cml.data.images import read_image
+    trained: TrainedRun = field(compare=False)
+    split: Split = field(compare=False)
+    path: Path
+    item: int
+    size: int
+
+    def plain(self) -> Image.Image:
+        """The photograph alone."""
+        from PIL import Image
+
+        from cml.data.images import read_image
+
+        image = Image.fromarray(read_image(self.path))
+        scale = self.size / max(image.size)
+        return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
+
+    def __call__(self) -> Image.Image:
+        return self.trained.task.draw(self.plain(), self.split.labels[self.item], self.trained.dataset.info)
+
+
+def _picture(trained: TrainedRun, split: Split, item: int, distance: float | None, size: int, ids: bool) -> Picture:
     from cml.reporting.gallery import Picture
 
-    image = Image.fromarray(read_image(split.paths[item]))
-    scale = size / max(image.size)
-    image = image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
-    label = split.labels[item]
-    drawn = trained.task.draw(image, label, trained.dataset.info)
-    words = trained.task.describe(label, trained.dataset.info)
+    drawn = _Drawn(trained, split, split.paths[item], item, size)
+    words = trained.task.describe(split.labels[item], trained.dataset.info)
     if ids:
         return Picture(drawn, f"{split.item_ids[item]} {words}".strip(), distance)
-    seen = drawn.size != image.size or drawn.tobytes() != image.tobytes()
-    return Picture(drawn, "" if seen else words, distance)
+    plain, image = drawn.plain(), drawn()
+    seen = image.size != plain.size or image.tobytes() != plain.tobytes()
+    return Picture(image, "" if seen else words, distance)
