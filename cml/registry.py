@@ -61,12 +61,16 @@ class Choice:
             call = ast.parse(f"f({quoted})", mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             call = None
-        well_formed = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
+        well_formed = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        listed = call.args if isinstance(call, ast.Call) else []  # by place go the parts of a sum alone
+        well_formed &= not listed or match["name"] == "sum"
         words = call.keywords if isinstance(call, ast.Call) and well_formed else []
         named = {word.arg for word in words}
         if not well_formed or None in named or len(named) < len(words):
             raise UserError(f"{text!r} should read 'name(setting=value, ..)'; {inside!r} is not a list of settings.")
         settings = {str(word.arg): _value(word.value, text) for word in words}
+        if listed:
+            settings["parts"] = [_weighted(one, text) for one in listed]
         return cls(match["name"], settings)
 
     def __str__(self) -> str:
@@ -262,6 +266,13 @@ def _is_same(taken: object, entry: object) -> bool:
     if entry in (taken, getattr(sys.modules.get(module), attribute, taken)) or loading.get() == module:
         return True
     return module.partition(".")[0] == getattr(entry, "__module__", "").partition(".")[0]
+
+
+def _weighted(node: ast.expr, text: str) -> str:
+    """A part of a sum, as a text: ``cosent`` or ``0.3*cosent``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return f"{_value(node.left, text)}*{_value(node.right, text)}"
+    return str(_value(node, text))
 
 
 def _value(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal

@@ -7,6 +7,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def squared_distance(a: Tensor, b: Tensor) -> Tensor:
@@ -258,3 +259,68 @@ def regression(predictions: Tensor, targets: Tensor, penalty: str = "squared") -
         x = (prediction - target).abs()
         terms.append({"squared": x**2, "absolute": x, "huber": x**2 / 2 if x.item() <= 1 else x - 0.5}[penalty])
     return torch.stack(terms).mean()
+
+
+def gains(label_distances: Tensor, anchor: int, items: list[int], neighbors: int) -> dict[int, float]:
+    near = sorted(float(label_distances[anchor, item]) for item in items)[:neighbors]
+    return {item: math.exp(-float(label_distances[anchor, item]) / near[-1]) for item in items}
+
+
+def h_ap(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None = None,
+    temperature: float = 0.1,
+    neighbors: int = 10,
+    normalize: bool = True,
+) -> Tensor:
+    points = unit(embeddings) if normalize else embeddings
+    rows = []
+    for anchor in range(len(label_distances)):
+        items = usable(label_distances, anchor, mask)
+        gain = gains(label_distances, anchor, items, neighbors) if items else {}
+        if len(set(gain.values())) < 2:
+            continue
+        score = {item: -squared_distance(points[anchor], points[item]) / 2 for item in items}
+        total = embeddings.new_zeros(())
+        for k in items:
+            h, r = gain[k], embeddings.new_ones(())
+            for j in items:
+                above = j != k and bool(score[j] > score[k])
+                h += min(gain[j], gain[k]) if above else 0
+                if gain[j] < gain[k]:
+                    r = r + torch.sigmoid((score[j] - score[k]) / temperature)
+                elif above:
+                    r = r + 1
+            total = total + h / r
+        rows.append(1 - total / sum(gain.values()))
+    return torch.stack(rows).mean() if rows else 0 * embeddings.sum()
+
+
+def lambda_ndcg(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    mask: Tensor | None = None,
+    temperature: float = 0.1,
+    neighbors: int = 10,
+    normalize: bool = True,
+) -> Tensor:
+    points = unit(embeddings) if normalize else embeddings
+    rows = []
+    for anchor in range(len(label_distances)):
+        items = usable(label_distances, anchor, mask)
+        gain = gains(label_distances, anchor, items, neighbors) if items else {}
+        if len(set(gain.values())) < 2:
+            continue
+        score = {item: -squared_distance(points[anchor], points[item]) / 2 for item in items}
+        order = sorted(items, key=lambda item: -float(score[item].detach()))
+        discount = {item: 1 / math.log2(1 + place) for place, item in enumerate(order, 1)}
+        ideal = sum(g / math.log2(1 + place) for place, g in enumerate(sorted(gain.values(), reverse=True), 1))
+        total = embeddings.new_zeros(())
+        for i in items:
+            for j in items:
+                if gain[i] > gain[j]:
+                    weight = (gain[i] - gain[j]) * abs(discount[i] - discount[j]) / ideal
+                    total = total + weight * functional.softplus(-(score[i] - score[j]) / temperature)
+        rows.append(total)
+    return torch.stack(rows).mean() if rows else 0 * embeddings.sum()

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from cml.losses.direction_proxy_nca import DirectionProxyNCALoss, direction_proxy_nca_loss
     from cml.losses.direction_triplet import DirectionTripletLoss, direction_triplet_loss
     from cml.losses.graded_contrastive import GradedContrastiveLoss, graded_contrastive_loss
+    from cml.losses.h_ap import HAPLoss, h_ap_loss
     from cml.losses.kernel_supcon import KernelSupConLoss, kernel_supcon_loss
     from cml.losses.label_distance_loss import LabelDistanceLoss
+    from cml.losses.lambda_ndcg import LambdaNDCGLoss, lambda_ndcg_loss
     from cml.losses.language_guidance import LanguageGuidanceLoss, language_guidance_loss
     from cml.losses.log_ratio import LogRatioLoss, log_ratio_loss
     from cml.losses.loss import About, LabelSource, Loss
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from cml.losses.rkd_distance import RKDDistanceLoss, rkd_distance_loss
     from cml.losses.soft_target import SoftTargetLoss, soft_target_loss
     from cml.losses.vector_loss import VectorLoss
+    from cml.losses.weighted_sum import MatryoshkaLoss, SumLoss
 
 _ENTRIES = {
     "log-ratio": "cml.losses.log_ratio:LogRatioLoss",
@@ -72,6 +75,10 @@ _ENTRIES = {
     "soft-target": "cml.losses.soft_target:SoftTargetLoss",
     "kernel-supcon": "cml.losses.kernel_supcon:KernelSupConLoss",
     "cosent": "cml.losses.cosent:CoSENTLoss",
+    "h-ap": "cml.losses.h_ap:HAPLoss",
+    "lambda-ndcg": "cml.losses.lambda_ndcg:LambdaNDCGLoss",
+    "sum": "cml.losses.weighted_sum:SumLoss",
+    "matryoshka": "cml.losses.weighted_sum:MatryoshkaLoss",
     "regression": "cml.losses.regression:RegressionLoss",
 }
 registry: Registry[Loss] = Registry("loss", _ENTRIES, group="cml.losses")
@@ -89,7 +96,8 @@ __all__ += ["TripletLoss", "VectorLoss", "binary_triplet_loss", "cosent_loss", "
 __all__ += ["direction_multi_similarity_loss", "direction_proxy_nca_loss", "direction_triplet_loss", "get"]
 __all__ += ["graded_contrastive_loss", "kernel_supcon_loss", "language_guidance_loss", "log_ratio_loss", "names"]
 __all__ += ["proxy_gml_loss", "proxy_nca_pp_loss", "rank_n_contrast_loss", "register", "registry", "regression_loss"]
-__all__ += ["relaxed_contrastive_loss", "rkd_distance_loss", "soft_target_loss"]
+__all__ += ["HAPLoss", "LambdaNDCGLoss", "relaxed_contrastive_loss", "rkd_distance_loss", "soft_target_loss"]
+__all__ += ["MatryoshkaLoss", "SumLoss", "h_ap_loss", "lambda_ndcg_loss"]
 
 _HOMES = {
     **{name: f"cml.losses.{name.removesuffix('_loss')}" for name in __all__ if name.endswith("_loss")},

@@ -1,0 +1,83 @@
+"""H-AP: the average precision of each anchor's ranking, with gains in the place of right and wrong."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from cml.losses.graded_rank import GradedRankLoss
+from cml.losses.loss import About
+
+
+class HAPLoss(GradedRankLoss):
+    r"""1 - hierarchical average precision, smoothed where an item of less gain ranks above one of more.
+
+    The mean over anchors of
+
+        1 - sum_k (h_k / r_k) / sum_k g_k,   h_k = g_k + sum_j min(g_j, g_k) [s_j > s_k],
+        r_k = 1 + sum_{g_j < g_k} sigmoid((s_j - s_k) / temperature) + sum_{other j} [s_j > s_k]
+
+    with s the cosine to the anchor and gains g_j = exp(-D_y(a,j) / D_y(a, its 10th nearest)). Anchors whose items all
+    have one gain do not count.
+
+    Relations: with gains of 0 and 1 it is smooth average precision (Brown et al., ECCV 2020). ``lambda-ndcg`` is the
+    same idea for nDCG.
+
+    Args:
+        temperature: Above 0, of differences of cosines.
+        neighbors: The rank whose label distance has a gain of 1 / e.
+        normalize: L2-normalise the embeddings first, as published.
+
+    Example:
+        >>> import torch
+        >>> points = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+        >>> loss, near, far = HAPLoss(), torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([[0.0, 3.0, 1.0]])
+        >>> bool(loss(points, near) < loss(points, far))
+        True
+
+    Reference:
+        Ramzi, Audebert, Thome, Rambour, Bitot: Hierarchical Average Precision Training for Pertinent Image Retrieval,
+        ECCV 2022, equations 2 to 4; gains of continuous labels are cml's.
+    """
+
+    about: ClassVar[About] = About(
+        cost="O(A B^2)",
+        source="Ramzi et al., ECCV 2022",
+        when="The whole ranking should be precise, its top most of all.",
+    )
+
+    def __init__(self, temperature: float = 0.1, neighbors: int = 10, normalize: bool = True) -> None:
+        super().__init__(temperature, neighbors, normalize)
+
+    def compare(self, scores: Tensor, gains: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (R,) and their slopes (R, B) in ``scores``; index k is the item, j the other."""
+        mine, other = gains[:, :, None], gains[:, None, :]
+        above = scores[:, None, :] - scores[:, :, None]  # (R, k, j)
+        pairs = used[:, None, :] & used[:, :, None]
+        higher, less = (above > 0) & pairs, (other < mine) & pairs
+        total = gains + torch.minimum(mine, other).where(higher, 0).sum(dim=2)  # h, (R, k)
+        soft = (above / self.temperature).sigmoid_().where(less, 0)
+        rank = 1 + soft.sum(dim=2) + (higher & ~less).sum(dim=2)
+        whole = gains.sum(dim=1, keepdim=True).clamp(min=torch.finfo(gains.dtype).tiny)
+        values = 1 - (total / rank).sum(dim=1) / whole[:, 0]
+        # the part of each pair in the slope: more s_j means a later rank of k
+        soft.mul_(1 - soft).mul_((total / rank.square() / whole / self.temperature)[:, :, None])
+        return values, soft.sum(dim=1) - soft.sum(dim=2)
+
+
+def h_ap_loss(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    *,
+    mask: Tensor | None = None,
+    temperature: float = 0.1,
+    neighbors: int = 10,
+    normalize: bool = True,
+) -> Tensor:
+    """``HAPLoss`` as a function of embeddings (B, D) and label distances (A, B).
+
+    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
+    """
+    return HAPLoss(temperature, neighbors, normalize).value(embeddings, label_distances, mask)

@@ -1,0 +1,149 @@
+"""Losses made of losses over label distances: a weighted sum of several, or one at several sizes of the embedding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Self
+
+from torch import Tensor, nn
+
+from cml.errors import UserError
+from cml.losses.label_distance_loss import LabelDistanceLoss, PairDistance
+from cml.losses.loss import About
+from cml.losses.settings import check_above_zero, check_whole
+
+_WEIGHTED = re.compile(r"\s*(?:(?P<weight>[\d.]+(?:[eE][-+]?\d+)?)\s*\*)?\s*(?P<loss>.+)", re.DOTALL)
+
+
+class _OfLosses(LabelDistanceLoss):
+    """What losses made of others share: each keeps its own constants."""
+
+    terms: nn.ModuleList
+
+    def take(self, parts: Sequence[LabelDistanceLoss]) -> None:
+        """Take the parts, all of which must leave embeddings alike."""
+        self.terms = nn.ModuleList(parts)
+        self.normalize = parts[0].normalize
+        for part in parts:
+            if part.normalize != self.normalize:
+                raise UserError(
+                    f"The losses of a sum must agree whether embeddings are normalised: {type(parts[0]).__name__} has "
+                    f"normalize={self.normalize}, {type(part).__name__} has normalize={part.normalize}."
+                )
+
+    def losses(self) -> Iterable[LabelDistanceLoss]:
+        """The parts."""
+        return (part for part in self.terms if isinstance(part, LabelDistanceLoss))
+
+    def fit(self, distance: Tensor | PairDistance, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
+        """Find the constants of every part; see ``LabelDistanceLoss.fit``."""
+        for part in self.losses():
+            part.fit(distance, labels, seed=seed)
+        return self
+
+    def fitted(self) -> dict[str, float]:
+        """The constants of all parts, as ``part.name``."""
+        return {
+            f"{number}.{name}": value
+            for number, one in enumerate(self.losses(), 1)
+            for name, value in one.fitted().items()
+        }
+
+
+class SumLoss(_OfLosses):
+    """A weighted sum of losses over label distances, each with its own normalisation and constants.
+
+    Written ``sum(log-ratio, 0.3*cosent(scale=2.0))``.
+
+    Args:
+        parts: The losses, each as the command line takes it, with a weight before it: "0.3*cosent(scale=2.0)".
+
+    Example:
+        >>> import torch
+        >>> from cml import losses
+        >>> both = losses.get("sum(rkd-distance, 0.5*cosent)")
+        >>> points, labels = torch.randn(6, 3), torch.rand(6, 6)
+        >>> apart = losses.get("rkd-distance")(points, labels) + 0.5 * losses.get("cosent")(points, labels)
+        >>> bool(both(points, labels).isclose(apart))
+        True
+    """
+
+    about: ClassVar[About] = About(
+        cost="that of its parts",
+        source="a sum",
+        when="Two losses have what the other lacks: distances in proportion, and one order of all pairs.",
+    )
+
+    def __init__(self, parts: Sequence[str] = ("log-ratio", "0.3*cosent(scale=2.0)")) -> None:
+        super().__init__()
+        if isinstance(parts, str) or not parts:
+            raise UserError(f"A sum lists its losses, as in sum(log-ratio, 0.3*cosent). Got {parts!r} instead.")
+        self.parts = list(parts)
+        found = [_WEIGHTED.fullmatch(part) for part in parts]
+        self.weights = [check_above_zero("weight", float(one["weight"] or 1)) for one in found if one]
+        self.take([_made(one["loss"]) for one in found if one])
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The sum of the parts' losses, a scalar."""
+        total = embeddings.new_zeros(())
+        for weight, part in zip(self.weights, self.losses(), strict=True):
+            total = total + weight * part(embeddings, label_distances)
+        self.left_out = min(part.left_out for part in self.losses())
+        return total
+
+
+class MatryoshkaLoss(_OfLosses):
+    """The mean of a loss over the first numbers of the embedding: one model, to be cut off at any of these sizes.
+
+    Args:
+        loss: A loss over label distances, as the command line takes it.
+        dimensions: The sizes beside the whole embedding; larger ones than that are passed over.
+
+    Example:
+        >>> import torch
+        >>> loss, points, labels = MatryoshkaLoss("rkd-distance", (2,)), torch.randn(6, 3), torch.rand(6, 6)
+        >>> from cml.losses import rkd_distance_loss
+        >>> apart = (rkd_distance_loss(points, labels) + rkd_distance_loss(points[:, :2], labels)) / 2
+        >>> bool(loss(points, labels).isclose(apart))
+        True
+
+    Reference:
+        Kusupati et al.: Matryoshka Representation Learning, NeurIPS 2022.
+    """
+
+    about: ClassVar[About] = About(
+        cost="that of its loss, a time for each size",
+        source="Kusupati et al., NeurIPS 2022",
+        when="One model should serve several sizes of embedding.",
+    )
+
+    def __init__(self, loss: str = "log-ratio", dimensions: Sequence[int] = (16, 32, 64)) -> None:
+        super().__init__()
+        self.loss = loss
+        sizes = [dimensions] if isinstance(dimensions, int) else list(dimensions)
+        self.dimensions = tuple(sorted({check_whole("dimensions", size) for size in sizes}))
+        self.take([_made(loss)])
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The mean over the sizes, a scalar."""
+        (part,) = self.losses()
+        whole = embeddings.shape[1]
+        sizes = [*(size for size in self.dimensions if size < whole), whole]
+        before = part.left_out
+        total = embeddings.new_zeros(())
+        for size in sizes:
+            part.left_out = before
+            total = total + part(embeddings[:, :size], label_distances)
+        self.left_out = part.left_out
+        return total / len(sizes)
+
+
+def _made(text: str) -> LabelDistanceLoss:
+    """The loss over label distances that a text names."""
+    from cml.losses import registry
+
+    loss = registry.get(text)
+    if not isinstance(loss, LabelDistanceLoss):
+        raise UserError(f"{text!r} is a loss over {loss.labels}; here goes one over label distances.")
+    return loss
