@@ -18,7 +18,7 @@ from typing import TextIO
 
 from cml.command_line.options import PLUGIN, PLUGIN_HELP, load_plugins
 from cml.command_line.streams import open_streams, results_told
-from cml.errors import MachineError, UserError, did_you_mean
+from cml.errors import MachineError, UserError, did_you_mean, shortened
 from cml.processes.heap import keep_freed_memory
 from cml.processes.launch import launch
 from cml.version import __version__
@@ -64,6 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _complain(_machine(error))
         return 1
+    except UnicodeEncodeError as error:
+        if (encoding := sys.getfilesystemencoding()) == "utf-8":
+            raise
+        _complain(f"No file can be called {error.object[:200]!a} here, where names are {encoding}: set LC_ALL=C.UTF-8.")
+        return 2
     except (FloatingPointError, MachineError) as error:
         _complain(error)
         return 1
@@ -95,7 +100,7 @@ def _run(name: str, arguments: list[str]) -> None:
 
 def _complain(error: object) -> None:
     if launch().complains:
-        _say(f"error: {error}")
+        _say(f"error: {shortened(str(error))}")
 
 
 def _say(last_words: str) -> None:

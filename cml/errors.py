@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 from collections.abc import Iterable, Iterator
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST = 1500  # characters of a message
 
 
 class UserError(Exception):
     """Something the user gave cannot be used; the message says what, where, which rule, which value and the mend.
 
-    The command line prints it in one line and exits with code 2.
+    The command line prints it in one line and exits with code 2. Of a long message the middle is left out, which is a
+    value that it repeats.
 
     Example:
         >>> from cml import losses
@@ -22,6 +27,16 @@ class UserError(Exception):
         Traceback (most recent call last):
         cml.errors.UserError: The loss 'log-ratio' has no setting 'weight'. It has: label_exponent, ...
     """
+
+    def __str__(self) -> str:
+        return shortened(super().__str__())
+
+
+def shortened(said: str) -> str:
+    """A message in one line, without the middle of what is too long to be read."""
+    said = _CONTROLS.sub(lambda found: repr(found[0])[1:-1], said)
+    half = _LONGEST // 2
+    return said if len(said) <= _LONGEST else f"{said[:half]} .. {said[-half:]}"
 
 
 class MachineError(Exception):

@@ -29,7 +29,7 @@ registries: list[Registry[Any]] = []  # all that there are
 loading: ContextVar[str] = ContextVar("loading", default="")  # name of the plugin that is being loaded
 _WORD = r"\w[\w.-]*"
 _CHOICE = re.compile(rf"\s*(?P<name>[\w.-]+|{_WORD}(?:/{_WORD})+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
-_NAME = re.compile(r"[\w.-]+")
+NAME = re.compile(r"[\w.-]+")
 _QUOTED = r"'(?:\\.|[^'\\])*'" + r'|"(?:\\.|[^"\\])*"'
 _HYPHENED = re.compile(rf"(?P<quoted>{_QUOTED})|(?<![\w.])(?P<word>[A-Za-z_][\w.]*(?:-[\w.]+)+)")
 
@@ -107,7 +107,7 @@ class Registry(Generic[T]):
         Raises:
             UserError: the name is taken by something else, or could not be written as a choice.
         """
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise UserError(
                 f"A {self.kind} cannot be called {name!r}: options name it, as in NAME(setting=value), so that it "
                 "should be of letters, digits, '_', '-' and '.' alone."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import math
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -124,7 +125,8 @@ def text_lines(path: Path) -> list[tuple[str, str]]:
         DataError: the file cannot be read, or is not UTF-8.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        with io.TextIOWrapper(open_regular(path), "utf-8-sig") as file:
+            lines = file.read().split("\n")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:

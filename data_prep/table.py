@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import itertools
 import math
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cml.errors import DataError, UserError
+from cml.storage.atomic import open_regular
 from cml.storage.strict_json import parse_json
 
 Row = Mapping[str, Any]
@@ -35,7 +37,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
         raise UserError(f"The labels should be a .csv or .jsonl file. Got {path} instead.")
     empty = True
     try:
-        with path.open(encoding=_encoding(path), newline="") as file:
+        with io.TextIOWrapper(open_regular(path), _encoding(path), newline="") as file:
             for line, row in _csv(file, path) if path.suffix.lower() == ".csv" else _jsonl(file, path):
                 yield f"{path}:{line}", row
                 empty = False
@@ -96,7 +98,7 @@ def say_once(said: set[str], guess: str) -> None:
 
 
 def _encoding(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         if file.read(2) not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return "utf-8-sig"
     print(f"{path} is read as UTF-16.", file=sys.stderr)

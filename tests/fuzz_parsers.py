@@ -344,7 +344,9 @@ def _index(data: bytes, folder: Path) -> None:
 
 def _index_seeds() -> list[bytes]:
     manifest = {"parts": ["0001"], "items": 2, "model": "m", "method": "exact", "run": "r", "dimension": 3}
-    part = {"items": 2, "dimension": 3, "images": "/photos", "made_with": {"images": "i"}}
+    manifest |= {"file": None, "recall": None}
+    part = {"items": 2, "skipped": 0, "dimension": 3, "images": "/photos", "model": "m"}
+    part["made_with"] = {"images": "i", "model": "m"}
     items = _lines({"item_id": "a", "file_name": "a.jpg"}, {"item_id": "b", "file_name": "b.jpg"})
     head = json.dumps(manifest).encode(), json.dumps(part).encode(), items
     return [CUT.join([*head, _saved(np.zeros((2, 3), np.float32))])]

@@ -211,7 +211,7 @@ def test_json_round_trip_without_nan() -> None:
 
 @pytest.mark.parametrize("value", [None, [], {"rows": 3}, {"rows": {"a": {"ndcg@1": {"mean": "high"}}}}])
 def test_json_of_another_form(value: object) -> None:
-    with pytest.raises(DataError, match="not an evaluation"):
+    with pytest.raises(DataError, match=r"evaluation.*Run cml evaluate again"):
         Evaluation.from_json(value)
 
 

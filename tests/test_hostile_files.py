@@ -441,9 +441,11 @@ def test_settings_of_any_name_and_type_are_the_users_error() -> None:
 def index(folder: Path, **changes: object) -> Path:
     part = folder / "parts" / "0001"
     part.mkdir(parents=True)
-    manifest = {"parts": ["0001"], "items": 1, "model": "m", "method": "exact", "run": "r", "dimension": 2, **changes}
+    manifest = {"parts": ["0001"], "items": 1, "model": "m", "method": "exact", "run": "r", "dimension": 2}
+    manifest |= {"file": None, "recall": None, **changes}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    about = {"items": 1, "dimension": 2, "images": "/photos", "made_with": {"images": ""}}
+    about = {"items": 1, "skipped": 0, "dimension": 2, "images": "/photos", "model": "m"}
+    about["made_with"] = {"images": "", "model": "m"}
     (part / "manifest.json").write_text(json.dumps(about))
     (part / "items.jsonl").write_text('{"item_id": "a", "file_name": "a.jpg"}\n')
     np.save(part / "embeddings.npy", np.zeros((1, 2), np.float32))
@@ -462,7 +464,9 @@ def test_indexes_that_name_files_elsewhere(tmp_path: Path, changes: dict[str, ob
     from cml.export.index import Index
 
     assert len(Index.open(index(tmp_path / "good"))) == 1
-    with pytest.raises(DataError, match="does not describe a search index"):
+    with pytest.raises(
+        DataError, match=r"manifest\.json(: the entry '\w+' cannot be| does not describe).* Index anew\."
+    ):
         Index.open(index(tmp_path / "bad", **changes))
 
 

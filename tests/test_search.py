@@ -341,7 +341,7 @@ def test_wrong_indexes_and_images_are_said(
     (index / "manifest.json").write_text(json.dumps(manifest | {"items": 31}))
     assert "has lost items" in failure(capsys, "search", index, image)
     (index / "manifest.json").write_text("{}")
-    assert "does not describe a search index" in failure(capsys, "search", index, image)
+    assert "is not what the index holds" in failure(capsys, "search", index, image)
 
 
 def test_a_killed_addition_leaves_the_old_index_and_is_continued(

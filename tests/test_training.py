@@ -558,7 +558,7 @@ def test_run_config_of_an_older_version_lacks_what_came_later(tmp_path: Path) ->
     assert RunConfig.load(tmp_path / "run") == now
     cml.load(tmp_path / "run")
     for change, message in (
-        ({"model": value["model"] | {"dimension": 0}}, "config.json: In the shape of a model 'dimension' and"),
+        ({"model": value["model"] | {"dimension": 0}}, "config.json: 'dimension' must be 1 or more"),
         ({"model": value["model"] | {"dimension": "8"}}, "the option 'dimension' cannot be '8': expected int"),
         ({"model": value["model"] | {"colour": 8}}, "has the option 'colour'"),
         ({"plugins": [["a"]]}, "the option 'plugins' cannot be"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import os
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+_SPELT, _SPELLINGS = "cml.spelt", {"±": "+-", "\N{EN DASH}": "-", "…": ".."}
 
 
 class _Forgiving(io.FileIO):
@@ -32,7 +35,20 @@ def open_streams() -> None:
     if sys.stderr is sys.__stderr__:
         coding = getattr(sys.stderr, "encoding", "utf-8")
         raw = io.BufferedWriter(_Forgiving(2, "wb", closefd=False))
-        sys.stderr = io.TextIOWrapper(raw, coding, errors="backslashreplace", line_buffering=True)
+        sys.stderr = io.TextIOWrapper(raw, coding, errors=_SPELT, line_buffering=True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_SPELT)
+
+
+def _spelt(error: UnicodeError) -> tuple[str, int]:
+    """Characters that the terminal has not, spelt with those that every one has."""
+    assert isinstance(error, UnicodeEncodeError)
+    others = error.object[error.start : error.end]
+    known = (_SPELLINGS.get(one) or one.encode("ascii", "backslashreplace").decode() for one in others)
+    return "".join(known), error.end
+
+
+codecs.register_error(_SPELT, _spelt)
 
 
 @contextlib.contextmanager

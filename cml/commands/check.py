@@ -9,8 +9,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from cml import tasks
 from cml.command_line.options import parse, show
-from cml.errors import DataError
+from cml.errors import DataError, shortened
 from cml.processes.bar import Bar
 
 
@@ -32,8 +33,8 @@ def run(arguments: Sequence[str]) -> None:
 
     options = parse(Check, arguments, prog="cml check")
     with Bar(desc="check", unit="image", leave=False) as bar:
-        problems, verdict = check_dataset(options.data, progress=bar.update), ""
-    if not (problems := problems or refused_labels(options.data)):
+        problems, verdict = check_dataset(options.data, tasks=tasks.names(), progress=bar.update), ""
+    if not (problems := list(map(shortened, problems or refused_labels(options.data)))):
         dataset = PreparedDataset.open(options.data)
         gallery = len(dataset.split("gallery")) - dataset.info.queries_are_gallery
         verdict = size_verdict(len(dataset.split("query")), gallery)

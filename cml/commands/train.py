@@ -9,9 +9,10 @@ from pathlib import Path
 
 from cml import plugins, tasks
 from cml.command_line.options import parse, parse_known, pick, print_json, say
-from cml.errors import UserError
+from cml.errors import DataError, UserError
 from cml.runs.train import options_for, train_task
 from cml.training.config import TrainConfig
+from cml.training.metrics_log import METRICS
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,10 @@ def run(arguments: Sequence[str]) -> None:
         ) from None
     if not ranks.first:
         return
-    last = [record for record in trained.metrics if "loss" in record][-1]
+    losses = [record for record in trained.metrics if "loss" in record]
+    if not losses:
+        raise DataError(f"{options.out} is finished, but its {METRICS} is missing or holds no loss.")
+    last = losses[-1]
     if options.json:
         print_json({"run": str(options.out), "steps": last["step"], "loss": last["loss"]})
         return

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cml.registry import NAME
 from cml.storage.strict_json import parse_json
 
 ROLES = ("train", "query", "gallery")
@@ -77,6 +78,8 @@ def dataset_info(value: dict[str, Any]) -> DatasetInfo:
         text = value.get(name)
         if not isinstance(text, str) or (name in _NEVER_EMPTY and not text):
             raise ValueError(f"{name} should be a text, but is {reprlib.repr(text)}")
+    if not NAME.fullmatch(value["task"]):
+        raise ValueError(f"task should be the name of a task, but is {reprlib.repr(value['task'])}")
     if value["label_column"] in FIXED_COLUMNS:
         raise ValueError(f"label_column cannot be {value['label_column']!r}, a column with another meaning")
     rest = {name: value.get(name, {}) for name in ("details", "made_with", "counts")}

@@ -55,11 +55,13 @@ class Metadata(NamedTuple):
             files are paths.
         others: The files of further columns and their lines: (path, "FILE:LINE").
         fingerprint: sha256 over dataset.json and both metadata.jsonl.
+        digests: sha256 of each metadata.jsonl, by its path in the dataset.
     """
 
     items: tuple[Items, ...]
     others: list[tuple[Path, str]]
     fingerprint: str
+    digests: Mapping[str, str]
 
 
 def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Metadata]:
@@ -80,10 +82,10 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
         info = dataset_info(parse_object(raw))
     except OSError as error:
         report(f"{path} cannot be read ({error.strerror}); a prepared dataset has one, made by cml prepare.")
-        return None, Metadata((), [], "")
+        return None, Metadata((), [], "", {})
     except ValueError as error:
         report(f"{path}: {error}.")
-        return None, Metadata((), [], "")
+        return None, Metadata((), [], "", {})
     with _no_collection():
         reader = _Reader(folder, info.label_column)
         try:
@@ -101,7 +103,9 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
         if counts[role] and role not in info.roles:
             report(f"{path}: details.gallery is 'queries', but {METADATA} lists {counts[role]} {role} items.")
     fingerprint = hashlib.sha256(hashlib.sha256(raw).digest() + reader.digests).hexdigest()
-    return info, Metadata(items, reader.others, fingerprint)
+    names = [f"{name}/{METADATA}" for name in dict.fromkeys(FOLDERS.values())]
+    parts = [reader.digests[start : start + 32].hex() for start in range(0, len(reader.digests), 32)]
+    return info, Metadata(items, reader.others, fingerprint, dict(zip(names, parts, strict=True)))
 
 
 @contextlib.contextmanager

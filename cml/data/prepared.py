@@ -16,7 +16,7 @@ metadata (metadata.py) before anything is trusted; ``check_dataset`` decodes the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +26,8 @@ from PIL import Image
 
 from cml.data.images import read_image
 from cml.data.masks import mask_problem
-from cml.data.metadata import FOLDERS, METADATA, ROLES, DatasetInfo, read_metadata
-from cml.errors import DataError, UserError
+from cml.data.metadata import FOLDERS, INFO, METADATA, ROLES, DatasetInfo, read_metadata
+from cml.errors import DataError, UserError, did_you_mean
 
 _AT_ONCE = 4096  # images that wait to be decoded by check_dataset
 
@@ -63,11 +63,13 @@ class PreparedDataset:
         folder: Where it lies.
         info: What dataset.json says.
         fingerprint: sha256 over dataset.json and both metadata.jsonl; pixels are not part of it.
+        digests: sha256 of each metadata.jsonl, by its path in the dataset.
     """
 
     folder: Path
     info: DatasetInfo
     fingerprint: str
+    digests: Mapping[str, str]
     _splits: Mapping[str, Split] = field(repr=False)
 
     @classmethod
@@ -86,7 +88,14 @@ class PreparedDataset:
         assert info is not None  # fail would have raised
         items = dict(zip(dict.fromkeys(FOLDERS.values()), metadata.items, strict=True))
         splits = {role: Split(role, *items[FOLDERS[role]].of_role(number)) for number, role in enumerate(ROLES)}
-        return cls(folder, info, metadata.fingerprint, splits)
+        return cls(folder, info, metadata.fingerprint, metadata.digests, splits)
+
+    @property
+    def made_of(self) -> dict[str, Any]:
+        """What the fingerprint is of: the content of dataset.json, and the digests of the other files."""
+        counts = {f"{role} items": count for role, count in self.info.counts.items()}
+        own = {name: value for name, value in vars(self.info).items() if isinstance(value, str)}  # beside like names
+        return {"details": self.info.details, "made_with": self.info.made_with, **own, **counts, **self.digests}
 
     def split(self, role: str) -> Split:
         """The items of one role: train, query or gallery; the queries again where they are the gallery too."""
@@ -112,11 +121,14 @@ def open_dataset(folder: Path | str) -> PreparedDataset:
     return PreparedDataset.open(folder)
 
 
-def check_dataset(folder: Path, *, threads: int = 2, progress: Callable[[int], object] | None = None) -> list[str]:
+def check_dataset(
+    folder: Path, *, tasks: Collection[str] = (), threads: int = 2, progress: Callable[[int], object] | None = None
+) -> list[str]:
     """Look for everything wrong with a prepared dataset; every image is decoded.
 
     Args:
         folder: The dataset.
+        tasks: Names of the tasks that there are, if its task should be one of them.
         threads: Images decoded at a time.
         progress: Called with 1 after each image.
 
@@ -127,6 +139,9 @@ def check_dataset(folder: Path, *, threads: int = 2, progress: Callable[[int], o
     info, metadata = read_metadata(folder, problems.append)
     if info is None:
         return problems
+    if tasks and info.task not in tasks:
+        known = f"{did_you_mean(info.task, tasks)} Known: {', '.join(tasks)}. A plugin's needs --plugin FILE_OR_MODULE"
+        problems.append(f"{folder / INFO}: there is no task {info.task!r}.{known}.")
     masks = {
         (label, path or label): where
         for items in metadata.items

@@ -6,21 +6,31 @@ no extra package.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError, extra_needed
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
-from cml.storage.atomic import atomic_file
+from cml.storage.atomic import atomic_file, open_regular
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 Method = Literal["exact", "flat", "hnsw", "ivf"]
+
+
+class Recall(TypedDict):
+    """Share ``value`` of the true ``k`` nearest that an index finds, over so many queries."""
+
+    k: int
+    queries: int
+    value: float
+
 
 _EXACT_TO = 200_000  # items: below, comparing with all of them takes some hundredths of a second a query
 _HNSW_TO = 2_000_000  # items: beyond, its graph takes more memory than it saves time
@@ -84,17 +94,37 @@ class ApproximateIndex:
         """Positions (Q, k) of what it takes for the nearest, -1 where it found no more."""
         return cast("Int64", self._index.search(np.ascontiguousarray(query, np.float32), k)[1])
 
-    def save(self, path: Path) -> None:
-        """Write the index, atomically."""
+    def check(self, method: Method, items: int, dimension: int) -> None:
+        """Check that it is what was written for so many items; ids that are not those of the items are found too.
+
+        Raises:
+            DataError: it is another one.
+        """
+        faiss = _faiss()
+        kind = {"hnsw": faiss.IndexHNSWFlat, "ivf": faiss.IndexIVFFlat}.get(method, faiss.IndexFlatL2)
+        found = (type(self._index), self._index.ntotal, self._index.d, self._index.metric_type)
+        if found != (kind, items, dimension, faiss.METRIC_L2) or not self._index.is_trained:
+            raise DataError(
+                f"The approximate index is {type(self._index).__name__} of {found[1]} items of {found[2]} numbers, but "
+                f"the embeddings ask for {kind.__name__} of {items} items of {dimension}. Index anew."
+            )
+
+    def save(self, path: Path) -> str:
+        """Write the index, atomically; returns the SHA-256 of the file."""
         with atomic_file(path) as temporary:
             try:
                 _faiss().write_index(self._index, str(temporary))
             except RuntimeError as error:  # a full disk, which faiss does not name
                 raise OSError(f"{path} could not be written: {str(error).splitlines()[0][:120]}") from None
+            return _sha256(temporary)
 
     @classmethod
-    def load(cls, path: Path) -> ApproximateIndex:
+    def load(cls, path: Path, sha256: str | None = None) -> ApproximateIndex:
         """Read what ``save`` wrote.
+
+        Args:
+            path: The file.
+            sha256: What ``save`` returned; None where that is not known.
 
         Raises:
             DataError: it is missing or damaged.
@@ -103,6 +133,8 @@ class ApproximateIndex:
         faiss = _faiss()
         limit = faiss.get_deserialization_vector_byte_limit()
         try:
+            if sha256 is not None and _sha256(path) != sha256:  # faiss would answer from what it finds
+                raise OSError("it is not the file that was written")
             faiss.set_deserialization_vector_byte_limit(max(1, path.stat().st_size))  # no more than is there
             return cls(faiss.read_index(str(path)))
         except (RuntimeError, MemoryError, OSError) as error:
@@ -111,7 +143,7 @@ class ApproximateIndex:
             faiss.set_deserialization_vector_byte_limit(limit)
 
 
-def measured_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> dict[str, Any] | None:
+def measured_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> Recall | None:
     """Share of the true nearest that the index finds for items drawn from it, themselves left out."""
     total = sum(map(len, embeddings))
     k = min(_RECALL_AT, total - 1)
@@ -126,6 +158,11 @@ def measured_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> di
     limit = np.where(nearest == drawn[:, None], 0, exact).max(axis=1)[:, None] * (1 + 1e-6)
     right = ((found <= limit) & (positions != drawn[:, None])).sum(axis=1).clip(max=k)
     return {"k": k, "queries": len(query), "value": float(right.mean() / k)}
+
+
+def _sha256(path: Path) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _installed() -> bool:

@@ -9,13 +9,14 @@ trained run's or the untouched ImageNet one, and nothing else differs between th
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -34,6 +35,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import backbone_fingerprint
 from cml.processes.bar import Bar
 from cml.storage.resumable import Building, building
+from cml.storage.saved_options import Count, record
 from cml.version import __version__
 
 CHUNK = 64  # images decoded, computed and recorded together
@@ -130,7 +132,8 @@ def export_captioning(
         **({"image_size": list(model.config.image_size)} if options.view == "crop" else {}),
     }
     manifest, about = f"{options.name}_manifest.json", {"images": str(images.root)}
-    with building(out, made_with, store.parts(options.name), manifest, about=about) as made, _evaluating(model):
+    parse, parts = functools.partial(_check_record, images=len(images)), store.parts(options.name)
+    with building(out, made_with, parts, manifest, about=about, parse=parse) as made, _evaluating(model):
         if made.manifest is not None:
             return made.manifest
         shape = Shape(_channels(model), options.att_size, options.dtype, options.compress)
@@ -191,6 +194,18 @@ class _Work:
     files: FeatureStore
     shape: Shape
     batch_size: int
+
+
+class _Record(TypedDict):
+    seen: Count
+    scaled: Count
+    skipped: list[dict[str, str]]
+
+
+def _check_record(entry: Mapping[str, Any], images: int) -> None:
+    """Raise DataError or ValueError where a record is not of so many images."""
+    if "dropping" not in entry and record(entry, _Record, "the record", "one of features")["seen"] > images:
+        raise ValueError("it is of other images")
 
 
 def _seen(made: Building) -> int:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,11 @@ from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.image_list import ImageList
 from cml.processes.bar import Bar
-from cml.storage.atomic import atomic_file, delete, open_regular, read_json
+from cml.storage.atomic import atomic_file, delete, open_regular
 from cml.storage.npy import map_array
 from cml.storage.resumable import Building, GrowingFile, MadeOtherwiseError, building
 from cml.storage.safe_paths import relative_name
+from cml.storage.saved_options import Count, read_record, record
 from cml.storage.strict_json import parse_json
 from cml.version import __version__
 
@@ -38,11 +39,30 @@ if TYPE_CHECKING:
 EMBEDDINGS, ITEMS, SKIPPED = "embeddings.npy", "items.jsonl", "skipped.jsonl"
 VECTORS_TSV, METADATA_TSV = "vectors.tsv", "metadata.tsv"
 _LONGEST_LINE = 1 << 20  # bytes of an item
+_RECORD = ("seen", "kept", EMBEDDINGS, ITEMS, SKIPPED)  # images seen and kept, bytes of the files
 _BATCHES_A_CHUNK = 16  # batches between two records: what a kill can cost
 
 
 class AllBadError(DataError):
     """None of some images can be read."""
+
+
+class Origin(TypedDict):
+    """Digests of what embeddings were made with."""
+
+    model: str
+    images: str
+
+
+class Manifest(TypedDict):
+    """What manifest.json says of a folder of embeddings: the images' folder, counts and the model's fingerprint."""
+
+    images: str
+    items: Count
+    skipped: Count
+    dimension: Count
+    model: str
+    made_with: Origin
 
 
 @dataclass(frozen=True)
@@ -56,7 +76,7 @@ class EmbeddingFolder:
     """
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     embeddings: NDArray[np.float32]
 
     @classmethod
@@ -66,12 +86,11 @@ class EmbeddingFolder:
         Raises:
             DataError: it is not finished, or damaged.
         """
-        manifest = read_json(folder / "manifest.json", "what 'cml embed' wrote")
-        path = folder / EMBEDDINGS
+        manifest = read_record(folder / "manifest.json", Manifest, "what 'cml embed' wrote", "Embed again.")
+        path, shape = folder / EMBEDDINGS, (manifest["items"], manifest["dimension"])
         try:
             embeddings = map_array(path)
-            shape = (manifest["items"], manifest["dimension"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read ({type(error).__name__}: {error}).") from None
         if embeddings.shape != shape or embeddings.dtype != np.float32:
             raise DataError(
@@ -145,7 +164,8 @@ def embed_folder(
     # batch size and threads are no part of it: they change rounding at most, and a call may be continued with less
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
     about = {"images": str(images.root)}
-    with building(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about) as made:
+    parse = functools.partial(_state, images=len(images), dimension=model.config.dimension)
+    with building(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about, parse=parse) as made:
         if made.manifest is None:
             kept = _write(model, images, made, batch_size, threads, skip_bad=skip_bad, quiet=quiet)
             if not kept:
@@ -191,19 +211,18 @@ def _write(
 ) -> int:
     """Write embeddings and items from where the record ends; returns how many there are."""
     dimension = model.config.dimension
-    state = {"seen": 0, "kept": 0, EMBEDDINGS: 0, ITEMS: 0, SKIPPED: 0} | (made.records[-1] if made.records else {})
-    seen, kept = int(state["seen"]), int(state["kept"])
+    seen, kept, *sizes = _state(made.records[-1], len(images), dimension) if made.records else (0,) * 5
     read = functools.partial(read_image, size=stored_size(model.config.image_size, model.config.crop))
     with (
-        GrowingFile(made.work / EMBEDDINGS, state[EMBEDDINGS]) as body,
-        GrowingFile(made.work / ITEMS, state[ITEMS]) as items,
-        GrowingFile(made.work / SKIPPED, state[SKIPPED]) as skipped,
+        GrowingFile(made.work / EMBEDDINGS, sizes[0]) as body,
+        GrowingFile(made.work / ITEMS, sizes[1]) as items,
+        GrowingFile(made.work / SKIPPED, sizes[2]) as skipped,
         Bar(total=len(images), initial=seen, desc="embed", unit="image", disable=quiet) as bar,
         contextlib.closing(
             decoded_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
         ) as chunks,
     ):
-        if not state[EMBEDDINGS]:
+        if not sizes[0]:
             body.append(_header(0, dimension))  # its room; the true one is known at the end
         for number, chunk in enumerate(chunks, 1):
             if chunk.items:
@@ -217,13 +236,22 @@ def _write(
             kept += len(chunk.items)
             bar.update(chunk.stop - chunk.start)
             if number % _BATCHES_A_CHUNK == 0 or chunk.stop == len(images):
-                sizes = {EMBEDDINGS: body.sync(), ITEMS: items.sync(), SKIPPED: skipped.sync()}
-                made.record({"seen": chunk.stop, "kept": kept, **sizes})
+                made.record(
+                    dict(zip(_RECORD, (chunk.stop, kept, body.sync(), items.sync(), skipped.sync()), strict=True))
+                )
     with (made.work / EMBEDDINGS).open("r+b") as file:
         file.write(_header(kept, dimension))
     if not (made.work / SKIPPED).stat().st_size:
         (made.work / SKIPPED).unlink()
     return kept
+
+
+def _state(entry: Mapping[str, Any], images: int, dimension: int) -> tuple[int, ...]:
+    """What a record says, in the order of ``_RECORD``; ValueError or DataError where it is not of these images."""
+    seen, kept, size, *others = (record(entry[name], Count, name, "a size") for name in _RECORD)
+    if not kept <= seen <= images or size != len(_header(0, dimension)) + 4 * dimension * kept:
+        raise ValueError("it is of other images")
+    return seen, kept, size, *others
 
 
 def _header(count: int, dimension: int) -> bytes:

@@ -55,7 +55,7 @@ def export_hub(run: Path, out: Path, *, name: str = "", licence: str = "other", 
         gaps.append("the weights' licence is not chosen (--licence)")
     card = model_card(name or run.resolve().name, config, licence=licence, data=info, evaluation=evaluation)
     # the same config, so that whatever reads a run reads this; but paths of this machine are nobody's business
-    shared = {**read_json(run / "config.json", "the run's config"), "dataset": "", "library_name": "cml"}
+    shared = {**read_json(run / "config.json", "the run's config"), "dataset": "", "made_of": {}, "library_name": "cml"}
     for part in ("train", "model"):
         shared[part]["weights"] = Path(shared[part]["weights"]).name
     with atomic_folder(out) as folder:
@@ -78,8 +78,8 @@ def _dataset_info(config: RunConfig, data: Path | None) -> DatasetInfo | None:
         if data is not None:
             raise
         return None
-    if dataset.fingerprint != config.dataset_fingerprint:
+    if why := config.other_data(dataset.fingerprint, dataset.made_of):
         if data is not None:
-            raise DataError(f"{data} is not the dataset that the run was trained on (its fingerprint differs).")
+            raise DataError(f"{data} is not the dataset that the run was trained on ({why}).")
         return None
     return dataset.info

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,7 @@ from cml.errors import DataError, UserError
 from cml.storage.atomic import read_json
 
 # 391895, 000000391895 and COCO_val2014_000000391895: what COCO's own files are called
+_ID = re.compile(r"\d{1,18}", re.ASCII)
 _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{1,18})", re.ASCII | re.IGNORECASE)
 
 
@@ -182,8 +184,10 @@ def _listed_ids(listing: Path) -> dict[str, str]:
         for image in value["images"]:
             name = PurePosixPath(str(image["filename"] if "filename" in image else image["file_name"])).name
             coco_id = image["cocoid"] if "cocoid" in image else image["id"]
-            if isinstance(coco_id, bool) or not str(coco_id).isdecimal():
-                raise DataError(f"{listing}: the id of {name!r} should be a whole number. Got {coco_id!r} instead.")
+            if isinstance(coco_id, bool) or not _ID.fullmatch(str(coco_id)):
+                raise DataError(
+                    f"{listing}: the id of {name!r} should be a whole number. Got {reprlib.repr(coco_id)} instead."
+                )
             if listed.setdefault(name, str(int(coco_id))) != str(int(coco_id)):
                 raise DataError(f"{listing} gives {name!r} two ids, {listed[name]} and {coco_id}.")
     except (KeyError, TypeError) as error:

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
-from cml.export.approximate import ApproximateIndex, Method, measured_recall, method_for
+from cml.export.approximate import ApproximateIndex, Method, Recall, measured_recall, method_for
 from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_anew, model_fingerprint
 from cml.export.image_list import ImageList
 from cml.retrieval.search import distances_to, nearest_embeddings
-from cml.storage.atomic import folder_made, locked, read_json, write_json
+from cml.storage.atomic import folder_made, locked, write_json
 from cml.storage.safe_paths import check_no_link
+from cml.storage.saved_options import Count, read_record
 from cml.version import __version__
 
 if TYPE_CHECKING:
@@ -50,6 +51,20 @@ class Hit:
     distance: float
 
 
+class Manifest(TypedDict):
+    """What manifest.json says of an index; ``file`` and its sha256 are of an approximate one."""
+
+    run: str
+    model: str
+    dimension: Count
+    method: Method
+    items: Count
+    parts: list[str]
+    file: str | None
+    sha256: NotRequired[str | None]
+    recall: Recall | None
+
+
 @dataclass(frozen=True)
 class Index:
     """A finished index.
@@ -61,7 +76,7 @@ class Index:
     """
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     parts: tuple[EmbeddingFolder, ...]
 
     @classmethod
@@ -74,23 +89,25 @@ class Index:
         folder = Path(folder)
         if not (folder / _MANIFEST).is_file():
             raise DataError(f"{folder} is not a search index that 'cml index' finished; give one, or make it.")
-        manifest = read_json(folder / _MANIFEST, "what the index holds")
-        try:
-            names, items = list(manifest["parts"]), manifest["items"]
-            _, _ = manifest["model"], manifest["run"]
-            exact = manifest["method"] == "exact"
-            files = [] if exact and manifest.get("file") is None else [manifest["file"]]
-            if not names or type(items) is not int or not all(map(_is_name, [*names, *files])):
-                raise ValueError
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise DataError(f"{folder / _MANIFEST} does not describe a search index; index anew.") from None
+        manifest = read_record(folder / _MANIFEST, Manifest, "what the index holds", "Index anew.")
+        names, file = manifest["parts"], manifest["file"]
+        if (
+            not names
+            or (file is None) != (manifest["method"] == "exact")
+            or not all(map(_is_name, [*names, file or "-"]))
+        ):
+            raise DataError(f"{folder / _MANIFEST} does not describe a search index. Index anew.")
         parts = tuple(EmbeddingFolder.open(folder / _PARTS / name) for name in names)
-        if sum(len(part.embeddings) for part in parts) != items:
-            raise DataError(f"{folder} has lost items: its manifest counts {items}. Index anew.")
+        if sum(len(part.embeddings) for part in parts) != manifest["items"]:
+            raise DataError(f"{folder} has lost items: its manifest counts {manifest['items']}. Index anew.")
+        for part in parts:
+            made = part.manifest["model"], part.manifest["dimension"]
+            if made != (manifest["model"], manifest["dimension"]):
+                raise DataError(f"{part.folder} is of another model than the index {folder}. Index anew.")
         return cls(folder, manifest, parts)
 
     def __len__(self) -> int:
-        return int(self.manifest["items"])
+        return self.manifest["items"]
 
     @property
     def embeddings(self) -> list[Float32]:
@@ -124,8 +141,10 @@ class Index:
         if exact or self.manifest["method"] == "exact":
             distances, positions = nearest_embeddings(query, self.embeddings, k)
         else:
-            positions = self._approximate.search(query, k)
+            positions = self.approximate.search(query, k)
             distances = distances_to(query, self.embeddings, positions)
+        if not np.isfinite(distances[positions >= 0]).all():
+            raise DataError(f"The embeddings of {self.folder} hold NaN or infinity, or numbers too large. Index anew.")
         items = self._items(set(positions[positions >= 0].tolist()))
         return [
             [Hit(*items[position], distance) for position, distance in zip(places, row, strict=True) if position >= 0]
@@ -133,8 +152,16 @@ class Index:
         ]
 
     @functools.cached_property
-    def _approximate(self) -> ApproximateIndex:
-        return ApproximateIndex.load(self.folder / self.manifest["file"])
+    def approximate(self) -> ApproximateIndex:
+        """The approximate index.
+
+        Raises:
+            DataError: its file is missing, damaged, or of other items.
+        """
+        assert self.manifest["file"] is not None
+        made = ApproximateIndex.load(self.folder / self.manifest["file"], self.manifest.get("sha256"))
+        made.check(self.manifest["method"], len(self), self.manifest["dimension"])
+        return made
 
     def _items(self, wanted: set[int]) -> dict[int, tuple[str, Path]]:
         """Id and path of some items; the lists are read through, not kept."""
@@ -229,7 +256,7 @@ def add_to_index(
             return index, known  # the others were left out as bad when these were added
         made = None
         if index.manifest["method"] != "exact":
-            made = ApproximateIndex.load(out / index.manifest["file"])
+            made = index.approximate
             made.add([part.embeddings])
         return _publish(out, index.manifest, (*index.parts, part), made), known
 
@@ -250,32 +277,34 @@ def _alone(out: Path) -> Iterator[None]:
             if not (out / _PARTS).exists():
                 (out / _LOCK).unlink()
             raise
-        named = read_json(out / _MANIFEST, "what the index holds")["file"]
+        named = read_record(out / _MANIFEST, Manifest, "what the index holds", "Index anew.")["file"]
         for path in out.glob("*-[0-9][0-9][0-9][0-9].faiss"):
             if path.name != named:
                 path.unlink()
 
 
 def _publish(
-    out: Path, head: dict[str, Any], parts: tuple[EmbeddingFolder, ...], made: ApproximateIndex | None
+    out: Path, head: Mapping[str, Any], parts: tuple[EmbeddingFolder, ...], made: ApproximateIndex | None
 ) -> Index:
     """Write the approximate index if there is one, then the manifest that names it."""
     embeddings = [part.embeddings for part in parts]
-    file, recall = None, None
+    file, recall, digest = None, None, None
     if made is not None:
         file = f"{head['method']}-{len(parts):04}.faiss"
-        made.save(out / file)
+        digest = made.save(out / file)
         recall = measured_recall(made, embeddings)
-    manifest = {
-        "cml": __version__,
-        "kind": "index",
-        **{key: head[key] for key in ("run", "model", "dimension", "method")},
+    manifest: Manifest = {
+        "run": head["run"],
+        "model": head["model"],
+        "dimension": head["dimension"],
+        "method": head["method"],
         "items": sum(map(len, embeddings)),
         "parts": [part.folder.name for part in parts],
         "file": file,
+        "sha256": digest,
         "recall": recall,
     }
-    write_json(out / _MANIFEST, manifest)
+    write_json(out / _MANIFEST, {"cml": __version__, "kind": "index", **manifest})
     return Index(out, manifest, parts)
 
 
@@ -287,6 +316,6 @@ def _is_name(name: object) -> bool:
 def _named(parts: Iterable[EmbeddingFolder]) -> Iterable[tuple[str, Path]]:
     """Id and path of every item, in order."""
     for part in parts:
-        root = Path(str(part.manifest.get("images", "")))
+        root = Path(part.manifest["images"])
         for entry in part.items():
             yield str(entry["item_id"]), root / str(entry["file_name"])

@@ -5,10 +5,9 @@ Backbone, linear head, and L2 normalisation if the loss wants it.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.data.augmentation import center_box, stored_size
-from cml.data.images import Images, UInt8
+from cml.data.images import MAX_PIXELS, Images, UInt8
 from cml.data.inputs import image_source
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, get, least_side
+from cml.storage.saved_options import TINY, check_bounds
 
 _LARGEST = 65_536  # numbers of an embedding, pixels of a side: a stranger's file may claim any
 
@@ -47,15 +47,13 @@ class ModelConfig:
     crop: float = 1.0
 
     def __post_init__(self) -> None:
-        for rule, holds in (
-            (
-                f"'dimension' and the two numbers of 'image_size' must be from 1 to {_LARGEST:,}",
-                all(1 <= size <= _LARGEST for size in (self.dimension, *self.image_size)),
-            ),
-            ("'crop' must be above 0 and at most 1", 0 < self.crop <= 1),
-        ):
-            if not holds:
-                raise UserError(f"In the shape of a model {rule}. Got {reprlib.repr(asdict(self))} instead.")
+        check_bounds(self, {(1, _LARGEST): ("dimension", "image_size"), (TINY, 1): ("crop",)})
+        height, width = stored_size(self.image_size, self.crop)
+        if height * width > MAX_PIXELS:
+            raise UserError(
+                f"'image_size' {self.image_size} and 'crop' {self.crop} ask for images of {height} x {width} pixels; "
+                f"the limit is {MAX_PIXELS:,} pixels."
+            )
 
     @property
     def published(self) -> ModelConfig:

@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from cml.errors import DataError
+from cml.storage.atomic import text_path
 
 FILE = ".safetensors"
 # What classifiers are called in torchvision, timm and the packaged networks: a file may hold one that no backbone has.
@@ -30,7 +31,8 @@ def load_weights(module: nn.Module, path: str, name: str) -> None:
     if not Path(path).is_file():
         raise DataError(f"The weights {path} of the backbone {name!r} are not there.")
     try:
-        found = load_file(path)
+        with text_path(Path(path)) as named:
+            found = load_file(named)
     except (SafetensorError, OSError) as error:
         raise DataError(f"The weights {path} of the backbone {name!r} are damaged ({error}).") from None
     of_run = {key.removeprefix("backbone."): value for key, value in found.items() if key.startswith("backbone.")}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cml.errors import DataError, UserError
 from cml.retrieval import text_table
 from cml.retrieval.metrics import GAINS
+from cml.storage.saved_options import Count, record
 
 if TYPE_CHECKING:
     import pandas
@@ -47,6 +48,27 @@ class Metric:
     def higher_is_better(self) -> bool:
         """False for label distances alone."""
         return not self.name.startswith("label_distance@")
+
+
+class _SavedMetric(TypedDict):
+    mean: float | None
+    low: float | None
+    high: float | None
+    undefined: Count
+    per_query: NotRequired[list[float | None]]
+
+
+class _Saved(TypedDict):
+    rows: dict[str, dict[str, _SavedMetric]]
+    unit: str
+    reported_unit: str
+    gain: str
+    queries: Count
+    gallery: Count
+    hit_neighbors: Count
+    ties: NotRequired[dict[str, Count]]
+    count_lone: NotRequired[bool]
+    verdict: NotRequired[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,27 +158,22 @@ class Evaluation:
             DataError: the value has another form.
         """
 
-        def metric(name: str, found: Any) -> Metric:  # noqa: ANN401 - as above
-            mean, low, high = (_nan(found[key]) for key in ("mean", "low", "high"))
+        def metric(name: str, found: _SavedMetric) -> Metric:
+            mean, low, high = (_nan(one) for one in (found["mean"], found["low"], found["high"]))
             per_query = np.array([_nan(item) for item in found.get("per_query", [])], np.float64)
-            return Metric(name, per_query, mean, low, high, int(found["undefined"]))
+            return Metric(name, per_query, mean, low, high, found["undefined"])
 
-        try:
-            rows = {
-                str(ranker): {str(name): metric(name, found) for name, found in metrics.items()}
-                for ranker, metrics in value["rows"].items()
-            }
-            if not rows or len({tuple(sorted(metrics)) for metrics in rows.values()}) > 1 or not all(rows.values()):
-                raise ValueError("its rankers should have the same metrics, one at least")
-            queries, gallery, near = (int(value[key]) for key in ("queries", "gallery", "hit_neighbors"))
-            units = str(value["unit"]), str(value["reported_unit"])
-            ties = {str(ranker): int(count) for ranker, count in value.get("ties", {}).items()}
-            said = bool(value.get("count_lone", False)), str(value.get("verdict", ""))
-            return cls(rows, units[0], str(value["gain"]), queries, gallery, near, units[1], ties, *said)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise DataError(
-                f"This is not an evaluation that cml wrote ({type(error).__name__}: {error}). Run cml evaluate again."
-            ) from None
+        mend = "Run cml evaluate again."
+        saved = record(value, _Saved, "The evaluation", "an evaluation that cml wrote", mend)
+        rows = {
+            ranker: {name: metric(name, found) for name, found in metrics.items()}
+            for ranker, metrics in saved["rows"].items()
+        }
+        if not rows or len({tuple(sorted(metrics)) for metrics in rows.values()}) > 1 or not all(rows.values()):
+            raise DataError(f"The rankers of an evaluation should have the same metrics, one at least. {mend}")
+        figures = saved["queries"], saved["gallery"], saved["hit_neighbors"]
+        said = saved.get("ties", {}), saved.get("count_lone", False), saved.get("verdict", "")
+        return cls(rows, saved["unit"], saved["gain"], *figures, saved["reported_unit"], *said)
 
     def table(self, metrics: Sequence[str] | None = None, *, markdown: bool = False) -> str:
         """A table with a row a ranker and "mean [low, high]" a metric.

@@ -89,7 +89,7 @@ def finished(run: Planned, dataset: PreparedDataset) -> bool:
 
     if not (run.folder / run_folder.MODEL).exists():
         return False
-    run_folder.check_same(run.folder, run.options, dataset.fingerprint)
+    run_folder.check_same(run.folder, run.options, dataset.fingerprint, dataset.made_of)
     return True
 
 

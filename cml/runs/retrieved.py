@@ -5,8 +5,10 @@ The gallery page and the sheet of a comparison are made of it. Not for: how they
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.errors import DataError
 from cml.retrieval.evaluation import ORACLE
 from cml.runs.trained_run import Embeddings, TrainedRun
 
@@ -144,14 +147,29 @@ class _Drawn:
         return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
 
     def __call__(self) -> Image.Image:
-        return self.trained.task.draw(self.plain(), self.split.labels[self.item], self.trained.dataset.info)
+        with _fitting(self.trained, self.split, self.item):
+            return self.trained.task.draw(self.plain(), self.split.labels[self.item], self.trained.dataset.info)
+
+
+@contextlib.contextmanager
+def _fitting(trained: TrainedRun, split: Split, item: int) -> Iterator[None]:
+    """While a task shows a label: what it cannot show is perhaps of another task."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise DataError(
+            f"The task {trained.task.name!r} of {trained.folder} cannot show the label "
+            f"{reprlib.repr(split.labels[item])} of the item {split.item_ids[item]!r} ({type(error).__name__}: "
+            f"{error}): was it trained on other labels?"
+        ) from error
 
 
 def _picture(trained: TrainedRun, split: Split, item: int, distance: float | None, size: int, ids: bool) -> Picture:
     from cml.reporting.gallery import Picture
 
     drawn = _Drawn(trained, split, split.paths[item], item, size)
-    words = trained.task.describe(split.labels[item], trained.dataset.info)
+    with _fitting(trained, split, item):
+        words = trained.task.describe(split.labels[item], trained.dataset.info)
     if ids:
         return Picture(drawn, f"{split.item_ids[item]} {words}".strip(), distance)
     plain, image = drawn.plain(), drawn()

@@ -96,7 +96,8 @@ class Run(TrainedRun):
         """
         baseline = self.frozen if against is None else (against.config.train.loss.partition("(")[0], against.embeddings)
         if against is not None and against.dataset.fingerprint != self.dataset.fingerprint:
-            raise UserError(f"{against.folder} was trained on another dataset than {self.folder}.")
+            why = against.config.other_data(self.dataset.fingerprint, self.dataset.made_of)
+            raise UserError(f"{against.folder} was trained on another dataset than {self.folder} ({why}).")
         return write_run_gallery(self, baseline, queries=queries, k=k, thumbnail=thumbnail, table=table)
 
     def export_onnx(self, out: Path | str) -> OnnxExport:

@@ -96,9 +96,9 @@ class TrainedRun:
                 f"cml.load({str(self.folder)!r}).evaluate(images, labels)."
             )
         dataset = PreparedDataset.open(self.data if self.data is not None else Path(self.config.dataset))
-        if dataset.fingerprint != self.config.dataset_fingerprint:
+        if why := self.config.other_data(dataset.fingerprint, dataset.made_of):
             raise DataError(
-                f"{self.folder} was trained on another dataset than {dataset.folder} is now (its fingerprint differs). "
+                f"{self.folder} was trained on another dataset than {dataset.folder} is now ({why}). "
                 "Give the right one with --data, or train anew."
             )
         return dataset

@@ -57,7 +57,12 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
         try:
             with located(path):
                 yield temporary
-                os.replace(temporary, path)  # replaces an empty folder, refuses a full one
+                try:
+                    os.replace(temporary, path)  # replaces an empty folder, refuses a full one
+                except OSError as error:
+                    if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                        check_vacant(path)  # another process has just put something there
+                    raise
         finally:
             os.close(handle)
             delete(temporary)
@@ -175,10 +180,48 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write ``value`` as readable JSON, atomically. NaN and infinity are refused: they are not JSON."""
+    """Write ``value`` as readable JSON, atomically. NaN and infinity are refused: they are not JSON.
+
+    Raises:
+        UserError: a text, such as a path, is not UTF-8.
+    """
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    unicode_text(text, f"what {path} should note")
     with atomic_file(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def text_path(path: Path) -> Iterator[str]:
+    """A name of a file for libraries that take text alone, also where its own is not UTF-8.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    try:
+        unicode_text(str(path), "")
+    except UserError:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            yield f"/dev/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:
+        yield str(path)
+
+
+def unicode_text(text: str, what: str) -> str:
+    """A text that a file may note, as it is.
+
+    Raises:
+        UserError: it holds bytes that are no Unicode, as the name of a file may.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        found = (text[: error.start].rpartition("\n")[2] + text[error.start :].partition("\n")[0]).strip()
+        raise UserError(f"The path {found!a} in {what} is not UTF-8 text: rename the file or folder.") from None
+    return text
 
 
 def open_regular(path: Path) -> io.BufferedReader:

@@ -61,7 +61,11 @@ class Building:
         self.record({_FINISHED: dict(manifest)})
         return self._publish()
 
-    def _begin(self, folder: WorkFolder) -> None:
+    def _begin(self, folder: WorkFolder, parse: Callable[[dict[str, Any]], object]) -> None:
+        def checked(entry: dict[str, Any]) -> dict[str, Any]:
+            dict(entry[_FINISHED]) if _FINISHED in dict(entry) else parse(entry)
+            return entry
+
         self._folder = folder
         if folder.difference is None:
             folder.start_over()
@@ -70,7 +74,7 @@ class Building:
                 f"{self.out} was begun otherwise ({folder.difference}). Give the command it was begun with, choose "
                 f"another folder, or delete {self.work} to start over."
             )
-        self.records = folder.records(dict)
+        self.records = folder.records(checked)
         if self.records and _FINISHED in self.records[-1]:
             self._publish()
         elif taken := [path for path in (self.out / part for part in self._parts) if os.path.lexists(path)]:
@@ -102,6 +106,7 @@ def building(
     *,
     about: Mapping[str, Any] | None = None,
     sound: Callable[[], bool] = lambda: True,
+    parse: Callable[[dict[str, Any]], object] = dict,
     wait: bool = False,
 ) -> Iterator[Building]:
     """Begin or continue results whose manifest is written last: where it is, everything is.
@@ -113,6 +118,8 @@ def building(
         manifest: Name of the file that says that everything is there.
         about: As for ``work_folder``; the manifest should say it too.
         sound: Whether the parts of finished results are; otherwise they are made anew.
+        parse: Checks a record; a DataError, LookupError, TypeError or ValueError of it says that the work is whole up
+            to the record before.
         wait: As for ``work_folder``.
 
     Yields:
@@ -143,7 +150,7 @@ def building(
             for name in (manifest, *parts):
                 delete(out / name)
         made = Building(out, manifest, parts, None)
-        made._begin(folder)
+        made._begin(folder, parse)
         try:
             yield made
         except BaseException as error:

@@ -1,20 +1,75 @@
-"""Frozen dataclasses of options from JSON that somebody else wrote: every option known, of its type and in its range.
+"""Records from JSON that somebody else wrote: every entry of its type and in its range.
 
-msgspec converts strictly; here its errors get the file, the option and the value. Not for: reading the JSON itself
+msgspec converts strictly; here its errors get the file, the entry and the value. Not for: reading the JSON itself
 (strict_json.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import reprlib
 import typing
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta, ValidationError, convert
 
 from cml.errors import DataError, UserError
+from cml.storage.atomic import read_json
 
 T = TypeVar("T")
+Count = Annotated[int, Meta(ge=0, le=1 << 60)]
+"""A number of items, steps or bytes."""
+TINY = 1e-12  # the least number above 0 that means anything as an option
+
+
+def check_bounds(options: object, bounds: Mapping[tuple[float, float], Sequence[str]]) -> None:
+    """Check the numbers of a dataclass.
+
+    Args:
+        options: The dataclass; an option whose default is None may be None.
+        bounds: Least and greatest value of some options.
+
+    Raises:
+        UserError: one is out of its bounds, or not finite.
+    """
+    for (low, high), names in bounds.items():
+        for name in names:
+            value = getattr(options, name)
+            for number in value if isinstance(value, tuple | list) else () if value is None else (value,):
+                if low <= number <= high:
+                    continue
+                rule = f"at most {high:,}" if number > high else "above 0" if low == TINY else f"{low} or more"
+                if isinstance(number, float) and not math.isfinite(number):
+                    rule = "a finite number"
+                none = ", or none" if getattr(type(options), name, 0) is None else ""
+                raise UserError(f"'{name}' must be {rule}{none}. Got {reprlib.repr(value)} instead.")
+
+
+def read_record(path: Path, kind: type[T], what: str, mend: str) -> T:
+    """The record in a JSON file that cml wrote.
+
+    Args:
+        path: The file.
+        kind: A TypedDict or dataclass; entries that it does not name are left out.
+        what: What the file should hold, for errors: "what the index holds".
+        mend: What to do where it does not, for errors.
+
+    Raises:
+        DataError: the file is missing or no JSON, or an entry is missing, of another type or out of range.
+    """
+    return record(read_json(path, what), kind, str(path), what, mend)
+
+
+def record(value: object, kind: type[T], where: str, what: str, mend: str = "") -> T:
+    """As ``read_record``, of JSON that is read already."""
+    try:
+        return convert(value, kind, strict=True)
+    except ValidationError as error:
+        raise DataError(f"{_said(error, value, where, what, 'entry')} {mend}".rstrip()) from None
 
 
 def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
@@ -40,24 +95,29 @@ def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
         Traceback (most recent call last):
         cml.errors.DataError: walk.json: the option 'steps' cannot be 'many': expected int, got str.
     """
-    import msgspec
-
     if (name := _unknown(kind, value)) is not None:
         raise DataError(f"{where} has the option {name!r}, which this version of cml does not know.")
     try:
-        return msgspec.convert(value, kind, strict=True)
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).replace("`", "").partition(" - at $")
-        if not path:
-            raise DataError(f"{where} is not {what}: {reason}.") from None
-        found: Any = value
-        for key in (keys := re.findall(r"\w+", path)):
-            found = found[int(key) if isinstance(found, list) else key]
-        name = next(key for key in reversed(keys) if not key.isdigit())
-        reason = reason[0].lower() + reason[1:]
-        raise DataError(f"{where}: the option {name!r} cannot be {reprlib.repr(found)}: {reason}.") from None
+        return convert(value, kind, strict=True)
+    except ValidationError as error:
+        raise DataError(_said(error, value, where, what, "option")) from None
     except UserError as error:
         raise DataError(f"{where}: {error}") from None
+
+
+def _said(error: ValidationError, value: Any, where: str, what: str, noun: str) -> str:  # noqa: ANN401 - any JSON
+    """What msgspec found, with the entry's name and its value where they can be told."""
+    reason, _, path = str(error).replace("`", "").partition(" - at $")
+    keys = re.findall(r"\w+|\.\.\.", path)
+    name = next((key for key in reversed(keys) if not key.isdigit()), "...")
+    if name == "...":  # of a mapping whose keys msgspec does not tell
+        return f"{where} is not {what}: {reason}."
+    reason, shown = reason[0].lower() + reason[1:], ""
+    if "..." not in keys:
+        for key in keys:
+            value = value[int(key) if isinstance(value, list) else key]
+        shown = f" {reprlib.repr(value)}"
+    return f"{where}: the {noun} {name!r} cannot be{shown or ' so'}: {reason}."
 
 
 def _unknown(kind: Any, value: object) -> str | None:  # noqa: ANN401 - a type

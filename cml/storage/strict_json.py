@@ -7,6 +7,7 @@ of thousands of digits, nesting without end. Not for: what the values mean; whoe
 from __future__ import annotations
 
 import json
+import math
 import re
 import reprlib
 from typing import Any, NoReturn
@@ -62,5 +63,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-_STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_object)
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise _Fault(f"holds {number[:20]}, which is too large: numbers must be finite")
+    return value
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_object)
 _LENIENT = json.JSONDecoder(object_pairs_hook=_object)

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from cml.errors import UserError
+from cml.errors import DataError, UserError
 from cml.storage.atomic import delete, folder_made, located, locked, write_all
 from cml.storage.made_with import as_json, difference
+from cml.storage.strict_json import parse_json
 
 JOURNAL = "journal.jsonl"
 T = TypeVar("T")
@@ -47,7 +48,7 @@ class WorkFolder:
         self._start, self.recorded = len(head), 0  # where the records begin
         self.difference: str | None = None
         with contextlib.suppress(ValueError, LookupError, TypeError):
-            there = json.loads(head) if head.endswith(b"\n") and not _holds_links(root) else {}
+            there = parse_json(head, surrogates=True) if head.endswith(b"\n") and not _holds_links(root) else {}
             same = there["made_with"] == self.made_with
             self.difference = "" if same else difference(there["made_with"], self.made_with, there["about"], about)
 
@@ -64,8 +65,8 @@ class WorkFolder:
         """What was recorded, oldest first.
 
         Args:
-            parse: Makes something of a record; a LookupError, TypeError or ValueError of it says that a power cut has
-                torn the journal there, which then ends before.
+            parse: Makes something of a record; a DataError, LookupError, TypeError or ValueError of it says that the
+                journal was torn there, as by a power cut, and then ends before.
         """
         self._journal.seek(self._start)
         found, end = [], self._start
@@ -73,8 +74,8 @@ class WorkFolder:
             try:
                 if not line.endswith(b"\n"):
                     break
-                found.append(parse(json.loads(line)))
-            except (LookupError, TypeError, ValueError):
+                found.append(parse(parse_json(line, surrogates=True)))
+            except (DataError, LookupError, TypeError, ValueError):
                 break
             end += len(line)
         self._journal.truncate(end)

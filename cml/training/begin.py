@@ -97,6 +97,7 @@ def train_run(
         train=config,
         model=model_config(config, losses.registry.make(config.loss) if loss is None else loss),
         label_distance=label_distance,
+        made_of={"items": count, "labels": own_fingerprint} if dataset is None else dataset.made_of,
         plugins=plugins.needed(task, label_distance, config.loss, config.sampler, config.backbone),
     )
     sampler.check_count(items_left(config, count))  # before there is a run folder in which nothing was trained

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypeVar
 
 from cml.errors import UserError, did_you_mean
+from cml.storage.saved_options import TINY, check_bounds
 
 T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
-TINY = 1e-12  # the least number above 0 that means anything here
 _HOW = ("checkpoint_every", "workers", "worker_timeout", "cache_bytes", "device")  # a resumed run may go on with others
+_LARGE = 10**9  # of what nobody counts further
+_BOUNDS = {  # a stranger's config may claim any number
+    (1, 65_536): ("dimension", "image_size"),
+    (1, _LARGE): ("steps", "checkpoint_every", "micro_batch"),
+    (0, _LARGE): ("warmup", "evaluate_every", "patience", "memory", "worker_timeout", "decay", "weight_decay"),
+    (0, 2**63 - 1): ("seed",),
+    (0, 2**50): ("cache_bytes",),
+    (0, 512): ("workers",),
+    (TINY, 1e38): ("learning_rate", "backbone_rate", "proxy_rate", "clip_gradient"),
+    (TINY, 1): ("crop",),
+    (TINY, 1 - TINY): ("validation_share",),
+    (0, 0.5): ("scale_jitter", "shift_jitter", "brightness_jitter"),
+}
 
 
 def _told(kind: type[T]) -> type[T]:
@@ -117,30 +129,12 @@ class TrainConfig:
     """auto | cpu | cuda | mps .."""
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise UserError(f"'{name}' must be a finite number. Got {value} instead.")
-        for rule, names, low, high in (
-            ("1 or more", ("dimension", "steps", "checkpoint_every"), 1, math.inf),
-            ("above 0", ("learning_rate", "backbone_rate", "proxy_rate", "crop", "validation_share"), TINY, math.inf),
-            ("0 or more", ("warmup", "decay", "weight_decay", "evaluate_every", "patience", "seed"), 0, math.inf),
-            ("0 or more", ("workers", "worker_timeout", "cache_bytes", "memory"), 0, math.inf),
-            ("in 0..0.5", ("scale_jitter", "shift_jitter", "brightness_jitter"), 0, 0.5),
-            ("at most 1", ("crop",), 0, 1),
-            ("below 1", ("validation_share",), 0, 1 - TINY),
-        ):
-            for name in names:
-                if not low <= getattr(self, name) <= high:
-                    raise UserError(f"'{name}' must be {rule}. Got {getattr(self, name)} instead.")
         size = self.image_size if isinstance(self.image_size, tuple | list) else ()
         if len(size) != 2 or min(size) < 1:
             raise UserError(
                 f"'image_size' must be two positive numbers, height and width. Got {self.image_size} instead."
             )
-        if self.micro_batch is not None and self.micro_batch < 1:
-            raise UserError(f"'micro_batch' must be 1 or more, or none. Got {self.micro_batch} instead.")
-        if self.clip_gradient is not None and self.clip_gradient <= 0:
-            raise UserError(f"'clip_gradient' must be above 0 or none. Got {self.clip_gradient} instead.")
+        check_bounds(self, _BOUNDS)
         if self.patience and not self.evaluate_every:
             raise UserError(f"'patience' counts validations: set 'evaluate_every'. Got patience={self.patience} alone.")
         if self.freeze_backbone and self.flip != "none":

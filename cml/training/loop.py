@@ -113,7 +113,7 @@ def train(
     optimizer = make_optimizer(model, loss, config)
     memory = CrossBatchMemory(config.memory)
     validation = Validation(model, network, held_out, config, ranks, score)
-    checkpoint = Checkpoint(model, loss, optimizer, memory, validation)
+    checkpoint = Checkpoint(model, loss, optimizer, memory, validation, config.steps, len(data))
     first = checkpoint.load(out) if out is not None and resume else 0
     ranks.check_same("a checkpoint", str(first), "The run folder must lie where every machine sees it.")
     last = first if validation.patience_lost else config.steps

@@ -14,6 +14,7 @@ from typing import Any
 
 from cml.errors import DataError
 from cml.storage.atomic import atomic_file, open_regular
+from cml.storage.saved_options import Count, record
 from cml.storage.strict_json import parse_json
 
 METRICS = "metrics.jsonl"
@@ -71,11 +72,11 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     records = []
     for number, line in enumerate(lines[:-1], 1):
         try:
-            record = {key: math.nan if value is None else value for key, value in parse_json(line).items()}
-            if not all(isinstance(value, int | float) for value in record.values()):
-                raise ValueError
-            record["step"] = int(record["step"])
-        except (ValueError, KeyError, AttributeError, OverflowError):
+            value = parse_json(line)
+            numbers = record(value, dict[str, float | None], "", "")
+            found: dict[str, Any] = {key: math.nan if one is None else one for key, one in numbers.items()}
+            found["step"] = record(value["step"], Count, "", "")
+        except (ValueError, KeyError, DataError):
             raise DataError(f"{path}:{number} is not a metrics record: {line[:80]!r}.") from None
-        records.append(record)
+        records.append(found)
     return records

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from cml.errors import DataError
 from cml.models.embedding import ModelConfig
 from cml.storage.atomic import read_json, write_json
+from cml.storage.made_with import as_json, difference
 from cml.storage.saved_options import saved_options
 from cml.training.config import TrainConfig
 from cml.version import __version__
@@ -26,6 +29,7 @@ class RunConfig:
         train: The options.
         model: Shape of the model.
         label_distance: The label distance with every setting that the dataset decided.
+        made_of: What ``dataset_fingerprint`` is of, in which data that differ are told apart.
         plugins: Name and SHA-256 of each plugin that was loaded; none of them is ever imported because a run says so.
     """
 
@@ -35,7 +39,14 @@ class RunConfig:
     train: TrainConfig
     model: ModelConfig
     label_distance: str
+    made_of: dict[str, Any] = field(default_factory=dict)
     plugins: tuple[tuple[str, str], ...] = ()
+
+    def other_data(self, fingerprint: str, made_of: Mapping[str, Any]) -> str:
+        """In what other data differ from those that the run was trained on, in words; "" if in nothing."""
+        if fingerprint == self.dataset_fingerprint:
+            return ""
+        return difference(self.made_of, as_json(made_of)) or "dataset.json is written otherwise"
 
     def save(self, run: Path) -> None:
         """Write config.json."""
@@ -56,7 +67,7 @@ class RunConfig:
             raise DataError(_not_a_run(run, other))
         value = read_json(path, "the run's config")
         if isinstance(value, dict):  # beside cml's version and the loss's constants, which are for people to read
-            value = {field.name: value[field.name] for field in fields(cls) if field.name in value}
+            value = {one.name: value[one.name] for one in fields(cls) if one.name in value}
         try:
             return saved_options(cls, value, str(path), "a run's config")
         except DataError:

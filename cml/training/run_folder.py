@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from torch import Tensor, nn
 from cml.errors import DataError, UserError
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.storage.atomic import atomic_file, check_vacant, delete, folder_made, locked, read_json, write_json
+from cml.storage.atomic import atomic_file, check_vacant, delete, folder_made, locked, read_json, text_path, write_json
+from cml.storage.made_with import as_json, difference
 from cml.storage.safe_paths import check_no_link
-from cml.training.checkpoint import CHECKPOINT, disk_errors
+from cml.training.checkpoint import CHECKPOINT
 from cml.training.config import TrainConfig
 from cml.training.metrics_log import METRICS
 from cml.training.run_config import RunConfig
@@ -77,11 +79,13 @@ def _start(run: Path, config: RunConfig, *, resume: bool) -> None:
         (run / "checkpoints").mkdir(parents=True, exist_ok=True)
         config.save(run)
         return
-    check_same(run, config.train, config.dataset_fingerprint)
-    saved = RunConfig.load(run)
-    for name in ("task", "label_distance", "model"):  # not the folder of the dataset, which may have been moved
-        if getattr(saved, name) != getattr(config, name):
-            raise UserError(f"{run} was started with another {name.replace('_', ' ')}; choose another folder.")
+    saved = check_same(run, config.train, config.dataset_fingerprint, config.made_of)
+    # not the folder of the dataset, which may have been moved
+    then, now = (
+        {"task": one.task, "label_distance": one.label_distance, **asdict(one.model)} for one in (saved, config)
+    )
+    if why := difference(as_json(then), as_json(now)):
+        raise UserError(f"{run} was started otherwise ({why}); choose another folder.")
 
 
 def check_unused(run: Path) -> None:
@@ -96,19 +100,21 @@ def check_unused(run: Path) -> None:
         raise UserError(f"{run} holds a run already. Add --resume to continue it, or choose another folder.")
 
 
-def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str) -> None:
-    """Check that the run in ``run`` was started with these options on this dataset.
+def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str, made_of: Mapping[str, Any]) -> RunConfig:
+    """Check that the run in ``run`` was started with these options on this dataset; returns its config.
 
     Raises:
         UserError: it is another run: names the first option that differs.
     """
     saved = RunConfig.load(run)
-    if saved.dataset_fingerprint != dataset_fingerprint:
-        raise UserError(f"{run} is a run on another dataset ({saved.dataset or 'arrays'}); choose another folder.")
+    if why := saved.other_data(dataset_fingerprint, made_of):
+        place = saved.dataset or "arrays"
+        raise UserError(f"{run} is a run on another dataset, of {place}, than this one ({why}); choose another folder.")
     for name, (now, then) in options.difference(saved.train).items():
         raise UserError(
             f"{run} was started with {name}={then}, now {name}={now}. Resume with the options it began with."
         )
+    return saved
 
 
 def save_loss_constants(run: Path | None, constants: Mapping[str, float]) -> None:
@@ -139,12 +145,12 @@ def save_model(path: Path, model: EmbeddingModel) -> None:
 
 
 def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     # copies, for tensors that layers of a network share: safetensors keeps each by itself
     state = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
-    with atomic_file(path) as temporary, disk_errors():
-        save_file(state, temporary, {_CHECKSUM: _checksum(state)})
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(save(state, {_CHECKSUM: _checksum(state)}))
 
 
 def _checksum(state: Mapping[str, Tensor]) -> str:
@@ -181,7 +187,7 @@ def load_model(
             f"{path} is missing: the run is not finished. Continue it: cml train TASK --out {run} --resume."
         )
     try:
-        with safe_open(path, "pt") as file:
+        with text_path(path) as name, safe_open(name, "pt") as file:
             checksum = (file.metadata() or {}).get(_CHECKSUM)
             # before a network of the size that the config claims is made
             head = file.get_slice("head.weight").get_shape() if "head.weight" in file.keys() else []  # noqa: SIM118

@@ -5,6 +5,7 @@ Not for: files that have to be read from their start (scanned_vectors.py).
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
+from cml.storage.atomic import open_regular
 from cml.storage.npy import map_array
 from cml.word_vectors.contract import WordVectors
 
@@ -67,7 +69,7 @@ class ArrayVectors(WordVectors):
 
 def text_words(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers from 1 on, and words."""
-    with path.open(encoding="utf-8", newline="\n") as file:
+    with io.TextIOWrapper(open_regular(path), "utf-8", newline="\n") as file:
         try:
             for number, line in enumerate(file, 1):
                 yield number, line.rstrip("\r\n")

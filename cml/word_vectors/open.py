@@ -65,7 +65,7 @@ def _open(path: Path, changed: int, size: int) -> WordVectors:  # changed and si
             "vectors with KeyedVectors.save_word2vec_format(path, binary=True)."
         )
     header = start.split(b"\n", 1)[0].split()
-    if len(header) != 2 or not all(number.isdigit() for number in header):
+    if len(header) != 2 or not all(number.isdigit() and len(number) < 16 for number in header):
         return TextVectors(path, None)
     count, dimension = (int(number) for number in header)
     fields = start.split(b"\n", 2)[1].rstrip().split(b" ") if b"\n" in start else []

@@ -26,6 +26,7 @@ from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.storage.atomic import check_vacant, read_json, write_json
 from cml.storage.resumable import Building, building, found_whole, work_of
+from cml.storage.saved_options import record
 from cml.version import __version__
 
 FORMAT = 1  # raise it when a label distance gives other numbers than before: what is stored then is not used any more
@@ -101,7 +102,7 @@ class JobFolder:
         """
         if item_ids:
             write_json(self._made.work / ITEMS, list(item_ids))
-        record = {
+        said = {
             "cml": __version__,
             **about,
             **_about(self.work),
@@ -111,10 +112,10 @@ class JobFolder:
             **_terms(self.work),
             "strips": [strip.start for strip in self.strips],
         }
-        self._made.finish(record)
+        self._made.finish(said)
 
     def _recorded(self, what: str) -> set[object]:
-        return {record.get(what) for record in self._made.records}
+        return {one.get(what) for one in self._made.records}
 
 
 @contextlib.contextmanager
@@ -136,7 +137,12 @@ def job_folder(folder: Path, work: Work, *, wait: bool) -> Iterator[JobFolder]:
         return _is_sound(folder, work)
 
     parts = (*work.forms, ITEMS)
-    with building(folder, _terms(work), parts, JOB, about=_about(work), sound=sound, wait=wait) as made:
+
+    def parse(entry: object) -> object:
+        return record(entry, dict[str, int | list[int]], "the record", "one of strips")
+
+    about = _about(work)
+    with building(folder, _terms(work), parts, JOB, about=about, sound=sound, parse=parse, wait=wait) as made:
         yield JobFolder(work, made)
 
 
@@ -156,15 +162,15 @@ def read_record(folder: Path) -> dict[str, Any]:
     path = folder / JOB
     if not path.exists() and work_of(folder, JOB).is_dir():
         raise UserError(f"The job in {folder} is not finished; run it again to go on.")
-    record = read_json(path, "the record of a distance job")
-    if not isinstance(record, dict) or not _is_cut(record.get("strips")) or "items" not in record:
+    found = read_json(path, "the record of a distance job")
+    if not isinstance(found, dict) or not _is_cut(found.get("strips")) or "items" not in found:
         raise DataError(f"{path} is not the record of a distance job; delete {folder} to start over.")
-    return dict(record)
+    return dict(found)
 
 
 def _is_cut(starts: Any) -> bool:  # noqa: ANN401 - any JSON
     """Whether rows may be cut into strips that begin there."""
-    if not isinstance(starts, list) or starts[:1] != [0] or not all(isinstance(start, int) for start in starts):
+    if not isinstance(starts, list) or starts[:1] != [0] or not all(type(start) is int for start in starts):
         return False
     return all(a < b for a, b in itertools.pairwise(starts))
 

@@ -71,8 +71,8 @@ def note(folder: Path, work: Work) -> None:
     try:
         (_shelf(work)).mkdir(parents=True, exist_ok=True)
         write_json(_shelf(work) / name, {"folder": place})
-    except OSError:
-        pass  # a cache that cannot be written costs time only
+    except (OSError, UserError):
+        pass  # a cache that cannot be written, or a place that cannot be noted, costs time only
 
 
 def _shelf(work: Work) -> Path:
