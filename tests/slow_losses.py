@@ -263,7 +263,8 @@ def regression(predictions: Tensor, targets: Tensor, penalty: str = "squared") -
 
 def gains(label_distances: Tensor, anchor: int, items: list[int], neighbors: int) -> dict[int, float]:
     near = sorted(float(label_distances[anchor, item]) for item in items)[:neighbors]
-    return {item: math.exp(-float(label_distances[anchor, item]) / near[-1]) for item in items}
+    labels = {item: float(label_distances[anchor, item]) for item in items}
+    return {item: math.exp(-label / near[-1]) if near[-1] else float(label == 0) for item, label in labels.items()}
 
 
 def h_ap(
@@ -279,7 +280,7 @@ def h_ap(
     for anchor in range(len(label_distances)):
         items = usable(label_distances, anchor, mask)
         gain = gains(label_distances, anchor, items, neighbors) if items else {}
-        if len(set(gain.values())) < 2:
+        if len({float(label_distances[anchor, item]) for item in items}) < 2:
             continue
         score = {item: -squared_distance(points[anchor], points[item]) / 2 for item in items}
         total = embeddings.new_zeros(())
@@ -310,7 +311,7 @@ def lambda_ndcg(
     for anchor in range(len(label_distances)):
         items = usable(label_distances, anchor, mask)
         gain = gains(label_distances, anchor, items, neighbors) if items else {}
-        if len(set(gain.values())) < 2:
+        if len({float(label_distances[anchor, item]) for item in items}) < 2:
             continue
         score = {item: -squared_distance(points[anchor], points[item]) / 2 for item in items}
         order = sorted(items, key=lambda item: -float(score[item].detach()))

@@ -37,8 +37,8 @@ class GradedRankLoss(LabelDistanceLoss):
         self.neighbors = check_whole("neighbors", neighbors)
         self.normalize = normalize
 
-    def compare(self, scores: Tensor, gains: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (R,) and their slopes (R, B) in ``scores``: cosines up to a constant, gains 0 where not used."""
+    def compare(self, scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (R,) and their slopes (R, B) in ``scores``, which are cosines up to a constant; gains 0 where unused."""
         raise NotImplementedError
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
@@ -49,8 +49,8 @@ class GradedRankLoss(LabelDistanceLoss):
             labels = label_distances[rows].to(squared.dtype)  # (R, B)
             used = comparable(labels, rows.start)
             gains = gains_of(labels, used, self.neighbors)
-            counts = gains.amax(dim=1) > gains.where(used, torch.inf).amin(dim=1)
-            values, slopes = in_parts(self.compare, squared / -2, gains, used)
+            counts = labels.where(used, 0).amax(dim=1) > labels.where(used, torch.inf).amin(dim=1)
+            values, slopes = in_parts(self.compare, squared / -2, gains, labels, used)
             return RowTerms(values.where(counts, 0), counts.long(), (slopes / -2).where(counts[:, None], 0))
 
         return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=self.normalize)
@@ -65,7 +65,7 @@ def gains_of(labels: Tensor, used: Tensor, neighbors: int) -> Tensor:
 
 
 def in_parts(
-    compare: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]], *rows: Tensor
+    compare: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]], *rows: Tensor
 ) -> tuple[Tensor, Tensor]:
     """``compare`` of rows (R, B), a few at a time: their values (R,) and slopes (R, B)."""
     at_once = max(1, _PAIR_BYTES // (rows[0].element_size() * rows[0].shape[1] ** 2))

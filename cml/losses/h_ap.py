@@ -51,12 +51,13 @@ class HAPLoss(GradedRankLoss):
     def __init__(self, temperature: float = 0.1, neighbors: int = 10, normalize: bool = True) -> None:
         super().__init__(temperature, neighbors, normalize)
 
-    def compare(self, scores: Tensor, gains: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+    def compare(self, scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
         """Values (R,) and their slopes (R, B) in ``scores``; index k is the item, j the other."""
         mine, other = gains[:, :, None], gains[:, None, :]
         above = scores[:, None, :] - scores[:, :, None]  # (R, k, j)
         pairs = used[:, None, :] & used[:, :, None]
-        higher, less = (above > 0) & pairs, (other < mine) & pairs
+        # by label distances: gains of almost equal ones may round to one number
+        higher, less = (above > 0) & pairs, (labels[:, None, :] > labels[:, :, None]) & pairs
         total = gains + torch.minimum(mine, other).where(higher, 0).sum(dim=2)  # h, (R, k)
         soft = (above / self.temperature).sigmoid_().where(less, 0)
         rank = 1 + soft.sum(dim=2) + (higher & ~less).sum(dim=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cml.errors import extra_needed
 from cml.trackers import TrackedRun
@@ -19,7 +20,8 @@ class Trackio:
     def __init__(self, project: str = "cml") -> None:
         with extra_needed("trackio", "The tracker 'trackio'"):
             import trackio
-        self._trackio, self._project, self._last = trackio, project, 0
+        self._trackio: Any = trackio  # its types are not whole
+        self._project, self._last = project, 0
 
     def begin(self, run: TrackedRun) -> None:
         """Open the run, or resume it."""
@@ -37,4 +39,4 @@ class Trackio:
 
     def end(self) -> None:
         """Finish the run."""
-        self._run.finish()  # type: ignore[no-untyped-call]
+        self._run.finish()
