@@ -114,7 +114,7 @@ class ClassSource:
         try:
             path = file_inside(folder, one.name, one.where)
             if (first := seen.setdefault(one.name, one.where)) is not one.where:
-                raise DataError(f"{one.where}: {one.name!r} stands already in {first}; an image has one line.")
+                raise DataError(f"{one.where}: {one.name!r} is already in {first}; an image has one line.")
         except DataError as error:
             return error
         picture = Shrink(self.image_size, sys.maxsize).picture(path)

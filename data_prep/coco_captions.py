@@ -101,7 +101,7 @@ class CocoCaptions:
         for name, path in files.items():
             for number, photo in read_captions(path, self.source / name, self.year).items():
                 if number in seen:
-                    raise DataError(f"{path}: image {number} stands already in {seen[number]}; an image has one role.")
+                    raise DataError(f"{path}: image {number} is already in {seen[number]}; an image has one role.")
                 seen[number] = path
                 if roles is None:
                     if len(files) == 2:

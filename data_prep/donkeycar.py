@@ -206,7 +206,7 @@ def _frames(source: Path, tub: _Tub) -> tuple[list[_Frame], list[DataError]]:
             try:
                 frame = _frame(line, where)
                 if frame.number in frames:
-                    raise DataError(f"{where}: _index {frame.number} stands already in {frames[frame.number].where}.")
+                    raise DataError(f"{where}: _index {frame.number} is already in {frames[frame.number].where}.")
                 if frame.number in deleted:
                     continue
                 if frame.image not in tub.images:

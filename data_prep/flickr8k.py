@@ -127,7 +127,7 @@ def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[
         photo = photos.setdefault(name, Photo(Path(name).stem, folder / name, where))
         if (first := numbers.setdefault((name, number), where)) != where:
             line = first.rpartition(":")[2]
-            photo.fault = photo.fault or f"{where}: caption {number} of {name} stands already in line {line}."
+            photo.fault = photo.fault or f"{where}: caption {number} of {name} is already in line {line}."
         photo.say(match["caption"], where)
     if not photos:
         raise DataError(str(bad[0]) if bad else f"{path} holds no caption.")

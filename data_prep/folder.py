@@ -230,7 +230,7 @@ class Folder:
         name = self._file_name(row, where, said)
         first = seen.get(name)
         if first is not None and self.kind not in ("captions", "keypoints"):
-            raise DataError(f"{where}: {name!r} stands already in {first.where}; an image has one line.")
+            raise DataError(f"{where}: {name!r} is already in {first.where}; an image has one line.")
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
         one = Labelled(name, name, where, self._split(row, where, said), group, self._label(row, name, where))
         if first is not None and one.split != first.split:

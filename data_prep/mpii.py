@@ -167,7 +167,7 @@ def read_split(path: Path, queries: int) -> Listed:
             tests += 1
             role = "query" if tests <= queries else "gallery"
         if (image, person) in listed:
-            raise DataError(f"{where}: stands already in {listed[image, person][1]}; a person has one line.")
+            raise DataError(f"{where}: is already in {listed[image, person][1]}; a person has one line.")
         listed[image, person] = role, where
     if not listed:
         raise DataError(f"{path} lists no people.")

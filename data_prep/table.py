@@ -26,8 +26,8 @@ _EXACT = 1 << 53  # whole numbers beyond are not all floats
 def read_rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
     """The rows of a CSV or JSONL file, or what is wrong with one, each with "FILE:LINE".
 
-    Text is UTF-8, or UTF-16 with its mark. Cells are parted by commas, or where the header has none by semicolons or
-    tabs. White space around names of columns does not count. What is taken for something else than plain CSV is said.
+    Text is UTF-8, or UTF-16 with its mark. Cells are separated by commas, or where the header has none by semicolons
+    or tabs. White space around names of columns does not count. What is taken for other than plain CSV is said.
 
     Raises:
         UserError: the file's name has another ending.
@@ -44,7 +44,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
     except UnicodeError as error:
         where = f" at byte {error.start + 1}" if isinstance(error, UnicodeDecodeError) else ""
         reason = error.reason if isinstance(error, UnicodeDecodeError) else error
-        raise DataError(f"{path} should be UTF-8 text, but is not: {reason}{where}.") from None
+        raise DataError(f"{path} should be UTF-8 text, but is not: {reason}{where}. Save it as UTF-8.") from None
     if empty:
         raise DataError(f"{path} lists no images.")
 
@@ -77,10 +77,9 @@ def number(value: object, column: str, where: str) -> float:
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not math.isfinite(found):
-        raise DataError(
-            f"{where}: {column} should be a finite number. Got {value!r} instead; for texts take --kind captions or "
-            "--kind classes."
-        )
+        comma = isinstance(value, str) and value.count(",") == 1 and _is_number(value.replace(",", "."))
+        mend = "write a point for the decimal comma" if comma else "for texts take --kind captions or --kind classes"
+        raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead; {mend}.")
     digits = str(value).strip().lstrip("+-") if abs(found) >= _EXACT else ""
     if digits.isdecimal() and int(digits) != abs(int(found)):
         raise DataError(
@@ -88,6 +87,13 @@ def number(value: object, column: str, where: str) -> float:
             f"{value!r} instead; for ids take --kind classes."
         )
     return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def say_once(said: set[str], guess: str) -> None:
@@ -107,13 +113,21 @@ def _encoding(path: Path) -> str:
 
 def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
     first = next(file, "")
+    if first.strip().lower().startswith("sep="):  # a line of Excel's, which names the separator
+        first = next(file, "")
     reader = csv.DictReader(itertools.chain([first], file), delimiter=_delimiter(first, path), strict=True)
     try:
         names = reader.fieldnames = _trimmed(reader.fieldnames or (), path)
         for row in reader:
             if None in row or None in row.values():
-                fault = DataError(f"{path}:{reader.line_num}: should have {len(names)} cells, as the header has.")
-                yield reader.line_num, fault
+                cells = sum(value is not None for value in row.values()) + len(row.get(None) or ()) - (None in row)
+                yield (
+                    reader.line_num,
+                    DataError(
+                        f"{path}:{reader.line_num}: should have {len(names)} cells, as the header has. It has {cells}; "
+                        "put a text that holds the separator in quotes."
+                    ),
+                )
             else:
                 yield reader.line_num, row
     except csv.Error as error:
@@ -121,11 +135,11 @@ def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError
 
 
 def _delimiter(header: str, path: Path) -> str:
-    """What parts the cells of a header: a comma, if it does."""
+    """What separates the cells of a header: a comma, if it does."""
     for delimiter, name in ((",", ""), (";", "semicolons"), ("\t", "tabs")):
         if len(next(csv.reader([header], delimiter=delimiter), ())) > 1:
             if name:
-                print(f"{path} is read as cells parted by {name}.", file=sys.stderr)
+                print(f"{path} is read as cells separated by {name}.", file=sys.stderr)
             return delimiter
     return ","
 

@@ -37,7 +37,7 @@ def draw(image: Image, label: Any, info: DatasetInfo) -> Image:  # noqa: ANN401 
 
 TASK = Task(
     name="value",
-    summary="numbers and vectors: ages, scores, angles that do not go round",
+    summary="numbers and vectors: ages, scores; with --label-distance circular also angles and hours",
     recipe=RECIPE,
     draw=draw,
     describe=describe,

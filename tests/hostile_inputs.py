@@ -122,11 +122,8 @@ TARGETS = [
     *[Target("data begun", "begun/config.json", "json", (RESUMED.format("begun"), f"{TRAIN} --out begun"))] * 4,
     *[Target("data begun", "begun/metrics.jsonl", "json", (RESUMED.format("begun"),))] * 3,
     *[Target("data begun", "begun/checkpoints/last.pt", "state", (RESUMED.format("begun"),))] * 8,
-    *[
-        Target("data compared", f"compared/*/*/*/{file}", "json", (COMPARE,))
-        for file in ("metrics.jsonl", "config.json")
-    ],
-    *[Target("data compared", "compared/*/*/*/evaluation.json", "json", (COMPARE,))] * 2,
+    *[Target("data compared", f"compared/**/{file}", "json", (COMPARE,)) for file in ("metrics.jsonl", "config.json")],
+    *[Target("data compared", "compared/**/evaluation.json", "json", (COMPARE,))] * 2,
     *_indexed("index", "flat", "hnsw"),
     *[
         Target(f"run photos other {name}", f"{name}/*.faiss", "faiss", tuple(command.format(name) for command in _FIND))

@@ -281,7 +281,7 @@ def test_years_are_not_mixed(tmp_path: Path) -> None:
 
 def test_a_photograph_has_one_role(tmp_path: Path) -> None:
     root = coco_folder(tmp_path / "coco", train=[1, 2, 3], val=[3, 4])
-    with pytest.raises(DataError, match=r"captions_val2017.json: image 3 stands already in .*captions_train2017.json"):
+    with pytest.raises(DataError, match=r"captions_val2017.json: image 3 is already in .*captions_train2017.json"):
         CocoCaptions(root).prepare(tmp_path / "out")
 
 
@@ -408,7 +408,7 @@ def test_flickr8k_lists(tmp_path: Path) -> None:
     [
         ("1.jpg A cat .\n", r"token.txt:201: should read NAME.jpg#NUMBER<TAB>CAPTION, but is '1.jpg A cat \.'"),
         ("../1.jpg#0\tA cat .\n", r"token.txt:201: should read NAME"),
-        (f"{PHOTOS[3]}#1\tA cat .\n", rf"token.txt:201: caption 1 of {PHOTOS[3]} stands already in line 17\."),
+        (f"{PHOTOS[3]}#1\tA cat .\n", rf"token.txt:201: caption 1 of {PHOTOS[3]} is already in line 17\."),
         (f"{PHOTOS[3]}#7\t \n", r"token.txt:201: the caption should be a text, but is ' '"),
         ("1.jpg#0\tA cat .\n", r"token.txt:201: the image .*1.jpg is missing"),
     ],

@@ -268,9 +268,7 @@ def test_wrong_captions_name_the_item(dataset: PreparedDataset, tmp_path: Path) 
     lines = path.read_text(encoding="utf-8").splitlines()
     entry = {**json.loads(lines[3]), "captions": ["Zzgl xqst."]}
     path.write_text("\n".join([*lines[:3], json.dumps(entry), *lines[4:]]) + "\n", encoding="utf-8")
-    with pytest.raises(
-        DataError, match=r"item '00003': its captions has no caption with a known word: \['Zzgl xqst\.'\]"
-    ):
+    with pytest.raises(DataError, match=r"item '00003': its label has no caption with a known word: \['Zzgl xqst\.'\]"):
         train_task(TASK, PreparedDataset.open(folder), QUICK, tmp_path / "run", quiet=True)
 
 

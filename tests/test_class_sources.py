@@ -223,7 +223,7 @@ def test_broken_cub(cub: Path, tmp_path: Path, file: str, old: str, new: str, me
 def test_broken_cub_folders(cub: Path, tmp_path: Path) -> None:
     lines = (cub / "images.txt").read_text().splitlines()
     (cub / "images.txt").write_text("\n".join([*lines, "12 " + lines[0].split()[1]]))
-    with pytest.raises(DataError, match=r"images\.txt:13: .* stands already in .*images\.txt:1;"):
+    with pytest.raises(DataError, match=r"images\.txt:13: .* is already in .*images\.txt:1;"):
         Cub(cub).prepare(tmp_path / "out")
     (cub / "images.txt").write_text("\n")
     with pytest.raises(DataError, match=r"images\.txt is empty"):
@@ -244,7 +244,7 @@ def test_broken_cub_folders(cub: Path, tmp_path: Path) -> None:
         ("Ebay_train.txt", "class_id", "class", r"Ebay_train\.txt:1: should be the header 'image_id class_id"),
         ("Ebay_test.txt", "11319 11319 1", "11319 1", r"Ebay_test\.txt:2: should have the numbers of image, class"),
         ("Ebay_train.txt", "2 1 1 bi", "2 one 1 bi", r"Ebay_train\.txt:3: should have the numbers"),
-        ("Ebay_test.txt", "bicycle_final/11319_1.JPG", "bicycle_final/1_1.JPG", r"stands already in .*train\.txt:3"),
+        ("Ebay_test.txt", "bicycle_final/11319_1.JPG", "bicycle_final/1_1.JPG", r"is already in .*train\.txt:3"),
     ],
 )
 def test_broken_sop(sop: Path, tmp_path: Path, file: str, old: str, new: str, message: str) -> None:

@@ -251,7 +251,7 @@ BROKEN_TUBS: dict[str, tuple[Callable[[dict[str, bytes]], object], str]] = {
     "no angle": (_line(3, '{"_index": 2, "cam/image_array": "2_cam.jpg"}'), "catalog:3: user/angle .*Got None"),
     "no image name": (_line(3, '{"_index": 2}'), "catalog_0.catalog:3: cam/image_array .*Got None"),
     "no index": (_line(3, "{}"), "catalog_0.catalog:3: _index .*Got None"),
-    "index twice": (_line(3, _frame(1)), "catalog_0.catalog:3: _index 1 stands already in .*catalog_0.catalog:2"),
+    "index twice": (_line(3, _frame(1)), "catalog_0.catalog:3: _index 1 is already in .*catalog_0.catalog:2"),
     "image missing": (
         lambda files: files.pop("images/2_cam.jpg"),
         "catalog_0.catalog:3: .*images/2_cam.jpg is missing",
@@ -672,8 +672,8 @@ CSV_FAULTS = {
     "infinite": ("2.jpg,-inf", r"labels.csv:3: value should be a finite number. Got '-inf'"),
     "a cell less": ("2.jpg", r"labels.csv:3: should have 2 cells"),
     "a cell more": ("2.jpg,1,2", r"labels.csv:3: should have 2 cells"),
-    "twice": ("0.jpg,1", r"labels.csv:3: '0.jpg' stands already in .*labels.csv:2"),
-    "twice, written otherwise": ("./0.jpg,1", r"labels.csv:3: '0.jpg' stands already in .*labels.csv:2"),
+    "twice": ("0.jpg,1", r"labels.csv:3: '0.jpg' is already in .*labels.csv:2"),
+    "twice, written otherwise": ("./0.jpg,1", r"labels.csv:3: '0.jpg' is already in .*labels.csv:2"),
     "absolute": ("/etc/passwd,1", r"labels.csv:3: the image '/etc/passwd' should be relative"),
     "upwards": ("../photos/2.jpg,1", r"labels.csv:3: .* without '\.\.'"),
     "no name": (",1", r"labels.csv:3: file_name should be the path"),
@@ -699,7 +699,7 @@ def test_tables_as_other_programs_write_them(
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith(str(labels))]
     guesses = [f"{labels} is read as UTF-16."] if encoding.startswith("utf-16") else []
     if delimiter != ",":
-        guesses.append(f"{labels} is read as cells parted by {'semicolons' if delimiter == ';' else 'tabs'}.")
+        guesses.append(f"{labels} is read as cells separated by {'semicolons' if delimiter == ';' else 'tabs'}.")
     assert said == [
         *guesses,
         f"{labels} is read without the white space around the names of its columns.",

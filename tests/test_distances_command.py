@@ -158,7 +158,7 @@ def test_users_mistakes_are_one_line(
     assert "Got k=500" in printed(capsys, people, "--neighbors", 500, code=2)
     assert "job.json is missing" in printed(capsys, people, "--neighbors", 3, "--verify", code=2)
     assert "Unknown label distance" in printed(capsys, people, "--matrix", "--label-distance", "far", code=2)
-    assert "its keypoints should be a number" in printed(
+    assert "its label should be a number" in printed(
         capsys, people, "--matrix", "--label-distance", "euclidean", code=2
     )
     (tmp_path / "file").write_text("")
@@ -200,7 +200,7 @@ def captions_dataset(folder: Path, label: object) -> Path:
 @pytest.mark.parametrize(
     ("label", "error"),
     [
-        (["dog", "xyzzy"], r"item 'third': its captions caption 1, 'xyzzy', has no word left that .*words\.npy knows"),
+        (["dog", "xyzzy"], r"item 'third': its label caption 1, 'xyzzy', has no word left that .*words\.npy knows"),
         ([], r"train/metadata\.jsonl:4: captions holds empty lists"),
         ("a dog", r"train/metadata\.jsonl:4: captions is a text, but the first item's is a list of texts"),
     ],
@@ -237,5 +237,5 @@ def test_a_bad_mask_is_named_by_its_item(
     distance = ("--label-distance", "layout(resolution=none, ignore=0)")
     for job in (("--matrix",), ("--neighbors", 3), ("--summary",)):
         said = printed(capsys, tmp_path / "data", *job, *distance, code=2)
-        assert "item 'third': its layout_file_name" in said
+        assert "item 'third': its label" in said
         assert error in said

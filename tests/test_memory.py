@@ -219,6 +219,7 @@ def test_memory_changes_the_run_and_workers_do_not() -> None:
     assert not same(alone, without)
 
 
+@pytest.mark.filterwarnings("ignore:The network has batch normalisation")
 @pytest.mark.parametrize("micro_batch", [None, 5])
 def test_resumed_is_bit_for_bit_the_uninterrupted_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, micro_batch: int | None

@@ -304,7 +304,7 @@ def test_split_files(tmp_path: Path) -> None:
         ("a.jpg one train", "split.txt:1: should be"),
         ("a.jpg 1 2 train", "split.txt:1: should be"),
         ("a.jpg 1 val", "split.txt:1: should be"),
-        ("a.jpg 1 train\n\na.jpg 1 test", "split.txt:3: stands already in .*split.txt:1"),
+        ("a.jpg 1 train\n\na.jpg 1 test", "split.txt:3: is already in .*split.txt:1"),
         ("# nothing\n", "lists no people"),
     ):
         path.write_text(text)

@@ -370,7 +370,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "huge number": (_text("train", 2, NUMBERS % ("9" * 5000)), f"{TRAIN}:2: holds a number of thousands of digits"),
     "nan": (_text("train", 2, NUMBERS % "NaN"), f"{TRAIN}:2: holds NaN"),
     "infinity": (_text("train", 2, NUMBERS % "-Infinity"), f"{TRAIN}:2: holds -Infinity"),
-    "overflow": (_text("train", 2, NUMBERS % "1e999"), f"{TRAIN}:2: keypoints holds a number that is not finite"),
+    "overflow": (_text("train", 2, NUMBERS % "1e999"), f"{TRAIN}:2: holds 1e999, which is too large"),
     "large whole number": (_text("train", 2, NUMBERS % ("9" * 400)), f"{TRAIN}:2: keypoints holds a number too large"),
     "a joint less": (_edit("train", 2, keypoints=[[1, 1, 1]]), f"{TRAIN}:2: keypoints is an array of 1 x 3 numbers"),
     "ragged": (_edit("train", 2, keypoints=[[1, 1, 1], [1]]), f"{TRAIN}:2: keypoints holds lists of different"),

@@ -60,6 +60,7 @@ def test_a_run_is_loaded_as_it_was_trained(run: Path) -> None:
     np.testing.assert_allclose(model.embed(IMAGES[:3], batch_size=1), embeddings[:3], atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:The network has batch normalisation")
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("options", [{"micro_batch": 5}, {"precision": "bfloat16"}, {"freeze_backbone": True}], ids=str)
 def test_every_way_of_training(name: str, options: dict[str, object], tmp_path: Path) -> None:

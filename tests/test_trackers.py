@@ -148,7 +148,7 @@ _READ = {
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 events = EventAccumulator("run/tensorboard"); events.Reload()
 print([point.step for point in events.Scalars("loss")], events.Tags()["images"])
-print([point.value for point in events.Scalars("evaluation/ndcg@10")])
+print([point.value for point in events.Scalars("evaluation/label_distance@1")])
 """,
     "mlflow": """
 from mlflow.tracking import MlflowClient
@@ -156,7 +156,7 @@ client = MlflowClient()
 (found,) = client.search_runs([client.get_experiment_by_name("poses").experiment_id])
 history = client.get_metric_history(found.info.run_id, "loss")
 print([point.step for point in history], [one.path for one in client.list_artifacts(found.info.run_id)])
-print([found.data.metrics["evaluation/ndcg_at_10"]])
+print([found.data.metrics["evaluation/label_distance_at_1"]])
 assert found.info.status == "FINISHED" and found.data.params["steps"] == "20"
 """,
     "trackio": """
@@ -165,7 +165,7 @@ rows = sqlite3.connect("trackio/poses.db").execute("select step, metrics from me
 rows = [{"step": step, **json.loads(metrics)} for step, metrics in rows]
 pictures = [row["loss curve"]["_type"] for row in rows if "loss curve" in row]
 print([row["step"] for row in rows if "loss" in row], pictures)
-print([row["evaluation/ndcg@10"] for row in rows if "evaluation/ndcg@10" in row])
+print([row["evaluation/label_distance@1"] for row in rows if "evaluation/label_distance@1" in row])
 """,
     "wandb": """
 from pathlib import Path
@@ -188,7 +188,7 @@ for path in sorted(Path("run").glob("wandb/offline-run-*/*.wandb")):
         if record.WhichOneof("record_type") == "history":
             rows.append({item.key or item.nested_key[0]: item.value_json for item in record.history.item})
 print([int(row["_step"]) for row in rows if "loss" in row], *(row["loss curve"] for row in rows if "loss curve" in row))
-print([float(row["evaluation/ndcg@10"]) for row in rows if "evaluation/ndcg@10" in row])
+print([float(row["evaluation/label_distance@1"]) for row in rows if "evaluation/label_distance@1" in row])
 """,
 }
 
@@ -212,7 +212,7 @@ def test_what_a_tracker_keeps_is_read_back(name: str, tmp_path: Path) -> None:
         assert "failed" not in result.stderr
     *_, curve, figure = result.stdout.strip().splitlines()
     evaluation = json.loads((tmp_path / "run/evaluation.json").read_text())
-    expected = evaluation["rows"]["embedding"]["ndcg@10"]["mean"]
+    expected = evaluation["rows"]["embedding"]["label_distance@1"]["mean"]
     assert curve.startswith("[10, 20]"), result.stdout
     assert len(curve.partition("]")[2].strip(" []")) > 0, "the picture of the loss"
     assert json.loads(figure) == pytest.approx([expected], rel=1e-6)

@@ -86,8 +86,8 @@ def test_a_comparison_says_how_many_seeds_would_tell() -> None:
     )
     wide = comparison(3, 4, frozen=5.5).notes()
     # by hand: sd .7071, t(.975, 1) 12.706, and 2.776 * .7071 / sqrt(5) = .878 <= 1 = half of the gap
-    assert wide.endswith("2 seeds give an interval of ± 6.35 px, and 2 lie between them; take 5.")
-    assert "even 20 would not tell" in comparison(3, 6, frozen=4.6).notes()
+    assert wide.endswith("they differ by 2 px, and the 95 % interval over 2 seeds is ± 6.35; take 5 seeds.")
+    assert "even 20 seeds would not tell" in comparison(3, 6, frozen=4.6).notes()
 
 
 def test_check_and_a_model_of_arrays_end_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,8 +95,8 @@ def test_check_and_a_model_of_arrays_end_with_one(tmp_path: Path, capsys: pytest
     assert main(["check", str(tmp_path / "people")]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path}/people: nothing wrong",
-        "Verdict: 2 queries among 6 items each tell large differences alone, as an interval of a mean over them is "
-        "± 1.4 standard deviations.",
+        "Verdict: 2 queries, each among 6 items, can only show large differences: the 95 % interval of a mean over "
+        "them is ± 1.4 standard deviations.",
     ]
     images = np.random.default_rng(0).integers(0, 255, (20, 16, 16, 3), np.uint8)
     model = cml.fit(

@@ -125,8 +125,8 @@ def pick(
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"usage: {prog} {kind.upper()} [options]\n")
         for name in known:
-            print(f"  {name:<14}{summary(name)}")
-        print(f"\n  {PLUGIN}\n  {'':<14}{PLUGIN_HELP}")
+            print(f"  {name:<15}{summary(name)}")
+        print(f"\n  {PLUGIN}\n  {'':<15}{PLUGIN_HELP}")
         print(f"\n{prog} {kind.upper()} --help tells the options.")
         raise SystemExit(0)
     if arguments[0] not in known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
+import warnings
 from collections.abc import Sequence
 from dataclasses import field, make_dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from cml.data.prepared import PreparedDataset
 
 _SMALL = 1000  # training images; with fewer a whole network is learnt by heart, and its head takes seconds
+_LABELS = 20_000  # so many are looked at in a moment
 SKIP_BAD = "Leave out items whose image or label is bad and count them; otherwise the first one is the error."
 
 
@@ -59,6 +61,7 @@ def run(arguments: Sequence[str]) -> None:
 def next_steps(dataset: PreparedDataset) -> list[str]:
     """The command that trains on a dataset, which runs as it stands, and before it what it lacks here."""
     from cml import tasks
+    from cml.distances import LabelError
     from cml.distances import registry as distances
     from cml.models import has_published_weights
     from cml.sampling import registry as samplers
@@ -70,7 +73,11 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
     if name in tasks.names():  # not a task of somebody who has not installed it here
         task, labels = tasks.get(name), dataset.split("train").labels
         try:
-            distances.make(task.label_distance(task.recipe, dataset.info)).fit(labels).encode(labels[:1])
+            some = labels if len(labels) <= _LABELS else labels[:1]
+            with warnings.catch_warnings(action="ignore"):  # what is left out is said where it is trained on
+                distances.make(task.label_distance(task.recipe, dataset.info)).fit(labels).encode(some)
+        except LabelError:
+            lacking.append(f"first: {shlex.join(['cml', 'check', str(dataset.folder)])} lists labels to mend")
         except UserError as error:
             lacking.append(f"first: {error}")
         if items < _SMALL and has_published_weights(task.recipe.backbone):

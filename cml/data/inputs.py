@@ -202,8 +202,8 @@ def _pairs(dataset: Any) -> tuple[ImageSource, list[Any]]:  # noqa: ANN401 - a t
     first = dataset[0] if len(dataset) else None
     if not isinstance(first, list | tuple) or len(first) < 2:
         raise UserError(
-            f"A data set without 'labels' must give (image, label). Got {type(first).__name__} from "
-            f"{type(dataset).__name__} instead."
+            "'labels' are missing: give a label for each image, or a data set of (image, label). "
+            f"Got {type(first).__name__} from {type(dataset).__name__} instead."
         )
     items = range(len(dataset))
     return Lazy(dataset, items, lambda pair, index: _numbered(pair[0], index)), [dataset[index][1] for index in items]

@@ -52,7 +52,7 @@ def encode(
     try:
         encoded = distance.encode(labels if mirror is None else _WithMirrored(labels, mirror))
     except LabelError as error:
-        raise DataError(f"{where(error.position)}: its {dataset.info.label_column} {error.fault}") from None
+        raise DataError(f"{where(error.position)}: its label {error.fault}") from None
     masks = [] if isinstance(labels, Numbers) else [row for row, one in enumerate(labels) if isinstance(one, Path)]
     paths = [path for split in splits for path in split.paths] if masks else []
     with ThreadPoolExecutor(2) as pool:

@@ -38,7 +38,7 @@ class GradedRankLoss(LabelDistanceLoss):
         self.normalize = normalize
 
     def compare(self, scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (R,) and their slopes (R, B) in ``scores``, which are cosines up to a constant; gains 0 where unused."""
+        """Values (R,) and slopes (R, B) in ``scores``, which are cosines up to a constant; gains are 0 where unused."""
         raise NotImplementedError
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:

@@ -47,14 +47,9 @@ def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.
     Raises:
         DataError: an image cannot be read.
     """
-    config = model.config
-    if config.weights == "none":
+    cached = features_file(model, paths)
+    if cached is None:
         return model.extract(paths)
-    digest = hashlib.sha256(f"{backbone_fingerprint(model)} {config.image_size} {config.crop} {PIXELS}".encode())
-    for path in paths:
-        stat = path.stat()
-        digest.update(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
-    cached = cache_folder() / "features" / f"{digest.hexdigest()[:32]}.npy"
     try:
         features: NDArray[np.float32] = map_array(cached)
         if features.ndim == 2 and len(features) == len(paths):
@@ -68,3 +63,18 @@ def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.
     except OSError:
         pass  # a cache that cannot be written costs time only
     return features
+
+
+def features_file(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:
+    """Where the cache has, or will have, the features of image files; None where they are not kept."""
+    config = model.config
+    if config.weights == "none":
+        return None
+    digest = hashlib.sha256(f"{backbone_fingerprint(model)} {config.image_size} {config.crop} {PIXELS}".encode())
+    for path in paths:
+        try:
+            stat = path.stat()
+        except OSError:  # whoever reads it says what is wrong
+            return None
+        digest.update(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return cache_folder() / "features" / f"{digest.hexdigest()[:32]}.npy"

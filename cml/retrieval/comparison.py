@@ -129,11 +129,11 @@ class Comparison:
             for n in range(self.seeds + 1, _MOST_SEEDS + 1)
             if stats.t.ppf(0.975, n - 1) * spread / math.sqrt(n) <= gap / 2
         )
-        take = next((f"take {n}" for n in enough), f"even {_MOST_SEEDS} would not tell")
+        take = next((f"take {n} seeds" for n in enough), f"even {_MOST_SEEDS} seeds would not tell")
         unit = f" {self.unit}" if "label_distance" in name else ""
         return (
-            f"Verdict: {first} is not apart from {other}: {self.seeds} seeds give an interval of ± {number(half)}"
-            f"{unit}, and {number(gap)} lie between them; {take}."
+            f"Verdict: {first} and {other} cannot be told apart: they differ by {number(gap)}{unit}, and the 95 % "
+            f"interval over {self.seeds} seeds is ± {number(half)}; {take}."
         )
 
     def markdown(self) -> str:

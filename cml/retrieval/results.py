@@ -124,7 +124,8 @@ class Evaluation:
         """The evaluation as JSON can hold it, NaN as null; ``per_query`` adds every query's values (megabytes)."""
 
         def plain(metric: Metric) -> dict[str, Any]:
-            values: dict[str, Any] = {key: _none(getattr(metric, key)) for key in ("mean", "low", "high", "undefined")}
+            values: dict[str, Any] = {key: _none(float(getattr(metric, key))) for key in ("mean", "low", "high")}
+            values["undefined"] = metric.undefined
             if per_query:
                 values["per_query"] = [_none(value) for value in metric.per_query.tolist()]
             return values

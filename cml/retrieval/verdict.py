@@ -17,7 +17,7 @@ from cml.retrieval.bootstrap import mean_intervals
 if TYPE_CHECKING:
     from cml.retrieval.results import Evaluation, Metric
 
-FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer tell large differences alone
+FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer show only large differences
 _FALLEN = 0.1  # a training loss that fell below this share of its first values was learnt by heart, or learnt well
 
 
@@ -69,8 +69,8 @@ def size_verdict(queries: int, others: int) -> str:
     if queries >= FEW_QUERIES:
         return ""
     return (
-        f"Verdict: {queries} queries among {others} items each tell large differences alone, as an interval of a mean "
-        f"over them is ± {1.96 / math.sqrt(queries):.1f} standard deviations."
+        f"Verdict: {queries} queries, each among {others} items, can only show large differences: the 95 % interval of "
+        f"a mean over them is ± {1.96 / math.sqrt(queries):.1f} standard deviations."
     )
 
 

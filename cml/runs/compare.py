@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cml import tasks
+from cml import distances, tasks
 from cml.command_line.options import going_on, say
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
@@ -102,11 +102,27 @@ def with_losses(task: Task, losses: Sequence[str]) -> Task:
     """
     if not losses:
         return task
-    from cml.losses import registry
+    from cml.losses import get
 
     for loss in losses:
-        registry.make(loss)
+        get(loss)
     return replace(task, variants={**task.variants, **{loss: {"loss": loss} for loss in losses}})
+
+
+def _check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfig]) -> None:
+    """Refuse a loss whose labels the dataset does not have before another loss is trained."""
+    from cml import losses
+
+    labels = dataset.split("train").labels
+    for options in {(one.loss, one.label_distance): one for one in runs}.values():
+        distance = distances.get(task.label_distance(options, dataset.info)).fit(labels)
+        some, kind = distance.encode(labels[:2]), losses.get(options.loss).labels
+        found = {"classes": distance.class_names, "vectors": distance.label_vectors}
+        if kind in found and found[kind](some) is None:
+            raise UserError(
+                f"The loss {options.loss!r} is over {kind}, which the label distance {distance.name!r} does not give. "
+                "Leave it out, or take it through a rule, as in binary(loss=triplet, rule=nearest, k=5)."
+            )
 
 
 @going_on()
@@ -148,6 +164,7 @@ def run_comparison(
     shown: dict[str, TrainedRun] = {}
     references: Evaluation | None = None
     plan = planned(task, config, out, chosen, seeds, sizes)
+    _check_labels(task, dataset, [one.options for one in plan if not finished(one, dataset)])
     for number, one in enumerate(plan, 1):
         check_no_link(out, *one.folder.relative_to(out).parts)
         if not finished(one, dataset):

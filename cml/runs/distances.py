@@ -81,8 +81,8 @@ class DatasetDistances:
 
     @property
     def counted(self) -> str:
-        """How many items, and which: "80 items, those to train on (--role all: every item)"."""
-        which = {"train": "those to train on (--role all: every item)", "all": "every item"}
+        """How many items, and which: "80 items, the training set (--role all: every item)"."""
+        which = {"train": "the training set (--role all: every item)", "all": "every item"}
         return f"{len(self.labels):,} items, {which.get(self.role, f'those of {self.role}')}"
 
     @property

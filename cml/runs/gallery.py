@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cml.errors import UserError
 from cml.retrieval.evaluation import ORACLE
 from cml.runs.retrieved import retrieve, shown_row
 from cml.runs.trained_run import Embeddings, TrainedRun
@@ -38,6 +39,9 @@ def write_run_gallery(
     """
     from cml.reporting.gallery import write_gallery
 
+    for option, value in (("queries", queries), ("k", k), ("thumbnail", thumbnail)):
+        if value < 1:
+            raise UserError(f"'{option}' must be at least 1. Got {value} instead.")
     k = min(k, len(trained.gallery_labels))
     name = trained.config.train.loss.partition("(")[0]
     methods = {name: trained.embeddings}

@@ -19,7 +19,7 @@ from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import DataError, UserError
 from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel
-from cml.models.frozen import frozen_features
+from cml.models.frozen import features_file, frozen_features
 from cml.runs.model import Model, load, needs_plugins
 from cml.task import Task
 
@@ -163,7 +163,9 @@ class TrainedRun:
         """
         try:
             model = self._published
-            say(f"features of the frozen {model.config.backbone}: computed once, kept for the next time")
+            files = [features_file(model, split.paths) for split in self.splits]
+            if not all(file is not None and file.exists() for file in files):
+                say(f"features of the frozen {model.config.backbone}: computed once, kept for the next time")
             query, gallery = (self._rows(functools.partial(frozen_features, model), split) for split in self.splits)
         except UserError as error:  # no weights, or images too small for it
             say(f"no row of frozen ImageNet features: {error}")

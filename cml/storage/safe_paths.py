@@ -78,5 +78,7 @@ def file_inside(folder: Path, name: object, where: str, what: str = "image") -> 
     if not found:
         raise DataError(f"{where}: the {what} {path} is missing; add it, or delete the line.")
     if not is_inside(path, Path(os.path.realpath(folder))):
-        raise DataError(f"{where}: the {what} {path} leads out of {folder}, to {os.path.realpath(path)}.")
+        raise DataError(
+            f"{where}: the {what} {path} leads out of {folder}, to {os.path.realpath(path)}; copy it there."
+        )
     return path

@@ -36,7 +36,9 @@ class TensorBoard:
 
     def picture(self, name: str, path: Path) -> None:
         """A picture."""
-        self._writer.add_image(name, np.asarray(Image.open(path).convert("RGB")), self._last, dataformats="HWC")
+        self._writer.add_image(
+            name, np.asarray(Image.open(path, formats=["PNG"]).convert("RGB")), self._last, dataformats="HWC"
+        )
 
     def end(self) -> None:
         """Close the event file."""

@@ -33,7 +33,7 @@ _BOUNDS = {  # a stranger's config may claim any number
 def _told(kind: type[T]) -> type[T]:
     """Put the text of each field, which stands below it, into the docstring, where ``help`` finds it."""
     with contextlib.suppress(OSError):  # an installation without sources
-        lines = re.findall(r'^    (\w+): .*\n    """(.*)"""$', inspect.getsource(kind), re.MULTILINE)
+        lines = re.findall(r'^    (\w+): .*\n    """([^"]*)"""$', inspect.getsource(kind), re.MULTILINE)
         head, _, example = (kind.__doc__ or "").partition("\n\n")
         texts = "".join(f"\n        {name}: {text}" for name, text in lines)
         kind.__doc__ = f"{head}\n\n    Attributes:{texts}\n\n{example}"

@@ -15,7 +15,12 @@ from cml.storage.saved_options import saved_options
 from cml.training.config import TrainConfig
 from cml.version import __version__
 
-_OTHERS = {"dataset.json": "a prepared dataset", "model.onnx": "an ONNX export", "manifest.json": "an export or index"}
+_OTHERS = {
+    "comparison.json": "a comparison, whose runs lie below it",
+    "dataset.json": "a prepared dataset",
+    "model.onnx": "an ONNX export",
+    "manifest.json": "an export or index",
+}
 
 
 @dataclass(frozen=True)

@@ -209,6 +209,9 @@ def _end(batches: Any) -> bool:  # noqa: ANN401 - torch's iterator over a loader
     try:
         if workers:
             batches._shutdown_workers()
+    except RuntimeError as error:  # torch's signal handler tells of a worker that was killed meanwhile
+        if _workers_fault(str(error)) is None:
+            raise
     finally:  # also where a signal cuts that short
         for worker in workers:
             if worker.is_alive():

@@ -34,7 +34,7 @@ def sample_background(rng: np.random.Generator, photo: Image.Image, size: int) -
     blend = np.eye(3) + rng.normal(0.0, 0.25, (3, 3))  # of the colour channels
     blend *= rng.uniform(0.5, 1.2) / blend.sum(1, keepdims=True).clip(0.5)
     offset = 20.0 * rng.standard_normal()
-    matrix = np.column_stack([blend, np.full(3, offset)]).ravel().tolist()
+    matrix = tuple(np.column_stack([blend, np.full(3, offset)]).ravel().tolist())
     picture = picture.convert("RGB", matrix)
     if rng.random() < 0.4:
         picture = picture.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 1.5) * size / 64))

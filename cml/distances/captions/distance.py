@@ -162,7 +162,11 @@ class Captions(LabelDistance):
         images = [list(self._known(image, numbers, labels[n], n, dropped)) for n, image in enumerate(texts)]
         for position, image in enumerate(images):
             if not image:
-                raise LabelError(position, f"has no caption with a known word: {short(labels[position])}.")
+                raise LabelError(
+                    position,
+                    f"has no caption with a known word: {short(labels[position])}; mend it, leave the item out, or "
+                    "take other vectors.",
+                )
         if dropped:
             named = ", ".join(map(repr, dropped[:5])) + " .." * (len(dropped) > 5)
             warnings.warn(

@@ -66,7 +66,7 @@ class Summary:
     def table(self) -> str:
         """The figures as lines of text."""
         rows = [
-            ("pairs", f"{self.pairs:,} of {self.items:,} of {self.of_items:,} items"),
+            ("pairs", f"{self.pairs:,}, among {self.items:,} of the {self.of_items:,} items"),
             ("distance 0", f"{self.zeros:.3%}"),
             ("infinite", f"{self.infinities:.3%}" + (f", {self.alone:.1%} of items with all" if self.alone else "")),
             ("ties", f"{self.ties:.3%} of two others are equally far from an item"),
