@@ -377,16 +377,17 @@ class Commands:
             "CUDA_VISIBLE_DEVICES": "",
         }
         command = [sys.executable, __file__, "--serve", str(write)]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=self._log.open("a"),
-            stderr=subprocess.STDOUT,
-            pass_fds=[write],
-            cwd=self._place,
-            env=env,
-            start_new_session=True,
-        )
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[write],
+                cwd=self._place,
+                env=env,
+                start_new_session=True,
+            )
         os.close(write)
 
     def close(self) -> None:
@@ -395,6 +396,8 @@ class Commands:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, 9)
             self._process.wait()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
             os.close(self._answers)
             self._process = None
 
