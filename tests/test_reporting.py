@@ -553,6 +553,15 @@ def test_metric_curves_take_any_name_and_any_gap(tmp_path: Path) -> None:
     write_metric_curves(path, [Panel({"cml": {10: (0.5, 0.4, 0.6)}}, "nDCG")])
 
 
+def test_a_reference_at_a_single_place_is_a_line_across(tmp_path: Path) -> None:
+    grey, path = (0x66, 0x63, 0x5E), tmp_path / "k.png"
+    one = {name: {8: (value, value - 0.01, value + 0.01)} for name, value in (("cml", 0.5), ("frozen", 0.48))}
+    write_metric_curves(path, [Panel({"cml": one["cml"]}, "nDCG")], quiet=["frozen"])
+    before = ink(path, grey)
+    write_metric_curves(path, [Panel(one, "nDCG")], quiet=["frozen"])
+    assert ink(path, grey) > before + 500
+
+
 def test_a_method_looks_the_same_in_all_panels(tmp_path: Path) -> None:
     blue, orange = (0, 0x72, 0xB2), (0xD5, 0x5E, 0)
     path = tmp_path / "k.png"

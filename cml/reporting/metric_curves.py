@@ -171,9 +171,14 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
             far.append((method, bottom, top))
             continue
         least, most = min(least, bottom), max(most, top)
-        axis.plot(x, value, zorder=1.5, **styles[method])
+        if len(x) == 1:  # a line through one point would not be seen
+            axis.axhline(value[0], zorder=1.5, **styles[method])
+        else:
+            axis.plot(x, value, zorder=1.5, **styles[method])
     dress(axis, ylabel=panel.ylabel)
     axis.set_xlabel(visible_text(panel.xlabel), parse_math=False)
+    if len(places) == 1:
+        axis.set_xlim(places[0] - 1, places[0] + 1)
     if geometric or len(places) <= 12:
         axis.set_xticks(places, [str(place) for place in places])
         axis.minorticks_off()
