@@ -18,7 +18,7 @@ class Embed:
     """Embed a folder of images: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
 
     run: Annotated[Path, Positional, arg(metavar="RUN")]
-    """Run folder, or a folder that 'cml export hub' made."""
+    """Run folder, a folder that 'cml export hub' made, or hf:user/name[@revision] on the Hugging Face hub."""
     images: Path
     """Folder of images, or a prepared dataset."""
     out: Path
@@ -33,6 +33,8 @@ class Embed:
     """Leave out images that cannot be read, and list them in skipped.jsonl."""
     tsv: bool = False
     """Also write vectors.tsv and metadata.tsv for the TensorBoard projector."""
+    parquet: bool = False
+    """Also write embeddings.parquet: id, vector, label."""
     device: str = "auto"
     """auto | cpu | cuda .."""
     json: bool = False
@@ -46,6 +48,8 @@ def run(arguments: Sequence[str]) -> None:
     from cml.export.image_list import ImageList
 
     options = parse(Embed, arguments, prog="cml embed")
+    if options.parquet:  # before anything is embedded: it may not be installed
+        from cml.export.parquet_file import write_parquet
     made = embed_folder(
         cml.load(options.run, device=options.device),
         ImageList.open(options.images, options.roles),
@@ -55,6 +59,8 @@ def run(arguments: Sequence[str]) -> None:
         skip_bad=options.skip_bad,
         tsv=options.tsv,
     )
+    if options.parquet:
+        write_parquet(made)
     items, dimension, skipped = (made.manifest[key] for key in ("items", "dimension", "skipped"))
     left_out = f", {skipped} skipped (skipped.jsonl)" if skipped else ""
     show(

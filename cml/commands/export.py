@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -32,7 +32,7 @@ class Onnx:
 
 @dataclass(frozen=True)
 class Hub:
-    """Write a folder to upload or hand on: model.safetensors, config.json, README.md. cml.load reads it."""
+    """Write a folder to hand on or --push: model.safetensors, config.json, README.md. cml.load reads it."""
 
     run: Annotated[Path, Positional, arg(metavar="RUN")]
     """Run folder."""
@@ -44,6 +44,10 @@ class Hub:
     """Licence of the weights, as the hub calls it: mit, apache-2.0, cc-by-4.0, .."""
     data: Path | None = None
     """Where the dataset lies now, if not where it was at training."""
+    push: str = ""
+    """Also upload the folder to the Hugging Face hub, to user/name there."""
+    private: bool = False
+    """Make that repository private."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -73,14 +77,22 @@ def _onnx(arguments: Sequence[str]) -> None:
 
 
 def _hub(arguments: Sequence[str]) -> None:
+    from cml.errors import UserError
     from cml.export.hub import export_hub
+    from cml.storage.hugging_face import client, upload
 
     options = parse(Hub, arguments, prog="cml export hub")
-    gaps = export_hub(options.run, options.out, name=options.name, licence=options.licence, data=options.data)
+    if options.push:
+        client(options.push)  # before anything is written
+    elif options.private:
+        raise UserError("--private is about a repository of the hub: say which with --push user/name.")
+    about: dict[str, Any] = {name: getattr(options, name) for name in ("name", "licence", "data")}
+    gaps = export_hub(options.run, options.out, repository=options.push, **about)
     for gap in gaps:
         say(f"not on the card: {gap}")
-    show(
-        {"folder": str(options.out), "not_on_the_card": gaps},
-        f"{options.out}: model.safetensors, config.json and README.md, its card; read the card before you share it",
-        as_json=options.json,
-    )
+    result: dict[str, Any] = {"folder": str(options.out), "not_on_the_card": gaps}
+    line = f"{options.out}: model.safetensors, config.json and README.md, its card; read the card before you share it"
+    if options.push:
+        result["pushed"] = upload(options.out, options.push, private=options.private)
+        line = f'{options.out} is pushed: cml.load("{result["pushed"]}")'
+    show(result, line, as_json=options.json)

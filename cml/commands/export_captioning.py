@@ -22,7 +22,7 @@ class Captioning:
     """Write global (fc) and spatial (att) features of a trunk, keyed by COCO id, for public captioning code."""
 
     run: Annotated[str, Positional, arg(metavar="RUN")]
-    """Run folder, or a backbone with ImageNet weights such as efficientnet-lite0 or resnet101."""
+    """Run folder, hf:user/name, or a backbone with ImageNet weights such as efficientnet-lite0 or resnet101."""
     images: Path
     """Folder of images named by their COCO ids, or a prepared dataset."""
     out: Path

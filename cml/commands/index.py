@@ -18,7 +18,7 @@ class IndexOptions:
     """Make a search index of images, or add images to one."""
 
     run: Annotated[Path, Positional, arg(metavar="RUN")]
-    """Run folder, or a folder that 'cml export hub' made."""
+    """Run folder, a folder that 'cml export hub' made, or hf:user/name[@revision] on the Hugging Face hub."""
     images: Annotated[Path, Positional, arg(metavar="IMAGES")]
     """Folder of images, or a prepared dataset."""
     out: Path
@@ -49,13 +49,15 @@ def run(arguments: Sequence[str]) -> None:
     from cml.errors import UserError
     from cml.export.image_list import ImageList
     from cml.export.index import add_to_index, build_index
+    from cml.storage.hugging_face import local_run
 
     options = parse(IndexOptions, arguments, prog="cml index")
-    model = cml.load(options.run, device=options.device)
+    run = local_run(options.run)
+    model = cml.load(run, device=options.device)
     images = ImageList.open(options.images, options.roles)
     images = images.prefixed(options.prefix) if options.prefix else images
     how: dict[str, Any] = {name: getattr(options, name) for name in ("batch_size", "threads", "skip_bad")}
-    how["run"] = str(options.run.absolute())
+    how["run"] = str(run.absolute())
     known = 0
     if options.add:
         if options.method != "auto":

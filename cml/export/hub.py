@@ -1,6 +1,6 @@
 """``cml export hub``: a folder to upload or to hand on: weights, config, model card. ``cml.load`` reads it as a run.
 
-Not for: uploading it.
+Not for: uploading it (cml/storage/hugging_face.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from cml.training.run_config import RunConfig
 
 
-def export_hub(run: Path, out: Path, *, name: str = "", licence: str = "other", data: Path | None = None) -> list[str]:
+def export_hub(
+    run: Path, out: Path, *, name: str = "", licence: str = "other", data: Path | None = None, repository: str = ""
+) -> list[str]:
     """Write the folder.
 
     Args:
@@ -26,6 +28,7 @@ def export_hub(run: Path, out: Path, *, name: str = "", licence: str = "other", 
         name: Name of the model on its card; the run folder's name when empty.
         licence: Licence of the weights, as the hub calls it (``mit``, ``cc-by-4.0``, ..).
         data: Where the dataset lies now, if not where it was at training; only its dataset.json is read.
+        repository: Where on the hub the folder will lie, ``user/name``; the card says so.
 
     Returns:
         What the card could not say, a sentence each.
@@ -53,7 +56,9 @@ def export_hub(run: Path, out: Path, *, name: str = "", licence: str = "other", 
         gaps.append(f"the run was not evaluated (cml evaluate {run})")
     if licence == "other":
         gaps.append("the weights' licence is not chosen (--licence)")
-    card = model_card(name or run.resolve().name, config, licence=licence, data=info, evaluation=evaluation)
+    place = f"hf:{repository}" if repository else "PATH OF THIS FOLDER"
+    name = name or repository.rpartition("/")[2] or run.resolve().name
+    card = model_card(name, config, licence=licence, data=info, evaluation=evaluation, place=place)
     # the same config, so that whatever reads a run reads this; but paths of this machine are nobody's business
     shared = {**read_json(run / "config.json", "the run's config"), "dataset": "", "made_of": {}, "library_name": "cml"}
     for part in ("train", "model"):

@@ -29,6 +29,7 @@ def model_card(
     licence: str = "other",
     data: DatasetInfo | None = None,
     evaluation: Evaluation | None = None,
+    place: str = "PATH OF THIS FOLDER",
 ) -> str:
     """The card as Markdown with a YAML header.
 
@@ -38,6 +39,7 @@ def model_card(
         licence: Licence of the weights, as the hub calls it.
         data: What the dataset says of itself; None where it is gone or there was none.
         evaluation: What ``cml evaluate`` found; None where it was not run.
+        place: What ``cml.load`` takes to load it.
     """
     model, train = config.model, config.train
     height, width = model.image_size
@@ -63,7 +65,7 @@ def model_card(
         "```python",
         "import cml",
         "",
-        'model = cml.load("PATH OF THIS FOLDER")',
+        f"model = cml.load({json.dumps(place)})",
         'embeddings = model.embed(["a.jpg", "b.jpg"])  # (2, ' + str(model.dimension) + ") float32",
         "```",
         "",

@@ -6,12 +6,12 @@ Not for: loading a run to embed with it (``cml.load``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from cml.errors import UserError
 from cml.models import registry
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.device import pick_device
+from cml.storage.hugging_face import local_run
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import load_model
 
@@ -35,7 +35,7 @@ def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Tru
     """Open a trunk.
 
     Args:
-        run: A run folder, or the name of a backbone with published weights.
+        run: A run folder, one on the hub as for ``cml.load``, or the name of a backbone with published weights.
         imagenet: Take the run's kind of backbone as it was published, untrained by the run.
         device: Where to put it.
 
@@ -43,7 +43,7 @@ def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Tru
         UserError: neither a finished run nor a known backbone; no published weights; no such device.
     """
     place = pick_device(device)
-    folder = Path(run)
+    folder = local_run(run)
     if not folder.exists() and (run == folder.name or run.partition("/")[0] in registry.names()):
         config = ModelConfig(run, "imagenet", dimension=1, normalize=False, image_size=(224, 224))
         try:

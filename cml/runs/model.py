@@ -25,6 +25,7 @@ from cml.retrieval.search import nearest_embeddings
 from cml.retrieval.verdict import judged
 from cml.runs.measures import EMBEDDING, RECALL_KS, measured
 from cml.storage.atomic import atomic_folder
+from cml.storage.hugging_face import local_run
 from cml.task import label_distance_of
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import MODEL, load_model, save_model
@@ -190,23 +191,24 @@ def load(
     """The trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
 
     Args:
-        folder: The folder.
+        folder: The folder, or ``hf:user/name@revision``, as ``cml.storage.hugging_face.local_run`` takes it.
         device: auto | cpu | cuda ..
         label_distance: The label distance of the run, where it was the user's own and has no registered name; only
             ``evaluate`` needs it.
         backbone: The module that the run was trained with, where that was the user's own; it gets the trained weights.
 
     Raises:
-        UserError: not a finished run folder, or no such device.
+        UserError: not a finished run folder, no such device, or the hub has no such model.
 
     Example:
         >>> model = cml.load("runs/mine")
         >>> model.embed(["photos/0.png", "photos/1.png"]).shape
         (2, 128)
     """
-    run = RunConfig.load(Path(folder))
-    with needs_plugins(run, Path(folder)):
-        network = load_model(Path(folder), run.model, pick_device(device), backbone)
+    folder = local_run(folder)
+    run = RunConfig.load(folder)
+    with needs_plugins(run, folder):
+        network = load_model(folder, run.model, pick_device(device), backbone)
         return Model(network, run, None if label_distance is None else distances.made(label_distance))
 
 

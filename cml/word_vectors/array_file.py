@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.errors import DataError, UserError
+from cml.errors import DataError, extra_needed
 from cml.storage.atomic import open_regular
 from cml.storage.npy import map_array
 from cml.word_vectors.contract import WordVectors
@@ -79,12 +79,10 @@ def text_words(path: Path) -> Iterator[tuple[int, str]]:
 
 def parquet_words(path: Path) -> Iterable[tuple[int, str]]:
     """Line numbers from 1 on, and words."""
-    try:
+    with extra_needed("glove", f"Reading {path}"):
         import pyarrow.parquet
-
+    try:
         words = pyarrow.parquet.read_table(path, columns=["index"]).column("index").to_pylist()
-    except ImportError:
-        raise UserError(f"{path} needs pyarrow: pip install 'cml[glove]'.") from None
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} cannot be read as a list of words: {error}.") from None
     return enumerate(words, 1)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cml.errors import UserError
+from cml.errors import UserError, extra_needed
 
 Words = Sequence[str]
 _ORDERS = 4  # n-grams of 1 to 4 words
@@ -119,10 +119,8 @@ def unavailable() -> dict[str, str]:
     Raises:
         UserError: ``pycocoevalcap`` is not installed.
     """
-    try:
+    with extra_needed("captioning", "Scoring captions"):
         import pycocoevalcap.spice
-    except ImportError:
-        raise UserError("Scores of captions need pycocoevalcap: pip install 'cml[captioning]'.") from None
     if shutil.which("java") is None:
         return {name: f"{name} is left out: it needs Java, which is not installed." for name in ("METEOR", "SPICE")}
     models = Path(pycocoevalcap.spice.__path__[0]) / "lib" / "stanford-corenlp-3.6.0-models.jar"

@@ -29,14 +29,12 @@ from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.folder import FORMAT
 from cml.distances.jobs.work import Arrays, MatrixWork, NeighborsWork, Strip, Work
 from cml.distances.label_distance import Labels
-from cml.errors import UserError
+from cml.errors import UserError, extra_needed
 from cml.registry import Choice
 
-try:
+with extra_needed("cluster", "A scheduler"):
     import distributed
     from distributed.diagnostics.plugin import WorkerPlugin
-except ImportError:
-    raise UserError("A scheduler needs Dask, which is in an extra: pip install 'cml[cluster]'.") from None
 
 PATIENCE = 15  # seconds for the scheduler to answer and for a first worker
 QUIET = 30  # seconds without a worker before that is said, and said again

@@ -1,0 +1,94 @@
+"""Models on the Hugging Face hub (the extra ``hub``): ``hf:user/name`` in the place of a run folder, and uploads.
+
+Of a repository only config.json and model.safetensors are ever fetched. Not for: what is shared (cml/export/hub.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cml.errors import UserError, extra_needed
+
+_FILES = ("config.json", "model.safetensors")
+_WHY = {
+    "RepositoryNotFoundError": "has no such repository, or shows it to some alone (log in: hf auth login)",
+    "RevisionNotFoundError": "has no such branch, tag or commit of it",
+    "RemoteEntryNotFoundError": f"has no {' and '.join(_FILES)} there, which 'cml export hub' writes",
+}
+
+
+def local_run(run: Path | str) -> Path:
+    """The folder of a run; one on the hub is fetched into the hub's cache.
+
+    Args:
+        run: A folder, ``hf:user/name`` or ``hf:user/name@revision``: a branch or a tag, whose commit is said on stderr,
+            or a commit, which needs no network once it is in the cache.
+
+    Raises:
+        UserError: no such repository or revision, no model in it, or the hub cannot be reached.
+    """
+    text = run if isinstance(run, str) else run.as_posix()
+    if not text.startswith("hf:"):
+        return Path(run)
+    name, _, revision = text[3:].partition("@")
+    hub = client(name)
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+    paths = [try_to_load_from_cache(name, file, revision=revision) for file in _FILES]
+    if not (re.fullmatch("[0-9a-f]{40}", revision) and all(isinstance(path, str) for path in paths)):
+        with _told(f"{text} cannot be fetched"):
+            # one request: each of a download's is tried again for half a minute where there is no network
+            commit = hub.model_info(name, revision=revision or None, timeout=10).sha
+            paths = [hf_hub_download(name, file, revision=commit) for file in _FILES]
+    folder = Path(str(paths[0])).parent
+    if folder.name != revision:
+        print(f"{text} is at {folder.name}; hf:{name}@{folder.name} stays with it", file=sys.stderr)
+    return folder
+
+
+def client(name: str) -> Any:  # noqa: ANN401 - of a library that may not be installed
+    """What speaks with the hub; ``UserError`` unless ``name`` is user/name and the extra is installed."""
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name, re.ASCII):
+        raise UserError(f"A repository of the hub is called user/name. Got {name!r} instead.")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    with extra_needed("hub", f"The model hf:{name}"):
+        from huggingface_hub import HfApi
+    return HfApi()
+
+
+def upload(folder: Path, name: str, *, private: bool) -> str:
+    """Upload a folder's files as one commit, into a repository that is made (``private``) if there is none.
+
+    Returns what ``cml.load`` takes for it. ``UserError``: it cannot be, or what should be private is public already.
+    """
+    hub = client(name)
+    from huggingface_hub import CommitOperationAdd
+
+    files = [CommitOperationAdd(path.name, path) for path in sorted(folder.iterdir())]
+    with _told(f"{folder} is made, but cannot be pushed to {name} (log in: hf auth login)"):
+        hub.create_repo(name, private=private or None, exist_ok=True)
+        if private and not hub.model_info(name, timeout=10).private:
+            raise UserError(f"{name} is public already: nothing was pushed. Make it private there, or leave --private.")
+        return f"hf:{name}@{hub.create_commit(name, files, commit_message='Upload a model of cml').oid}"
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """One line of whatever the hub, its client or the HTTP library beneath raises."""
+    from huggingface_hub import constants
+
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # of three libraries, with no base in common
+        cause = error.__cause__ or error
+        why = f"does not answer as it should ({type(cause).__name__}: {' '.join(str(cause).split())[:200]})"
+        why = next((_WHY[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _WHY), why)
+        raise UserError(f"{what}: {constants.ENDPOINT} {why}.") from None
