@@ -25,6 +25,7 @@ from cml.errors import DataError, UserError, shortened
 from cml.registry import NAME
 from cml.storage.atomic import atomic_folder, write_json
 from cml.storage.saved_options import read_record, saved_options
+from cml.training.average import Average
 from cml.training.config import TrainConfig
 
 
@@ -174,7 +175,9 @@ def test_checkpoints_that_do_not_fit_the_run(tmp_path: Path, keys: tuple[Any, ..
     optimizer.step()
     scores = {"best": 0.5, "worst": 1.0, "best_step": 1, "waited": 0, "best_weights": model.state_dict()}
     validation: Any = SimpleNamespace(state_dict=lambda: scores, load_state_dict=lambda state: None)
-    checkpoint = Checkpoint(model, loss, optimizer, CrossBatchMemory(0), validation, steps=5, items=9)
+    checkpoint = Checkpoint(
+        model, loss, optimizer, CrossBatchMemory(0), Average(model, 0), validation, steps=5, items=9
+    )
     checkpoint.save(tmp_path, 2)
     assert checkpoint.load(tmp_path) == 2
     state = torch.load(tmp_path / CHECKPOINT, weights_only=True)

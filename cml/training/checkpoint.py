@@ -26,6 +26,7 @@ from cml.losses.memory import CrossBatchMemory
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, open_regular
 from cml.storage.saved_options import Count, record
+from cml.training.average import Average
 from cml.training.validation import Validation
 
 CHECKPOINT = "checkpoints/last.pt"
@@ -42,6 +43,7 @@ class Checkpoint:
     loss: Loss
     optimizer: torch.optim.Optimizer
     memory: CrossBatchMemory
+    average: Average
     validation: Validation
     steps: int
     items: int
@@ -57,6 +59,7 @@ class Checkpoint:
             "loss": self.loss.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "memory": self.memory.state_dict(),
+            "average": self.average.state_dict(),
             **self.validation.state_dict(),
             "rng": torch.get_rng_state(),
             "device_rng": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
@@ -85,6 +88,7 @@ class Checkpoint:
             self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
             if self.memory.size:
                 self.memory.load_state_dict(state["memory"])
+            self.average.load_state_dict(state.get("average", {}))
             self.validation.load_state_dict(state)
             torch.set_rng_state(state["rng"])
             if state["device_rng"] is not None and device.type == "cuda":
@@ -104,6 +108,8 @@ class Checkpoint:
         record({name: state[name] for name in ("best", "worst")}, dict[str, float], "a score", "a number")
         if state["best_weights"] is not None and not _is_like(state["best_weights"], self.model.state_dict()):
             raise ValueError("the best weights are of another model")
+        if not _is_like(state.get("average", {}), self.average.state_dict()):
+            raise ValueError("the average is of another model")
         stored = state["memory"]["items"], state["memory"]["embeddings"]
         fits = stored[0].dtype == torch.int64 and stored[0].ndim == 1 and len(stored[0]) <= self.memory.size
         if len(stored[0]) and not (

@@ -25,6 +25,7 @@ _BOUNDS = {  # a stranger's config may claim any number
     (0, 512): ("workers",),
     (TINY, 1e38): ("learning_rate", "backbone_rate", "proxy_rate", "clip_gradient"),
     (TINY, 1): ("crop",),
+    (0, 1 - TINY): ("average",),
     (TINY, 1 - TINY): ("validation_share",),
     (0, 0.5): ("scale_jitter", "shift_jitter", "brightness_jitter"),
 }
@@ -99,6 +100,9 @@ class TrainConfig:
     """Steps over which the learning rate rises from zero."""
     clip_gradient: float | None = None
     """Largest norm of the gradient; none for no limit."""
+    average: float = 0.0
+    """Keep, validate and save an exponential moving average of the weights with this decay, such as 0.99; 0 for none.
+    It averages the statistics of batch normalisation too, and holds a second copy of the weights."""
     memory: int = 0
     """Embeddings of earlier batches that anchors are compared with beside the batch's own; 0 for none."""
     micro_batch: int | None = None

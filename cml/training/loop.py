@@ -30,6 +30,7 @@ from cml.processes.batch_norm import share_batch_norm
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
 from cml.training import gradient_cache, run_folder, stopping, workers
+from cml.training.average import Average
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.callbacks import Callback, Watched
 from cml.training.checkpoint import Checkpoint
@@ -46,7 +47,8 @@ class Trained:
     """What training leaves behind.
 
     Attributes:
-        model: In evaluation mode, with the best weights where the run was validated, else the last.
+        model: In evaluation mode, with the best weights where the run was validated, else the last; averaged ones with
+            ``average``.
         loss: The loss with its fitted constants.
         metrics: The records of metrics.jsonl.
     """
@@ -112,8 +114,9 @@ def train(
     run_folder.save_loss_constants(folder, loss.fitted())
     optimizer = make_optimizer(model, loss, config)
     memory = CrossBatchMemory(config.memory)
+    average = Average(model.head if config.freeze_backbone else model, config.average)
     validation = Validation(model, network, held_out, config, ranks, score)
-    checkpoint = Checkpoint(model, loss, optimizer, memory, validation, config.steps, len(data))
+    checkpoint = Checkpoint(model, loss, optimizer, memory, average, validation, config.steps, len(data))
     first = checkpoint.load(out) if out is not None and resume else 0
     ranks.check_same("a checkpoint", str(first), "The run folder must lie where every machine sees it.")
     last = first if validation.patience_lost else config.steps
@@ -157,10 +160,12 @@ def train(
             memory.store(embeddings, torch.from_numpy(items))
 
             done, stop = step + 1, ranks.any(request.made)
+            average.update(done)
             progress.step(done, value, embeddings)
             watched.step(done, optimizer.param_groups[0]["lr"], value, norm, len(items))
             if validation.due(done):
-                record = validation.record(done)
+                with average.taken():
+                    record = validation.record(done)
                 progress.hand_out(record)
                 watched.validated(record["validation"])
             asked = ranks.any(watched.stop) if callbacks else False
@@ -175,6 +180,7 @@ def train(
                 ranks.wait()  # were the others gone, the watch would end rank 0 while it writes
                 request.stop(done, config.steps)
         progress.close()
+        average.take()
         kept = validation.take_best(done)
         if kept and ranks.first and not quiet:
             say(kept)
