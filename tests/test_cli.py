@@ -223,8 +223,8 @@ def test_flags_may_be_written_as_the_parser_takes_them() -> None:
     for arguments in (["--image_size", "3", "4"], ["--image-size", "3", "4", "--steps=7"], ["--no-resume"], []):
         default = Train(Path("d"), Path("o"), TrainConfig())
         parsed = parse(Train, arguments, prog="cml", description="", default=default)
-        assert parsed.config.image_size == ((3, 4) if "3" in arguments else (224, 224))
-        assert parsed.config.steps == (7 if "--steps=7" in arguments else 1000)
+        assert parsed.training.image_size == ((3, 4) if "3" in arguments else (224, 224))
+        assert parsed.training.steps == (7 if "--steps=7" in arguments else 1000)
 
 
 def test_frozen_backbone_turns_the_recipes_mirroring_off(

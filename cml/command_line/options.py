@@ -66,7 +66,7 @@ def _unflagged(kind: type, arguments: Sequence[str], prog: str) -> Sequence[str]
     return [value, *others] if value else arguments
 
 
-def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str) -> tuple[T, list[str]]:
+def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> tuple[T, list[str]]:
     """Read the options of ``kind`` out of ``arguments``, wherever they stand, and return the other arguments too.
 
     Raises:
@@ -81,11 +81,12 @@ def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str) -> tuple[
             kind,
             args=list(arguments),
             prog=prog,
+            default=default,
             return_unknown_args=True,
             add_help=False,
             config=(tyro.conf.UseAppendAction,),
         )
-    return made, others
+    return cast("T", made), others
 
 
 def load_plugins(arguments: Sequence[str]) -> list[str]:

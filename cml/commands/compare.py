@@ -6,7 +6,7 @@ Every run is kept; a comparison cut off and started again trains and evaluates o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cml import tasks
@@ -26,7 +26,9 @@ class Compare:
     """Folder of the prepared dataset."""
     out: Path
     """Folder for the runs, the table and the figures."""
-    config: TrainConfig
+    training: TrainConfig
+    config: Path | None = None
+    """Options from a file, as cml train takes them; its loss is left out, and those given here go before it."""
     variants: tuple[str, ...] = ()
     """Names of the task's variants to train, each in quotes; all when neither they nor losses are given."""
     losses: tuple[str, ...] = ()
@@ -60,9 +62,10 @@ def run(arguments: Sequence[str]) -> None:
         return
     task, prog = tasks.get(name), f"cml compare {name}"
     description = f"Compare losses on {task.summary}. Variants: {quoted(task.variants)}."
-    default = Compare(tyro.MISSING, tyro.MISSING, recipe_for(task, rest, prog))
+    recipe = replace(recipe_for(task.recipe, rest, prog), loss=task.recipe.loss)
+    default = Compare(tyro.MISSING, tyro.MISSING, recipe)
     options = parse(Compare, rest, prog=prog, description=description, default=default)
-    if options.config.loss != task.recipe.loss:
+    if options.training.loss != task.recipe.loss:
         raise UserError(
             "In a comparison the rows set the loss: leave --loss out and choose with --variants and --losses."
         )
@@ -74,7 +77,7 @@ def run(arguments: Sequence[str]) -> None:
         losses=options.losses,
         seeds=options.seeds,
         dimensions=options.dimensions,
-        config=options.config,
+        config=options.training,
     )
     if options.json:
         print_json(comparison.to_json())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cml import plugins, tasks
 from cml.command_line.options import parse, parse_known, pick, print_json, say
 from cml.errors import DataError, UserError
-from cml.runs.train import options_for, train_task
+from cml.runs.train import train_task
 from cml.training.config import TrainConfig
 from cml.training.metrics_log import METRICS
 
@@ -23,7 +23,9 @@ class Train:
     """Folder of the prepared dataset; with --resume the run's own unless given."""
     out: Path
     """Run folder to make, or to continue with --resume."""
-    config: TrainConfig
+    training: TrainConfig
+    config: Path | None = None
+    """Options from a file: a run's config.json, or JSON or YAML of some; those given here go before it."""
     resume: bool = False
     """Continue the run in --out from its last checkpoint, with the options it began with."""
     tracker: str = ""
@@ -37,6 +39,7 @@ class Deciding:
     """The options on which the defaults of the others depend."""
 
     out: Path | None = None
+    config: Path | None = None
     resume: bool = False
     freeze_backbone: bool = False
     flip: str = ""
@@ -51,7 +54,7 @@ def run(arguments: Sequence[str]) -> None:
     name, rest = pick(arguments, "task", tasks.names(), lambda name: tasks.get(name).summary, "cml train")
     task, prog = tasks.get(name), f"cml train {name}"
     deciding, _ = parse_known(Deciding, rest, prog=prog)
-    data, recipe = tyro.MISSING, recipe_for(task, rest, prog)
+    data, recipe = tyro.MISSING, task.recipe
     if deciding.resume and deciding.out is not None:
         if not (deciding.out / "config.json").exists():
             raise UserError(
@@ -62,7 +65,8 @@ def run(arguments: Sequence[str]) -> None:
         begun = RunConfig.load(deciding.out)
         data, recipe = Path(begun.dataset) if begun.dataset else data, begun.train
     description = f"Train on {task.summary}."
-    options = parse(Train, rest, prog=prog, description=description, default=Train(data, tyro.MISSING, recipe))
+    default = Train(data, tyro.MISSING, recipe_for(recipe, rest, prog))
+    options = parse(Train, rest, prog=prog, description=description, default=default)
     from cml.processes.join import joined
     from cml.training.callbacks import with_tracker
     from cml.training.run_folder import check_unused
@@ -70,7 +74,7 @@ def run(arguments: Sequence[str]) -> None:
     if not options.resume:
         check_unused(options.out)  # a dataset may take long to open
     try:
-        with joined(options.config.device) as ranks:
+        with joined(options.training.device) as ranks:
             dataset = PreparedDataset.open(options.data)
             if dataset.info.task != name:
                 say(
@@ -79,7 +83,7 @@ def run(arguments: Sequence[str]) -> None:
             trained = train_task(
                 task,
                 dataset,
-                options.config,
+                options.training,
                 options.out,
                 resume=options.resume,
                 callbacks=with_tracker((), options.tracker),
@@ -106,10 +110,18 @@ def run(arguments: Sequence[str]) -> None:
     print(f"next: cml evaluate {again} && cml gallery {again}")
 
 
-def recipe_for(task: tasks.Task, arguments: Sequence[str], prog: str) -> TrainConfig:
-    """The task's recipe as the defaults of a command line; a ``--flip`` there is checked, as it is the user's own."""
+def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:
+    """The defaults of a command line: the options in the file of its ``--config``, then the task's recipe.
+
+    A frozen backbone sees every image once, as it is: the recipe's mirroring does not apply to it.
+    """
     deciding, _ = parse_known(Deciding, arguments, prog=prog)
-    if deciding.flip or not deciding.freeze_backbone or task.recipe.flip == "none":
-        return task.recipe
-    say("The backbone is frozen and sees every image once, as it is: the recipe's mirroring is off.")
-    return options_for(task, None, {"freeze_backbone": True})
+    still = replace(recipe, flip="none")
+    named = still if deciding.config is None else TrainConfig.load(deciding.config, still)
+    deciding = replace(deciding, freeze_backbone=named.freeze_backbone)
+    deciding, _ = parse_known(Deciding, arguments, prog=prog, default=deciding)
+    if not (deciding.freeze_backbone or named.freeze_backbone):
+        return recipe if deciding.config is None else TrainConfig.load(deciding.config, recipe)
+    if deciding.freeze_backbone and not deciding.flip and named.flip == "none" != recipe.flip:
+        say("The backbone is frozen and sees every image once, as it is: the recipe's mirroring is off.")
+    return named

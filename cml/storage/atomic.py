@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import io
 import json
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -251,15 +252,20 @@ def read_json(path: Path, what: str, *, finite: bool = True) -> Any:  # noqa: AN
     Raises:
         DataError: the file is missing, no file or no sound JSON.
     """
+    return read_parsed(path, what, "JSON", functools.partial(parse_json, finite=finite))
+
+
+def read_parsed(path: Path, what: str, form: str, parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401
+    """As ``read_json``, of another form than JSON, whose ``parse`` raises ``ValueError`` as ``parse_json`` does."""
     try:
         with open_regular(path) as file:
-            return parse_json(file.read(), finite=finite)
+            return parse(file.read())
     except FileNotFoundError:
         raise DataError(f"{path} is missing: it should hold {what}.") from None
     except OSError as error:
         raise DataError(f"{path} should hold {what}, but cannot be read ({error.strerror}).") from None
     except ValueError as error:
-        raise DataError(f"{path} should hold {what} as JSON, but cannot be parsed: it {error}.") from None
+        raise DataError(f"{path} should hold {what} as {form}, but cannot be parsed: it {error}.") from None
 
 
 def _own_temporary(path: Path, *, folder: bool) -> tuple[Path, int]:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, ValidationError, convert
 
-from cml.errors import DataError, UserError
+from cml.errors import DataError, UserError, did_you_mean
 from cml.storage.atomic import read_json
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
         cml.errors.DataError: walk.json: the option 'steps' cannot be 'many': expected int, got str.
     """
     if (name := _unknown(kind, value)) is not None:
-        raise DataError(f"{where} has the option {name!r}, which this version of cml does not know.")
+        raise DataError(f"{where} has the option {name}")
     try:
         return convert(value, kind, strict=True)
     except ValidationError as error:
@@ -121,13 +121,13 @@ def _said(error: ValidationError, value: Any, where: str, what: str, noun: str) 
 
 
 def _unknown(kind: Any, value: object) -> str | None:  # noqa: ANN401 - a type
-    """The first name in a JSON object, or in one inside it, that is no option of the dataclass."""
+    """What to say of the first name in a JSON object, or in one inside it, that is no option of the dataclass."""
     if not dataclasses.is_dataclass(kind) or not isinstance(value, dict):
         return None
     kinds = typing.get_type_hints(kind)
     for name, inner in value.items():
         if name not in kinds:
-            return str(name)
+            return f"{name!r}, which this version of cml does not know.{did_you_mean(str(name), kinds)}"
         if (found := _unknown(kinds[name], inner)) is not None:
             return found
     return None

@@ -36,9 +36,8 @@ class TensorBoard:
 
     def picture(self, name: str, path: Path) -> None:
         """A picture."""
-        self._writer.add_image(
-            name, np.asarray(Image.open(path, formats=["PNG"]).convert("RGB")), self._last, dataformats="HWC"
-        )
+        picture = Image.open(path, formats=["PNG"]).convert("RGB")
+        self._writer.add_image(name, np.asarray(picture), self._last, dataformats="HWC")
 
     def end(self) -> None:
         """Close the event file."""

@@ -7,14 +7,18 @@ import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from cml.errors import UserError, did_you_mean
-from cml.storage.saved_options import TINY, check_bounds
+from cml.storage.atomic import read_json, read_parsed
+from cml.storage.saved_options import TINY, check_bounds, saved_options
+from cml.storage.strict_yaml import parse_yaml
 
 T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
 _HOW = ("checkpoint_every", "workers", "worker_timeout", "cache_bytes", "device")  # a resumed run may go on with others
+_OPTIONS = "options of training"
 _LARGE = 10**9  # of what nobody counts further
 _BOUNDS = {  # a stranger's config may claim any number
     (1, 65_536): ("dimension", "image_size"),
@@ -146,6 +150,29 @@ class TrainConfig:
                 "With 'freeze_backbone' every image is embedded once, as it is: set 'flip' to none. "
                 f"Got flip={self.flip} instead."
             )
+
+    @classmethod
+    def load(cls, path: Path | str, base: TrainConfig | None = None) -> TrainConfig:
+        """The options in a file: the config.json of a run, or some options by their names, as JSON or YAML.
+
+        Args:
+            path: The file; it is YAML, which needs the extra ``yaml``, if its name ends in .yaml or .yml.
+            base: What the options are that the file leaves out; None for the defaults.
+
+        Raises:
+            UserError: the file cannot be read, or names an option that does not exist, is of another type or out of
+                range.
+        """
+        path = Path(path)
+        if path.suffix.lower() in (".yaml", ".yml"):
+            value = read_parsed(path, _OPTIONS, "YAML", parse_yaml)
+        else:
+            value = read_json(path, _OPTIONS)
+        if isinstance(value, dict):
+            if {"cml", "train"} <= value.keys():  # what a run was trained on and with
+                value = value["train"]
+            value = {**asdict(cls() if base is None else base), **value} if isinstance(value, dict) else value
+        return saved_options(cls, value, str(path), _OPTIONS)
 
     def difference(self, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
         """Options of the result in which the two differ: name to (own value, other value)."""
