@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cml.version import __version__
 
 if TYPE_CHECKING:
-    from cml import distances, losses, models, retrieval, sampling, trackers
+    from cml import distances, losses, models, retrieval, sampling, sklearn, trackers
     from cml.data.prepared import open_dataset
     from cml.errors import UserError
     from cml.plugins import load as load_plugin
@@ -40,7 +40,7 @@ _LAZY = {
     "prepare": "cml.runs.prepare",
     "train": "cml.runs.train",
 }
-_MODULES = ("distances", "losses", "models", "retrieval", "sampling", "trackers")
+_MODULES = ("distances", "losses", "models", "retrieval", "sampling", "sklearn", "trackers")
 
 __all__ = [
     "Callback",
@@ -61,6 +61,7 @@ __all__ = [
     "prepare",
     "retrieval",
     "sampling",
+    "sklearn",
     "trackers",
     "train",
 ]
