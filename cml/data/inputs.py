@@ -202,7 +202,7 @@ def _pairs(dataset: Any) -> tuple[ImageSource, list[Any]]:  # noqa: ANN401 - a t
     first = dataset[0] if len(dataset) else None
     if not isinstance(first, list | tuple) or len(first) < 2:
         raise UserError(
-            "'labels' are missing: give a label for each image, or a data set that must give (image, label). "
+            "'labels' are missing: give a label for each image; a data set without them must give (image, label). "
             f"Got {type(first).__name__} from {type(dataset).__name__} instead."
         )
     items = range(len(dataset))
