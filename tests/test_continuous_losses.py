@@ -665,6 +665,7 @@ def test_a_sum_is_the_weighted_sum_of_its_parts_with_their_own_constants() -> No
         ("sum(log-ratio, 0*cosent)", "'weight' must be a finite number above 0"),
         ("sum(log-ratio, rank-n-contrast)", "must agree whether embeddings are normalised"),
         ("sum(parts=[])", "A sum lists its losses"),
+        ("sum(parts=['', 'cosent'])", "A sum lists its losses"),
         ("sum(log-ratio, cosen)", "Unknown loss 'cosen'. Did you mean 'cosent'"),
         ("matryoshka(dimensions=(0,))", "'dimensions' must be a whole number of at least 1"),
         ("log-ratio(uniform)", "should read 'name(setting=value, ..)'"),

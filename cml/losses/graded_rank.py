@@ -31,7 +31,7 @@ class GradedRankLoss(LabelDistanceLoss):
 
     lacking: ClassVar[str] = "two items of different usable label distance"
 
-    def __init__(self, temperature: float, neighbors: int = 10, normalize: bool = True) -> None:
+    def __init__(self, temperature: float = 0.1, neighbors: int = 10, normalize: bool = True) -> None:
         super().__init__()
         self.temperature = check_above_zero("temperature", temperature)
         self.neighbors = check_whole("neighbors", neighbors)

@@ -48,9 +48,6 @@ class HAPLoss(GradedRankLoss):
         when="The whole ranking should be precise, its top most of all.",
     )
 
-    def __init__(self, temperature: float = 0.1, neighbors: int = 10, normalize: bool = True) -> None:
-        super().__init__(temperature, neighbors, normalize)
-
     def compare(self, scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
         """Values (R,) and their slopes (R, B) in ``scores``; index k is the item, j the other."""
         mine, other = gains[:, :, None], gains[:, None, :]

@@ -47,9 +47,6 @@ class LambdaNDCGLoss(GradedRankLoss):
         when="nDCG itself is the aim: the top of the ranking, with graded gains.",
     )
 
-    def __init__(self, temperature: float = 0.1, neighbors: int = 10, normalize: bool = True) -> None:
-        super().__init__(temperature, neighbors, normalize)
-
     def compare(self, scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
         """Values (R,) and their slopes (R, B) in ``scores``; index i is the item of more gain, j of less."""
         places = torch.arange(2, scores.shape[1] + 2, device=scores.device, dtype=scores.dtype).log2_()  # log2(1 + r)

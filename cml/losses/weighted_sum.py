@@ -77,12 +77,12 @@ class SumLoss(_OfLosses):
 
     def __init__(self, parts: Sequence[str] = ("log-ratio", "0.3*cosent(scale=2.0)")) -> None:
         super().__init__()
-        if isinstance(parts, str) or not parts:
+        found = [one for part in parts if (one := _WEIGHTED.fullmatch(part))]
+        if isinstance(parts, str) or not parts or len(found) < len(parts):
             raise UserError(f"A sum lists its losses, as in sum(log-ratio, 0.3*cosent). Got {parts!r} instead.")
         self.parts = list(parts)
-        found = [_WEIGHTED.fullmatch(part) for part in parts]
-        self.weights = [check_above_zero("weight", float(one["weight"] or 1)) for one in found if one]
-        self.take([_made(one["loss"]) for one in found if one])
+        self.weights = [check_above_zero("weight", float(one["weight"] or 1)) for one in found]
+        self.take([_made(one["loss"]) for one in found])
 
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
         """The sum of the parts' losses, a scalar."""
