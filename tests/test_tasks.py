@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,6 +39,29 @@ def test_tasks_are_found_by_name() -> None:
     assert {"pose", "value"} <= set(tasks.names())
     with pytest.raises(UserError, match=r"Unknown task .poses.\. Did you mean .pose."):
         tasks.get("poses")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "details", "taken"),
+    [
+        ("dataset", {}, "euclidean"),
+        ("dataset", {"label_distance": "circular(period=24)"}, "circular(period=24)"),
+        ("euclidean", {"label_distance": "circular(period=24)"}, "euclidean"),
+    ],
+)
+def test_numbers_have_the_label_distance_that_their_dataset_names(
+    chosen: str, details: dict[str, Any], taken: str
+) -> None:
+    task = tasks.get("value")
+    assert task.recipe.label_distance == "dataset"
+    assert task.label_distance(TrainConfig(label_distance=chosen), info(**details)) == taken
+
+
+@pytest.mark.parametrize("named", ["precomputed(path=/etc)", "captions(vectors=x)", 3, "f("])
+def test_a_dataset_names_no_label_distance_that_opens_files(named: object) -> None:
+    task = tasks.get("value")
+    with pytest.raises(UserError, match="should"):
+        task.label_distance(task.recipe, info(label_distance=named))
 
 
 SMALL = "--backbone small-cnn --weights none --image-size 32 32 --workers 0 --steps 2 --sampler random(batch_size=20)"

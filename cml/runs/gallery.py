@@ -76,7 +76,8 @@ def write_run_gallery(
         summary=(
             f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
             f"The score says how much farther the top {k} of {name} lie than the best possible. Run {trained.folder}, "
-            f"{trained.config.train.steps} steps, label distance {trained.config.train.label_distance}."
+            f"{trained.config.train.steps} steps, "
+            f"label distance {trained.task.label_distance(trained.config.train, info)}."
         ),
         table=table,
         thumbnail=thumbnail,

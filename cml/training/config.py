@@ -56,7 +56,7 @@ class TrainConfig:
     """
 
     label_distance: str = "euclidean"
-    """How far apart two labels are: a name, or name(setting=value, ..)."""
+    """How far apart two labels are: a name, or name(setting=value, ..); dataset: what a dataset of numbers names."""
     loss: str = "log-ratio"
     """The loss: a name, or name(setting=value, ..); cml losses lists them, cml losses NAME tells the settings."""
     sampler: str = "random"
