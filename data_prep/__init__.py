@@ -17,6 +17,7 @@ registry: Registry[DataSource] = Registry(
         "coco_keypoints": "cml.data_prep.coco_keypoints:CocoKeypoints",
         "donkeycar": "cml.data_prep.donkeycar:Donkeycar",
         "flickr8k": "cml.data_prep.flickr8k:Flickr8k",
+        "elpv": "cml.data_prep.elpv:Elpv",
         "folder": "cml.data_prep.folder:Folder",
         "in_shop": "cml.data_prep.in_shop:InShop",
         "lspet": "cml.data_prep.lspet:Lspet",

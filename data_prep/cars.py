@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cml.data_prep.class_labels import ClassSource, Listed, Protocol
+from cml.data_prep.class_labels import ClassSource, Protocol
+from cml.data_prep.listed import Listed
 from cml.data_prep.mat_file import read_variables
 from cml.errors import DataError
 

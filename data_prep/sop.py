@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.data_prep.class_labels import ClassSource, Listed, Protocol, split_lines
+from cml.data_prep.class_labels import ClassSource, Protocol, split_lines
+from cml.data_prep.listed import Listed
 from cml.errors import DataError
 
 _LISTS = {"Ebay_train.txt": "train", "Ebay_test.txt": "query"}

@@ -65,8 +65,14 @@ def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") 
     return row[column]
 
 
-def number(value: object, column: str, where: str) -> float:
+def number(value: object, column: str, where: str, *, own: bool = True) -> float:
     """A cell's content as a finite number.
+
+    Args:
+        value: The content.
+        column: Its column.
+        where: "FILE:LINE".
+        own: Whether the file is the user's own, who may have meant another kind of label.
 
     Raises:
         DataError: it is none.
@@ -79,7 +85,8 @@ def number(value: object, column: str, where: str) -> float:
     if not math.isfinite(found):
         comma = isinstance(value, str) and value.count(",") == 1 and _is_number(value.replace(",", "."))
         mend = "write a point for the decimal comma" if comma else "for texts take --kind captions or --kind classes"
-        raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead; {mend}.")
+        mend = f"; {mend}" if own else ""
+        raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead{mend}.")
     digits = str(value).strip().lstrip("+-") if abs(found) >= _EXACT else ""
     if digits.isdecimal() and int(digits) != abs(int(found)):
         raise DataError(

@@ -1,0 +1,72 @@
+"""ELPV: photographs of solar cells by their electroluminescence, with the probability that a cell is defective.
+
+Not for: telling kinds of defects apart, which it does not label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cml.data_prep.class_labels import split_lines
+from cml.data_prep.listed import Listed, ListedSource
+from cml.data_prep.source import check_shares, role_by_hash
+from cml.data_prep.table import number
+from cml.errors import DataError, extra_needed
+
+_KINDS = ("mono", "poly")
+
+
+@dataclass(frozen=True)
+class Elpv(ListedSource):
+    """2,624 photographs of solar cells, each with the probability that the cell is defective.
+
+    Command: cml prepare elpv --out DIR
+
+    Input: none with the extra 'elpv' (pip install elpv-dataset); otherwise --source names the folder with labels.csv
+    and images/, as github.com/zae-bayern/elpv-dataset has it. Labels are 0, 1/3, 2/3 and 1; whether a cell is mono-
+    or polycrystalline is the column "cell".
+
+    Split: at random, by a hash of each name: which cells were cut out of the same module is not published. Every test
+    image is a query that is searched among all other test images.
+
+    Licence: CC BY-NC-SA 4.0.
+    """
+
+    source: Path | None = None  # type: ignore[assignment]
+    """The folder with labels.csv; that of the installed package when not given."""
+    test_share: float = 0.3
+    """Share of the photographs that are not for training."""
+
+    name = "elpv"
+    published = "ELPV, Deitsch and others, Solar Energy 185, 2019; Buerhop-Lutz and others, EU PVSEC 2018"
+    licence = "CC BY-NC-SA 4.0"
+    unit = "defect probability"
+    images = "images"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_shares(test_share=self.test_share)
+
+    def _files(self) -> tuple[list[Path], Path]:
+        folder = self.source
+        if folder is None:
+            with extra_needed("elpv", "The package of photographs elpv-dataset"):
+                import elpv_dataset
+            folder = Path(elpv_dataset.__file__).parent / "data"
+        return [folder / "labels.csv"], folder
+
+    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+        for where, words in split_lines(lists[0]):
+            try:
+                if len(words) != 3 or words[2] not in _KINDS:
+                    raise DataError(
+                        f"{where}: should be a path, a probability and {' or '.join(_KINDS)}. Got {' '.join(words)!r}."
+                    )
+                if not 0 <= (value := number(words[1], "the probability", where, own=False)) <= 1:
+                    raise DataError(f"{where}: the probability should be from 0 to 1. Got {value:g} instead.")
+            except DataError as error:
+                yield error
+            else:
+                yield Listed(where, words[0], value, role_by_hash(words[0], self.test_share, 1.0), {"cell": words[2]})

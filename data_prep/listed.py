@@ -1,0 +1,128 @@
+"""Sources that list images with a label each: checking the paths, shrinking the pictures, writing the dataset.
+
+Not for: the files of any one dataset, classes and their protocols (class_labels.py), captions (captioned.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.shrink import Shrink
+from cml.data_prep.source import input_folders, made_with
+from cml.data_prep.table import Row, read_rows
+from cml.errors import DataError, UserError
+from cml.storage.safe_paths import file_inside
+
+
+class Listed(NamedTuple):
+    """A line of a list of images.
+
+    Attributes:
+        where: Where it stands: "FILE:LINE".
+        name: The image's path.
+        label: Its label.
+        role: Its role; "" leaves it out.
+        extra: Further columns.
+    """
+
+    where: str
+    name: str
+    label: Any
+    role: str
+    extra: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class ListedSource:
+    """A folder with lists of images and their labels. A source of its own names the files and reads the lists.
+
+    Without ``_info`` of its own it is a dataset of numbers whose test images are searched among themselves.
+    """
+
+    source: Path
+    """The folder of the dataset."""
+    image_size: int | None = 256
+    """Larger images are shrunk once so that their shorter side has so many pixels; none keeps the files."""
+
+    name: ClassVar[str]
+    published: ClassVar[str]
+    licence: ClassVar[str]
+    unit: ClassVar[str] = ""
+    frame: ClassVar[str] = ""
+    images: ClassVar[str] = ""
+    """Where below the folder of ``_files`` all images lie."""
+
+    def __post_init__(self) -> None:
+        if self.image_size is not None and self.image_size < 16:
+            raise UserError(f"The image_size should be at least 16 pixels. Got {self.image_size} instead.")
+
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+        """Write the dataset; see ``DataSource.prepare``."""
+        lists, folder = self._files()
+        origin = made_with(self, revision=1, files=lists, images=folder / self.images)
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        seen: dict[str, str] = {}
+        listed = [one for one in self._listed(lists) if isinstance(one, DataError) or one.role]
+        items = [self._item(folder, one, seen) for one in listed]
+        info = self._info(origin)
+        present = {item.role for item in items if isinstance(item, Item)}
+        for role in info.roles:
+            if role not in present:
+                raise DataError(f"{' and '.join(map(str, lists[:3]))} list no {role} images.")
+        return write_dataset(out, info, items, skip_bad=skip_bad, within={folder, *input_folders(self)})
+
+    def _files(self) -> tuple[list[Path], Path]:
+        """The lists, and the folder that their paths are relative to."""
+        raise NotImplementedError
+
+    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+        """The lines of the lists in order, and what is wrong with one."""
+        raise NotImplementedError
+
+    def _details(self) -> dict[str, Any]:
+        """What dataset.json says beside."""
+        return {"gallery": "queries"}
+
+    def _info(self, origin: Mapping[str, Any]) -> DatasetInfo:
+        return DatasetInfo(
+            name=self.name,
+            task="value",
+            label_column="value",
+            label_unit=self.unit,
+            frame=self.frame,
+            source=self.published,
+            licence=self.licence,
+            details=self._details(),
+            made_with=origin,
+        )
+
+    def _item(self, folder: Path, one: Listed | DataError, seen: dict[str, str]) -> Item | DataError:
+        if isinstance(one, DataError):
+            return one
+        try:
+            path = file_inside(folder, one.name, one.where)
+            if (first := seen.setdefault(one.name, one.where)) is not one.where:
+                raise DataError(f"{one.where}: {one.name!r} is already in {first}; an image has one line.")
+        except DataError as error:
+            return error
+        picture = Shrink(self.image_size, sys.maxsize).picture(path)
+        return Item(one.name, one.role, picture, one.label, extra=one.extra, where=one.where)
+
+
+def table_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, Row | DataError]]:
+    """The rows of a published CSV file, or what is wrong with one, each with "FILE:LINE".
+
+    Raises:
+        DataError: the file is no CSV, or its header lacks one of ``columns``.
+    """
+    for where, row in read_rows(path):
+        if not isinstance(row, DataError) and (lacking := [name for name in columns if name not in row]):
+            raise DataError(f"{path}:1: should have a column {lacking[0]!r}. There are: {', '.join(row)}.")
+        yield where, row
