@@ -84,3 +84,16 @@ def spearman_rho(labels: Sequence[float], scores: Sequence[float]) -> float:
     product = sum((x - centre) * (y - centre) for x, y in zip(first, second, strict=True))
     squares = sum((x - centre) ** 2 for x in first) * sum((y - centre) ** 2 for y in second)
     return product / math.sqrt(squares) if squares else math.nan
+
+
+def h_ap(labels: Sequence[float], order: Sequence[int]) -> float:
+    """By pairs of items, with gains exp(-d / that of the 10th nearest)."""
+    ranked = [labels[index] for index in order if labels[index] != math.inf]
+    if not ranked:
+        return math.nan
+    scale = sorted(ranked)[:10][-1]
+    gains = [math.exp(-label / scale) if scale else float(label == 0) for label in ranked]
+    total = 0.0
+    for k, gain in enumerate(gains):
+        total += sum(min(other, gain) for other in gains[: k + 1]) / (k + 1)
+    return total / sum(gains)

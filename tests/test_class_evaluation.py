@@ -208,11 +208,11 @@ def test_published_ks_must_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixt
     from types import SimpleNamespace
 
     from cml.runs.evaluate import published_recall_ks
-    from cml.runs.measures import class_recall_ks
+    from cml.runs.measures import usable_recall_ks
 
     def ks(distance: str, gallery: int, **details: object) -> tuple[int, ...]:
         run = SimpleNamespace(dataset=SimpleNamespace(info=info(**details)))
-        return class_recall_ks(distances.get(distance), published_recall_ks(run), gallery)  # type: ignore[arg-type]
+        return usable_recall_ks(distances.get(distance), published_recall_ks(run), gallery)  # type: ignore[arg-type]
 
     assert ks("classes", 31) == (1, 2, 4)
     assert ks("classes", 6) == (1,)

@@ -70,11 +70,13 @@ def test_evaluate_equals_the_slow_measures() -> None:
     for ranker, scores in (("embedding", direct), ("random", draws), ("oracle", block)):
         row = found.rows[ranker]
         assert list(row) == [
-            "label_distance@1", "label_distance@3", "label_distance@10", "ndcg@10", "ndcg@100", "hit@1", "hit@5",
-            "kendall_tau", "spearman_rho",
+            "label_distance@1", "label_distance@3", "label_distance@10", "score@10", "ndcg@10", "ndcg@100", "hit@1",
+            "hit@5", "kendall_tau", "spearman_rho", "h_ap",
         ]  # fmt: skip
         for name, metric in row.items():
             kind, _, k = name.partition("@")
+            if kind == "score":  # of all queries together: see below
+                continue
             slow: list[float] = []
             for query_number, (a, b) in enumerate(zip(block, scores, strict=True)):
                 order = slow_retrieval.ranking(b, query_number)
@@ -84,6 +86,8 @@ def test_evaluate_equals_the_slow_measures() -> None:
                     slow.append(slow_retrieval.ndcg(a, order, int(k)))
                 elif kind == "hit":
                     slow.append(slow_retrieval.hit(a, order, int(k), 7))
+                elif kind == "h_ap":
+                    slow.append(slow_retrieval.h_ap(a, order))
                 else:
                     slow.append(getattr(slow_retrieval, kind)(a, b))
             assert metric.per_query == pytest.approx(slow, abs=1e-9, nan_ok=True)
@@ -93,9 +97,103 @@ def test_evaluate_equals_the_slow_measures() -> None:
     assert (found.queries, found.gallery, found.unit, found.gain) == (40, 130, "years", "reciprocal")
 
 
+def test_score_is_0_for_chance_and_1_for_the_oracle() -> None:
+    found = run(distance_ks=[3], ndcg_ks=[], hit_ks=[], correlation=False)
+    labels, gallery_labels, *_ = example()
+    block = Numbers().pairwise(Labels({"values": labels}), Labels({"values": gallery_labels})).astype(float)
+    chance = np.array([row[np.isfinite(row)].mean() if np.isfinite(row).any() else np.nan for row in block])
+    means = {name: row["label_distance@3"].per_query for name, row in found.rows.items()}
+    for name, row in found.rows.items():
+        known = np.isfinite(means[name] + chance)
+        gain = np.mean((chance - means[name])[known])
+        assert row["score@3"].mean == pytest.approx(gain / np.mean((chance - means["oracle"])[known]))
+        assert row["score@3"].per_query[known].mean() == pytest.approx(row["score@3"].mean)
+    score = {name: row["score@3"] for name, row in found.rows.items()}
+    assert score["oracle"].mean == score["oracle"].low == score["oracle"].high == pytest.approx(1)
+    assert score["random"].low < 0 < score["random"].high
+    assert score["random"].high < score["embedding"].low < score["embedding"].mean < score["embedding"].high < 1
+    assert found.reported(60, "months").rows["embedding"]["score@3"].mean == score["embedding"].mean
+
+
+def test_score_of_labels_that_are_all_alike_is_undefined() -> None:
+    distance = Numbers()
+    labels = distance.encode([2.0] * 30)
+    row = evaluate({"random": random_ranker(30, 30)}, distance, labels, labels).rows["random"]
+    assert math.isnan(row["score@7"].mean)
+
+
+def test_intervals_of_ratios_equal_a_slow_bootstrap() -> None:
+    rng = np.random.default_rng(1)
+    above, below = rng.standard_normal((50, 1)), 2 + rng.random((50, 1))
+    found = bootstrap.ratio_intervals(above, below, resamples=100, seed=4)
+    drawn = np.random.default_rng(4).integers(0, 50, (100, 50))
+    ratios = [above[row].mean() / below[row].mean() for row in drawn]
+    assert found[0] == pytest.approx([np.percentile(ratios, 2.5), np.percentile(ratios, 97.5)], abs=1e-12)
+    assert np.isnan(bootstrap.ratio_intervals(above, 0 * below)).all()
+
+
+@dataclass(frozen=True)
+class Ages(Numbers):
+    """Numbers that say so."""
+
+    name: ClassVar[str] = "ages"
+
+    def label_vectors(self, labels: Labels) -> Floats:
+        return labels.arrays["values"][:, None]
+
+
+@pytest.mark.parametrize("distance", [Ages(), Numbers()])
+def test_worst_decile_is_the_tenth_of_the_labels_with_the_largest_mean(distance: Numbers) -> None:
+    rng = np.random.default_rng(3)
+    labels = np.concatenate([rng.uniform(0, 20, 180), rng.uniform(60, 100, 40)])  # the old are few
+    gallery = np.concatenate([rng.uniform(0, 20, 400), rng.uniform(60, 100, 30)])
+    ranker = embedding_ranker(*(np.sqrt(one)[:, None] + rng.standard_normal((len(one), 1)) / 2
+                                for one in (labels, gallery)))  # fmt: skip
+    queries = distance.encode(labels.tolist())
+    found = evaluate({"ours": ranker}, distance, queries, distance.encode(gallery.tolist())).rows
+    for row in found.values():
+        errors = row["label_distance@10"].per_query
+        if isinstance(distance, Ages):
+            tenth = np.minimum((10 * (labels - labels.min()) / (labels.max() - labels.min())).astype(int), 9)
+            parts = [tenth == part for part in range(10) if (tenth == part).sum() >= 10]
+            assert 2 <= len(parts) < 10  # nobody is 20 to 60
+        else:
+            parts = np.array_split(np.argsort(found["oracle"]["label_distance@10"].per_query, kind="stable"), 10)
+        metric = row["worst_decile@10"]
+        assert metric.mean == pytest.approx(max(errors[part].mean() for part in parts))
+        assert metric.low < metric.mean < metric.high
+        assert not metric.higher_is_better
+    assert found["ours"]["worst_decile@10"].mean > found["ours"]["label_distance@10"].mean
+    few = evaluate({"ours": ranker}, distance, queries[:99], distance.encode(gallery.tolist())).rows["ours"]
+    assert "worst_decile@10" not in few
+
+
+def test_recall_under_a_threshold() -> None:
+    found = run(recall_ks=[1, 4], recall_within=2.0, bootstrap=20).reported(12, "months")
+    labels, gallery_labels, query, gallery = example()
+    block = Numbers().pairwise(Labels({"values": labels}), Labels({"values": gallery_labels}))
+    direct = ((query[:, None] - gallery) ** 2).sum(axis=2)
+    for k in (1, 4):
+        slow = [
+            float(any(row[item] <= 2 for item in slow_retrieval.ranking(scores, number)[:k]))
+            if (row <= 2).any()
+            else math.nan
+            for number, (row, scores) in enumerate(zip(block, direct.tolist(), strict=True))
+        ]
+        assert found.rows["embedding"][f"recall@{k}"].per_query == pytest.approx(slow, nan_ok=True)
+    assert "map@r" not in found.rows["embedding"]
+    assert "recall: one of the first K is within 24 months" in found.table()
+    again = Evaluation.from_json(found.to_json())
+    assert again.recall_within == 24
+    assert again.table() == found.table()
+    for wrong in (-1, math.nan, math.inf):
+        with pytest.raises(UserError, match=r"'recall_within' must be a label distance of at least 0\. Got"):
+            run(recall_within=wrong)
+
+
 def test_oracle_is_the_best_possible() -> None:
     rows = run().rows
-    for name in ("ndcg@10", "ndcg@30", "kendall_tau", "spearman_rho"):
+    for name in ("ndcg@10", "ndcg@30", "kendall_tau", "spearman_rho", "h_ap"):
         assert rows["oracle"][name].mean == 1
     assert {name for name, metric in rows["oracle"].items() if not metric.higher_is_better} == {
         f"label_distance@{k}" for k in range(1, 11)
@@ -103,6 +201,8 @@ def test_oracle_is_the_best_possible() -> None:
     for name, oracle in rows["oracle"].items():
         for ranker in ("embedding", "random"):
             if oracle.higher_is_better:
+                if name == "score@10":  # its parts of the queries may lie beyond it
+                    continue
                 assert np.nanmin(oracle.per_query - rows[ranker][name].per_query) >= -1e-12
             else:
                 assert rows[ranker][name].mean > oracle.mean
@@ -137,12 +237,13 @@ def test_default_lists_are_cut_to_the_gallery_but_given_ones_are_not() -> None:
     for gallery, distance_ks, ndcg_ks in ((4, [1], [1]), (12, [1, 2, 3], [3]), (47, range(1, 11), [10])):
         labels, rankers = distance.encode(list(map(float, range(gallery)))), {"random": random_ranker(gallery, gallery)}
         found = evaluate(rankers, distance, labels, labels)
-        names = [*(f"label_distance@{k}" for k in distance_ks), *(f"ndcg@{k}" for k in ndcg_ks)]
-        assert list(found.rows["random"])[:-2] == names
+        score = f"score@{max(distance_ks)}"
+        names = [*(f"label_distance@{k}" for k in distance_ks), score, *(f"ndcg@{k}" for k in ndcg_ks)]
+        assert list(found.rows["random"])[:-3] == names
         assert f"K is at most {gallery // 4}, a quarter of the gallery" in found.table()
     labels, rankers = distance.encode([1.0, 2.0, 4.0, 8.0]), {"random": random_ranker(4, 4)}
     given = evaluate(rankers, distance, labels, labels, distance_ks=[4], ndcg_ks=[2], hit_ks=[1], hit_neighbors=2)
-    assert list(given.rows["random"])[:3] == ["label_distance@4", "ndcg@2", "hit@1"]
+    assert list(given.rows["random"])[:4] == ["label_distance@4", "score@4", "ndcg@2", "hit@1"]
     for name, ks in (("distance_ks", [5]), ("ndcg_ks", [10]), ("hit_ks", [0]), ("hit_ks", [2, 2])):
         with pytest.raises(UserError, match=f"{name}.* gallery's 4 items"):
             evaluate(rankers, distance, labels, labels, **{name: ks})  # type: ignore[arg-type]
@@ -218,7 +319,9 @@ def test_json_of_another_form(value: object) -> None:
 def test_table() -> None:
     found = run()
     lines = found.table().splitlines()
-    assert lines[0].split() == ["label_distance@10", "ndcg@30", "kendall_tau", "spearman_rho"]  # no Hit@K, see below
+    columns = ["label_distance@10", "score@10", "ndcg@30", "kendall_tau", "spearman_rho"]
+    assert lines[0].split() == columns  # no Hit@K, see below
+    assert "Also measured: h_ap." in lines
     assert [line.split()[0] for line in lines[1:4]] == ["embedding", "random", "oracle"]
     assert len({len(line) for line in lines[:4]}) == 1
     metric = found.rows["embedding"]["kendall_tau"]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
-from sklearn.metrics import ndcg_score
+from sklearn.metrics import average_precision_score, ndcg_score
 
 from cml.errors import UserError
 from cml.retrieval import embedding_ranker, metrics, random_ranker
@@ -98,6 +98,32 @@ def test_measures_equal_the_slow_ones(rows: list[tuple[list[float], list[float]]
         assert rho[r] == pytest.approx(slow_retrieval.spearman_rho(label, score), abs=1e-12, nan_ok=True)
 
 
+@settings(deadline=None, max_examples=50)
+@given(
+    st.integers(1, 6).flatmap(
+        lambda n: st.tuples(*(st.lists(values, min_size=n, max_size=n) for values in (VALUES, SCORES)))
+    )
+)
+def test_h_ap_is_the_mean_over_the_orders_of_tied_items(row: tuple[list[float], list[float]]) -> None:
+    labels, scores = row
+    found = metrics.h_ap(np.array([scores]), np.array([labels], np.float32))[0]
+    slow = slow_retrieval.expected(lambda order: slow_retrieval.h_ap(labels, order), scores)
+    assert found == pytest.approx(slow, abs=1e-12, nan_ok=True)
+
+
+def test_h_ap_of_a_long_ranking_and_of_gains_that_are_0_and_1() -> None:
+    rng = np.random.default_rng(8)
+    labels = rng.random((3, 400)).astype(np.float32) ** 3
+    scores = labels + rng.standard_normal(labels.shape)
+    for row, value in enumerate(metrics.h_ap(scores, labels)):
+        slow = slow_retrieval.h_ap(labels[row].tolist(), np.argsort(scores[row]).tolist())
+        assert value == pytest.approx(slow, abs=1e-9)
+    assert metrics.h_ap(labels, labels) == pytest.approx(1)
+    relevant = rng.random(400) < 0.1  # ten and more at distance 0: the others gain nothing
+    found = metrics.h_ap(scores[:1], (~relevant[None]).astype(np.float32))
+    assert found == pytest.approx(average_precision_score(relevant, -scores[0]))
+
+
 @pytest.mark.parametrize("score_steps", [None, 40, 3])
 @pytest.mark.parametrize("label_steps", [None, 40, 2])
 @pytest.mark.parametrize("gallery", [2, 61, 700])
@@ -110,7 +136,7 @@ def test_correlations_equal_scipy(score_steps: int | None, label_steps: int | No
     if label_steps:
         labels = np.floor(labels * label_steps)
     labels[rng.random(labels.shape) < 0.2] = np.inf
-    tau, rho = rank_correlations(scores, dense_ranks(labels.astype(np.float32)))
+    tau, rho, _ = rank_correlations(scores, dense_ranks(labels.astype(np.float32)))
     for r in range(len(labels)):
         kept = np.isfinite(labels[r])
         with warnings.catch_warnings():
@@ -173,6 +199,8 @@ def test_only_the_order_of_the_scores_counts(seed: int, rising: Callable[[Floats
     )
     assert np.array_equal(metrics.kendall_tau(scores, labels), metrics.kendall_tau(changed, labels))
     assert np.array_equal(metrics.spearman_rho(scores, labels), metrics.spearman_rho(changed, labels))
+    assert np.array_equal(metrics.h_ap(scores, labels), metrics.h_ap(changed, labels))
+    assert metrics.h_ap(scores, 7 * labels) == pytest.approx(metrics.h_ap(scores, labels), rel=1e-5)
     assert metrics.kendall_tau(-scores, labels) == pytest.approx(-metrics.kendall_tau(scores, labels))
     shuffled = rng.permutation(50)
     assert metrics.kendall_tau(scores[:, shuffled], labels[:, shuffled]) == pytest.approx(

@@ -37,6 +37,8 @@ class Compare:
     """Runs a variant, with seeds 0, 1, ..; intervals over seeds need at least 2."""
     dimensions: tuple[int, ...] = ()
     """Further sizes of the embedding to train every variant at, as in 16 32 64, for the figure over the dimension."""
+    recall_within: float = 0.0
+    """Also measure Recall@K, as cml evaluate does."""
     markdown: bool = False
     """Print the table as Markdown."""
     json: bool = False
@@ -77,6 +79,7 @@ def run(arguments: Sequence[str]) -> None:
         losses=options.losses,
         seeds=options.seeds,
         dimensions=options.dimensions,
+        recall_within=options.recall_within,
         config=options.training,
     )
     if options.json:

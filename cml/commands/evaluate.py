@@ -26,6 +26,9 @@ class Evaluate:
     """Of the random ranking, the bootstrap and the order of tied items."""
     count_lone: bool = False
     """Count a query that is alone of its class as a miss of Recall@K, as published code does, or else leave it out."""
+    recall_within: float = 0.0
+    """Also measure Recall@K: the share of queries with an item at most this far, in the unit of the table, among the
+    first K. 0 for what the dataset says, if anything."""
     device: str = "auto"
     """auto | cpu | cuda .."""
     tracker: str = ""
@@ -43,7 +46,11 @@ def run(arguments: Sequence[str]) -> None:
     with joined(options.device) as ranks:
         run = Run.open(options.run, data=options.data, device=options.device, ranks=ranks)
         evaluation = run.evaluate(
-            gain=options.gain, seed=options.seed, count_lone=options.count_lone, tracker=options.tracker
+            gain=options.gain,
+            seed=options.seed,
+            count_lone=options.count_lone,
+            recall_within=options.recall_within,
+            tracker=options.tracker,
         )
     if not ranks.first:
         return

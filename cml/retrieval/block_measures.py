@@ -29,10 +29,11 @@ class Measures:
         ndcg_ks: K of nDCG.
         hit_ks: K of Hit@K.
         hit_neighbors: How many nearest by label count as hits.
-        recall_ks: K of Recall@K; with any, also MAP@R and R-precision.
+        recall_ks: K of Recall@K; with any of classes, also MAP@R and R-precision.
         gain: Gain of nDCG.
-        correlation: Whether rank correlations are measured.
+        correlation: Whether rank correlations and H-AP are measured, of whole rankings.
         count_lone: Whether a query that has nothing relevant is a miss of Recall@K, not undefined.
+        within: The label distance up to which an item is relevant to Recall@K; 0 for classes.
     """
 
     distance_ks: Sequence[int]
@@ -43,6 +44,12 @@ class Measures:
     gain: str
     correlation: bool
     count_lone: bool = False
+    within: float = 0.0
+
+    @property
+    def precision(self) -> bool:
+        """Whether MAP@R and R-precision are measured: of classes."""
+        return len(self.recall_ks) > 0 and self.within == 0
 
     @property
     def names(self) -> list[str]:
@@ -52,8 +59,8 @@ class Measures:
             *(f"ndcg@{k}" for k in self.ndcg_ks),
             *(f"hit@{k}" for k in self.hit_ks),
             *(f"recall@{k}" for k in self.recall_ks),
-            *(["map@r", "r_precision"] if self.recall_ks else []),
-            *(["kendall_tau", "spearman_rho"] if self.correlation else []),
+            *(["map@r", "r_precision"] if self.precision else []),
+            *(["kendall_tau", "spearman_rho", "h_ap"] if self.correlation else []),
         ]
 
     @property
@@ -68,15 +75,18 @@ class BlockMeasures:
     def __init__(self, measures: Measures, distances: Float32) -> None:
         self.measures = measures
         self.distances = distances  # (R, G)
-        self.relevant = (distances == 0).sum(axis=1).astype(np.float64)  # (R,)
-        self.depth = max(measures.depth, int(self.relevant.max()) if measures.recall_ks else 1)
-        depth = max(self.depth, measures.hit_neighbors if measures.hit_ks else 1)
+        self.relevant = (distances <= measures.within).sum(axis=1).astype(np.float64)  # (R,)
+        self.depth = max(measures.depth, int(self.relevant.max()) if measures.precision else 1)
+        graded = min(10, distances.shape[1]) if measures.correlation else 1  # of graded_gains
+        depth = max(self.depth, graded, measures.hit_neighbors if measures.hit_ks else 1)
         self.ideal = retrieved_distances(distances, distances, depth)  # (R, depth)
         self.ideal_gains = relevance_gains(self.ideal[:, : measures.depth], distances, measures.gain)
         if measures.correlation:
+            from cml.retrieval.graded_precision import graded_gains
             from cml.retrieval.rank_correlation import dense_ranks
 
             self.ranks = dense_ranks(distances)  # (R, G)
+            self.gains = graded_gains(distances, self.ideal)  # (R, G)
 
     def measure(self, scores: NDArray[np.floating[Any]], columns: NDArray[np.int64]) -> Float64:
         """All measures of the rankings by ``scores`` (R, G), whose first items are ``columns`` (R, depth): (R, M)."""
@@ -86,7 +96,7 @@ class BlockMeasures:
         if self.measures.correlation:
             from cml.retrieval.rank_correlation import rank_correlations
 
-            found += [values[:, None] for values in rank_correlations(scores, self.ranks)]
+            found += [values[:, None] for values in rank_correlations(scores, self.ranks, self.gains)]
         return np.concatenate(found, axis=1)
 
     def measure_oracle(self) -> Float64:
@@ -94,8 +104,16 @@ class BlockMeasures:
         columns = self._top(self.ideal[:, : self.depth], self.ideal_gains)
         if self.measures.correlation:
             perfect = np.where(self.ranks.max(axis=1) > 0, 1.0, np.nan)[:, None]  # a constant row has no correlation
-            columns += [perfect, perfect]
+            columns += [perfect, perfect, np.where(np.isfinite(self.ideal[:, :1]), 1.0, np.nan)]
         return np.concatenate(columns, axis=1)
+
+    def bounds(self, k: int) -> Float64:
+        """Mean label distance of the first k of a random ranking, in expectation, and of the oracle: (R, 2)."""
+        finite = np.isfinite(self.distances)
+        totals = np.where(finite, self.distances, 0).sum(axis=1, dtype=np.float64)
+        counts = finite.sum(axis=1)
+        chance = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+        return np.column_stack([chance, mean_label_distance(self.ideal, [k])])
 
     def _top(self, retrieved: Float32, gains: Float64) -> list[Float64]:
         wanted = self.measures
@@ -107,6 +125,8 @@ class BlockMeasures:
         if wanted.hit_ks:
             found.append(hits(retrieved, self.ideal, wanted.hit_ks, wanted.hit_neighbors))
         if wanted.recall_ks:
-            found.append(recall(retrieved, self.relevant, wanted.recall_ks, count_lone=wanted.count_lone))
+            within, lone = wanted.within, wanted.count_lone
+            found.append(recall(retrieved, self.relevant, wanted.recall_ks, within=within, count_lone=lone))
+        if wanted.precision:
             found += [measure(retrieved, self.relevant)[:, None] for measure in (map_at_r, r_precision)]
         return found

@@ -24,9 +24,21 @@ def mean_intervals(values: Float64, *, resamples: int = 1000, level: float = 0.9
     Returns:
         (M, 2) float64 lower and upper ends; NaN for a column without a value.
     """
+    return _ends(_resampled(values, resamples, seed), level)
+
+
+def ratio_intervals(
+    numerators: Float64, denominators: Float64, *, resamples: int = 1000, level: float = 0.95, seed: int = 0
+) -> Float64:
+    """As ``mean_intervals``, of the ratio of two columns' means, both of which have the same resamples."""
+    means = _resampled(np.concatenate([numerators, denominators], axis=1), resamples, seed)
+    above, below = np.split(means, 2, axis=1)
+    return _ends(np.divide(above, below, out=np.full_like(above, np.nan), where=below != 0), level)
+
+
+def _resampled(values: Float64, resamples: int, seed: int) -> Float64:
+    """Means of the columns of ``values`` (Q, M), of each resample of the queries: (resamples, M), NaN of no value."""
     queries = len(values)
-    if resamples == 0:
-        return np.full((values.shape[1], 2), np.nan)
     present = np.isfinite(values)
     filled = np.where(present, values, 0)
     complete = bool(present.all())
@@ -41,9 +53,14 @@ def mean_intervals(values: Float64, *, resamples: int = 1000, level: float = 0.9
         totals = counts @ filled
         weights = counts @ present.astype(np.float64) if not complete else np.float64(queries)
         means[start : start + size] = np.divide(totals, weights, out=np.full_like(totals, np.nan), where=weights > 0)
+    return means
+
+
+def _ends(means: Float64, level: float) -> Float64:
     tail = 100 * (1 - level) / 2
-    ends = np.full((values.shape[1], 2), np.nan)
-    for column in np.flatnonzero(present.any(axis=0)):
-        drawn_means = means[:, column]
-        ends[column] = np.percentile(drawn_means[np.isfinite(drawn_means)], [tail, 100 - tail])
+    ends = np.full((means.shape[1], 2), np.nan)
+    for column, drawn in enumerate(means.T):
+        known = drawn[np.isfinite(drawn)]
+        if len(known):
+            ends[column] = np.percentile(known, [tail, 100 - tail])
     return ends

@@ -1,6 +1,7 @@
 """Measures of a ranked gallery for class labels: Recall@K, R-precision and MAP@R, pure functions over R queries.
 
-An item is relevant if its label distance to the query is 0, which for class labels means the same class. A query
+An item is relevant if its label distance to the query is 0, which for class labels means the same class; Recall@K also
+takes a threshold. A query
 without a relevant item in the gallery gives NaN: no ranking could find one. Not for: graded labels (metrics.py).
 """
 
@@ -14,16 +15,20 @@ from cml.errors import UserError
 from cml.retrieval.metrics import Float32, Float64
 
 
-def recall(retrieved: Float32, relevant: Float64, ks: Sequence[int], *, count_lone: bool = False) -> Float64:
+def recall(
+    retrieved: Float32, relevant: Float64, ks: Sequence[int], *, within: float = 0.0, count_lone: bool = False
+) -> Float64:
     """1 where any of the top K is relevant, else 0; higher is better.
 
     The field's Recall@K (Jegou and others, Product Quantization for Nearest Neighbor Search, 2011), which is not the
-    share of the relevant items that were found.
+    share of the relevant items that were found. With ``within`` it is that of place recognition, where a place counts
+    as found within 25 m (Arandjelovic et al., NetVLAD, CVPR 2016).
 
     Args:
         retrieved: (R, >= max K) label distances in the order retrieved.
         relevant: (R,) relevant items of each query in the gallery.
         ks: The K.
+        within: The label distance up to which an item is relevant; 0 for classes.
         count_lone: Let a query without a relevant item be a miss, as the code published with Proxy-Anchor and others
             does.
 
@@ -40,7 +45,7 @@ def recall(retrieved: Float32, relevant: Float64, ks: Sequence[int], *, count_lo
     wrong = [k for k in ks if not 1 <= k <= retrieved.shape[1]]
     if wrong or not len(ks):
         raise UserError(f"Every K must be at least 1 and at most {retrieved.shape[1]}. Got {list(ks)} instead.")
-    found = np.logical_or.accumulate(retrieved[:, : max(ks)] == 0, axis=1)[:, [k - 1 for k in ks]]
+    found = np.logical_or.accumulate(retrieved[:, : max(ks)] <= within, axis=1)[:, [k - 1 for k in ks]]
     return np.where(count_lone | (relevant[:, None] > 0), found, np.nan)
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Interval = tuple[float, float, float]  # mean and the two ends of its 95 % interval
 Rows = Mapping[str, Mapping[str, Interval]]  # method to metric to interval
 
-METRICS = ("label_distance@1", "label_distance@10", "ndcg@10", "ndcg@100", "hit@10", "spearman_rho")
-CLASS_METRICS = ("map@r", "r_precision")  # besides every Recall@K, where labels are classes
+METRICS = ("label_distance@1", "label_distance@10", "score@10", "ndcg@10", "ndcg@100", "hit@10", "spearman_rho")
+CLASS_METRICS = ("score@10", "map@r", "r_precision")  # besides every Recall@K, where labels are classes
 _MOST_SEEDS = 20
 APART = "*"  # marks a figure whose interval does not touch that of the first method
 
@@ -87,8 +87,9 @@ class Comparison:
         rows = self.rows()
         first = next(iter(rows.values()))
         recalls = [name for name in first if name.startswith("recall@")]
-        wanted = [*recalls, *CLASS_METRICS] if recalls else METRICS
-        last = {name.partition("@")[0]: name for name in first}  # of each kind the one with the largest K
+        wanted = [*recalls, *(CLASS_METRICS if "map@r" in first else METRICS)]
+        kinds = [name for name in first if not name.startswith("worst_decile@")]
+        last = {name.partition("@")[0]: name for name in kinds}  # of each kind the one with the largest K
         capped = {name for name in last.values() if int(name.partition("@")[2] or 10) < 10}
         metrics = [name for name in first if name in wanted or name in capped]
         lines = [["method", *metrics]]
@@ -103,6 +104,10 @@ class Comparison:
         better = "Higher is better"
         if any(name.startswith("label_distance@") for name in self.table()[0]):
             better = f"Label distances in {self.unit}, lower is better; the rest, higher is better"
+        if any(name.startswith("score@") for name in self.table()[0]):
+            better += "; score is 0 for chance and 1 for the oracle"
+        if self.references.recall_within:
+            better += f"; recall: within {self.references.recall_within:g} {self.unit}"
         said = [f"{better}. 95 % intervals: {over}, over queries for the references (bootstrap)."]
         if self.seeds > 1:
             said.append(f"{APART} marks an interval that does not overlap that of {next(iter(self.trained))}.")

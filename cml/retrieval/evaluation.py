@@ -18,8 +18,9 @@ from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
 from cml.retrieval.block_measures import BlockMeasures, Measures
-from cml.retrieval.bootstrap import mean_intervals
+from cml.retrieval.bootstrap import mean_intervals, ratio_intervals
 from cml.retrieval.metrics import GAINS
+from cml.retrieval.over_queries import in_worst_part, label_parts, over_mean, score_terms
 from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker, ranked_columns
 from cml.retrieval.results import Evaluation, Metric, largest_k
 
@@ -35,6 +36,8 @@ DISTANCE_KS = range(1, 11)
 NDCG_KS = range(10, 101, 10)
 HIT_KS = (1, 5, 10)
 HIT_NEIGHBORS = 50
+SCORE_K = 10
+_FEWEST_TENTHS = 100  # queries from which on the worst tenth is looked for
 _HIT_SHARE = 10  # Hit@K is measured unasked if the true nearest are at most 1 / this of the gallery
 
 _FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery to be read from memory
@@ -51,6 +54,7 @@ def evaluate(
     hit_ks: Sequence[int] = HIT_KS,
     hit_neighbors: int = HIT_NEIGHBORS,
     recall_ks: Sequence[int] = (),
+    recall_within: float = 0.0,
     count_lone: bool = False,
     same_items: bool = False,
     gain: str = "reciprocal",
@@ -66,8 +70,12 @@ def evaluate(
     """Measure every ranker, and the ranking by the label distance itself as the row "oracle".
 
     The measures are those of the log-ratio paper (Kim et al., Deep Metric Learning Beyond Binary Supervision, 2019):
-    label_distance@K, ndcg@K, hit@K, and besides kendall_tau and spearman_rho over the whole gallery; see
-    ``cml.retrieval.metrics``. Items to which a ranker gives one score are taken in random order. Neither
+    label_distance@K, ndcg@K, hit@K, and besides kendall_tau, spearman_rho and h_ap over the whole gallery; see
+    ``cml.retrieval.metrics``. score@10 is (random - ours) / (random - oracle) of the mean label distances@10, with what
+    a random ranking has in expectation; worst_decile@10 is the mean label distance@10 in that tenth of the labels where
+    it is largest, from 100 queries on; see ``cml.retrieval.over_queries``. Both take the largest K where none is 10.
+
+    Items to which a ranker gives one score are taken in random order, or of h_ap in all orders. Neither
     ``block_bytes`` nor ``threads`` changes the result, unless a ranker's scores depend on the block.
 
     Args:
@@ -81,8 +89,8 @@ def evaluate(
         hit_ks: K of Hit@K, likewise; by default there are none where ``hit_neighbors`` are over a tenth of the gallery,
             as a random ranking would hit more often than not.
         hit_neighbors: True nearest items that Hit@K looks for; the default is cut to G.
-        recall_ks: K of Recall@K, for class labels; with any, MAP@R and R-precision are measured too. An item is
-            relevant at label distance 0.
+        recall_ks: K of Recall@K. Of class labels, MAP@R and R-precision are measured too.
+        recall_within: The label distance up to which an item is relevant to Recall@K; 0 for class labels.
         count_lone: Count a query without a relevant item as a miss of Recall@K; otherwise it is left out of the mean.
         same_items: The queries are the gallery, in the same order: each is left out of its own ranking.
         gain: nDCG's gain, a name in ``cml.retrieval.metrics.GAINS``.
@@ -106,7 +114,7 @@ def evaluate(
         raise UserError(f"Queries that are the gallery too must be as many. Got {queries} and {gallery} instead.")
     ranked = gallery - 1 if same_items else gallery
     measures = _measures(ranked, distance_ks, ndcg_ks, hit_ks, hit_neighbors, recall_ks, gain, correlation)
-    measures = replace(measures, count_lone=count_lone)
+    measures = replace(measures, count_lone=count_lone, within=recall_within)
     names = [*rankers, *([ORACLE] if oracle else [])]
     if not queries or not gallery or not names or not measures.names:
         raise UserError(
@@ -115,12 +123,16 @@ def evaluate(
         )
     if oracle and ORACLE in rankers:
         raise UserError(f"The ranker name {ORACLE!r} is taken by the row of the label distance; choose another one.")
+    if not 0 <= recall_within < np.inf:
+        raise UserError(f"'recall_within' must be a label distance of at least 0. Got {recall_within} instead.")
     if threads < 1 or block_bytes < 1 or bootstrap < 0:
         raise UserError(
             "'threads' and 'block_bytes' must be at least 1 and 'bootstrap' at least 0. "
             f"Got {threads}, {block_bytes} and {bootstrap} instead."
         )
-    values = np.zeros((len(names), queries, len(measures.names) + 1))  # the last: whether there are ties
+    k = max((k for k in measures.distance_ks if k <= SCORE_K), default=0)  # of score and worst tenth
+    # the last column: whether there are ties; the last row: chance and oracle, of every query
+    values = np.zeros((len(names) + 1, queries, len(measures.names) + 1))
     size = max(_FEWEST_ROWS, min(-(-queries // threads), block_bytes // (4 * gallery)))
 
     def measure(start: int) -> int:
@@ -144,7 +156,9 @@ def evaluate(
             values[index, rows, :-1] = block.measure(scores, columns)
             values[index, rows, -1] = tied
         if oracle:
-            values[-1, rows, :-1] = block.measure_oracle()
+            values[-2, rows, :-1] = block.measure_oracle()
+        if k:
+            values[-1, rows, :2] = block.bounds(k)
         return rows.stop - start
 
     starts = range(0, queries, size)
@@ -162,20 +176,29 @@ def evaluate(
         if progress is not None:
             progress(left)
 
-    ties = {name: int(row[:, -1].sum()) for name, row in zip(names, values, strict=True) if row[:, -1].any()}
-    values = values[:, :, :-1]
-    intervals = mean_intervals(values.transpose(1, 0, 2).reshape(queries, -1), resamples=bootstrap, seed=seed)
-    intervals = intervals.reshape(len(names), len(measures.names), 2)
+    ties = {name: int(row[:, -1].sum()) for name, row in zip(names, values, strict=False) if row[:, -1].any()}
+    columns = dict(zip(measures.names, values[:-1, :, :-1].transpose(2, 0, 1), strict=True))  # (names, Q) each
+    ours, bounds = columns.get(f"label_distance@{k}"), values[-1, :, :2].T
+    ratios = np.empty((0, 2))
+    if ours is not None:
+        gains, reaches = np.array([score_terms(one, *bounds) for one in ours]).transpose(1, 2, 0)  # (Q, names) each
+        ratios = ratio_intervals(gains, reaches, resamples=bootstrap, seed=seed)
+        whole = {f"score@{k}": over_mean(gains, reaches).T}
+        if queries >= _FEWEST_TENTHS and not measures.precision:
+            parts = label_parts(distance.label_vectors(query_labels), bounds[1])
+            whole[f"worst_decile@{k}"] = np.array([in_worst_part(one, parts) for one in ours])
+        first = dict(list(columns.items())[: len(measures.distance_ks)])
+        columns = {**first, **whole, **columns}
+    flat = np.concatenate(list(columns.values()))  # (measures x names, Q)
+    intervals = mean_intervals(flat.T, resamples=bootstrap, seed=seed).reshape(len(columns), len(names), 2)
+    ends = dict(zip(columns, intervals, strict=True)) | {f"score@{k}": ratios}
     table = {
-        ranker: {
-            name: _metric(name, values[row, :, column], intervals[row, column])
-            for column, name in enumerate(measures.names)
-        }
+        ranker: {name: _metric(name, column[row], ends[name][row]) for name, column in columns.items()}
         for row, ranker in enumerate(names)
     }
-    return Evaluation(
-        table, distance.unit, gain, queries, ranked, measures.hit_neighbors, ties=ties, count_lone=count_lone
-    )
+    figures = queries, ranked, measures.hit_neighbors
+    found = Evaluation(table, distance.unit, gain, *figures, ties=ties, count_lone=count_lone)
+    return replace(found, recall_within=recall_within)
 
 
 def leave_out_itself(block: NDArray[np.floating[Any]], rows: slice) -> None:

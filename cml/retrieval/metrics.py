@@ -198,6 +198,30 @@ def spearman_rho(scores: Floats, label_distances: Float32) -> Float64:
     return rank_correlations(scores, dense_ranks(label_distances))[1]
 
 
+def h_ap(scores: Floats, label_distances: Float32) -> Float64:
+    """Hierarchical average precision of each query's whole ranking; 1 is the order of the labels, higher is better.
+
+    H-AP = sum_k (h_k / r_k) / sum_k g_k with r_k the rank of item k, h_k = g_k + sum over items j before it of
+    min(g_j, g_k), and gains g = exp(-d / d_10), d_10 the label distance of the query's 10th nearest item (Ramzi et al.,
+    Hierarchical Average Precision Training for Pertinent Image Retrieval, ECCV 2022, equations 2 to 4; gains of
+    continuous labels are cml's). With gains of 0 and 1 it is average precision. It equals graded average precision
+    (Robertson, Kanoulas, Yilmaz, SIGIR 2010) where the gain of an item is the chance that its grade counts as relevant.
+    Of items with one score it is the mean over their orders. Items that cannot be compared are left out.
+
+    Args:
+        scores: (R, G) without NaN, lower = nearer.
+        label_distances: (R, G), infinite where two labels cannot be compared.
+
+    Returns:
+        (R,) float64 in 0..1; NaN where nothing can be compared.
+    """
+    from cml.retrieval.graded_precision import NEIGHBORS, graded_gains
+    from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
+
+    nearest = retrieved_distances(label_distances, label_distances, min(NEIGHBORS, label_distances.shape[1]))
+    return rank_correlations(scores, dense_ranks(label_distances), graded_gains(label_distances, nearest))[2]
+
+
 def _positions(ks: Sequence[int], values: NDArray[Any]) -> list[int]:
     """Column of each K, checked."""
     wrong = [k for k in ks if not 1 <= k <= values.shape[1]]

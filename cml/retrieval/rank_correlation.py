@@ -1,6 +1,6 @@
-"""Kendall's tau-b and Spearman's rho of whole rankings, compiled, with ties exactly as SciPy treats them.
+"""Kendall's tau-b, Spearman's rho and H-AP of whole rankings, compiled; the correlations treat ties as SciPy does.
 
-Both compare, query by query, the order of the gallery in the embedding with its order in label distance. The file is
+All compare, query by query, the order of the gallery in the embedding with its order in label distance. The file is
 all about numba: import it where it is used (``cml.retrieval.metrics`` does). Not for: measures of the top K.
 """
 
@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from cml.retrieval.graded_precision import sum_of_precisions
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -35,23 +37,27 @@ def dense_ranks(label_distances: NDArray[np.floating[Any]]) -> Int32:
     return ranks
 
 
-def rank_correlations(scores: NDArray[np.floating[Any]], label_ranks: Int32) -> tuple[Float64, Float64]:
-    """Kendall's tau-b and Spearman's rho of each row, O(G log G).
+def rank_correlations(
+    scores: NDArray[np.floating[Any]], label_ranks: Int32, gains: Float64 | None = None
+) -> tuple[Float64, Float64, Float64]:
+    """Kendall's tau-b, Spearman's rho and H-AP of each row, O(G log G).
 
     tau-b = (P - Q) / sqrt((P + Q + T) (P + Q + U)) with P concordant and Q discordant pairs, T and U pairs tied in one
-    side only (Kendall, Rank Correlation Methods, 1945); rho = Pearson's correlation of the average ranks.
+    side only (Kendall, Rank Correlation Methods, 1945); rho = Pearson's correlation of the average ranks; H-AP as
+    ``cml.retrieval.metrics.h_ap`` says.
 
     Args:
         scores: (R, G) scores without NaN, lower = nearer; only their order counts.
         label_ranks: (R, G) from ``dense_ranks``; columns of rank -1 are left out of their row.
+        gains: (R, G) gains that fall with the label rank; None for no H-AP.
 
     Returns:
-        tau (R,) and rho (R,) float64; NaN where all scores or all label ranks of a row are equal.
+        tau (R,) and rho (R,) float64, NaN where all scores or all label ranks of a row are equal; H-AP (R,) float64,
+        NaN without gains.
     """
-    tau = np.empty(len(scores))
-    rho = np.empty(len(scores))
-    _correlate(_bits(scores), label_ranks, tau, rho)
-    return tau, rho
+    tau, rho, h_ap = np.empty((3, len(scores)))
+    _correlate(_bits(scores), label_ranks, np.empty((0, 0)) if gains is None else gains, tau, rho, h_ap)
+    return tau, rho, h_ap
 
 
 def _bits(values: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
@@ -140,17 +146,21 @@ def _inversions(ranks: Any, size: int, highest: int, counts: Any) -> int:  # noq
 
 
 @njit(nogil=True, cache=True)
-def _correlate(bits: Any, label_ranks: Any, tau: Any, rho: Any) -> None:  # noqa: ANN401 - arrays of numba
+def _correlate(bits: Any, label_ranks: Any, gains: Any, tau: Any, rho: Any, h_ap: Any) -> None:  # noqa: ANN401 - arrays of numba
     gallery = bits.shape[1]
     keys, spare_keys = np.empty(gallery, np.uint64), np.empty(gallery, np.uint64)
     labels, spare_labels = np.empty(gallery, np.int32), np.empty(gallery, np.int32)
     buckets = np.empty((_PASSES, _BUCKETS), np.int32)
     counts = np.empty(gallery + 1, np.int32)
     average = np.empty(gallery)  # average rank of each dense label rank, from 1 as usual
+    gain_of, work = np.zeros(gallery + 1), (np.empty((gallery, 4)), np.empty(gallery + 2))
     for r in range(len(bits)):
-        size, highest = 0, 0
+        size, highest, whole = 0, 0, 0.0
         for j in range(gallery):
             if label_ranks[r, j] >= 0:
+                if len(gains) > 0:
+                    gain_of[label_ranks[r, j]] = gains[r, j]
+                    whole += gains[r, j]
                 keys[size], labels[size] = _ordered(bits[r, j]), label_ranks[r, j]
                 highest = max(highest, labels[size])
                 size += 1
@@ -189,6 +199,9 @@ def _correlate(bits: Any, label_ranks: Any, tau: Any, rho: Any) -> None:  # noqa
                     both_ties += equal - 1
             start = stop
 
+        h_ap[r] = np.nan
+        if whole > 0:
+            h_ap[r] = sum_of_precisions(ranked, ordered, size, highest, gain_of, work) / whole
         if score_ties == pairs or label_ties == pairs:  # one side is constant, or there are fewer than two items
             tau[r] = rho[r] = np.nan
             continue

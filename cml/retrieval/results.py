@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 Float64 = NDArray[np.float64]
 
+_UNASKED = ("h_ap", "worst_decile@")  # what a table leaves out unless it is asked for, to stay narrow
+
 
 @dataclass(frozen=True, eq=False)
 class Metric:
     """One measure of one ranker.
 
     Attributes:
-        name: "label_distance@10", "ndcg@100", "hit@5", "kendall_tau" or "spearman_rho".
+        name: "label_distance@10", "score@10", "ndcg@100", "hit@5", "spearman_rho" ..
         per_query: (Q,) float64, NaN where the measure does not exist for a query; empty if it was not saved.
         mean: Mean over the queries where it exists; NaN if there are none.
         low: Lower end of the 95 % bootstrap interval of the mean over queries.
@@ -47,7 +49,7 @@ class Metric:
     @property
     def higher_is_better(self) -> bool:
         """False for label distances alone."""
-        return not self.name.startswith("label_distance@")
+        return not self.name.startswith(("label_distance@", "worst_decile@"))
 
 
 class _SavedMetric(TypedDict):
@@ -68,6 +70,7 @@ class _Saved(TypedDict):
     hit_neighbors: Count
     ties: NotRequired[dict[str, Count]]
     count_lone: NotRequired[bool]
+    recall_within: NotRequired[float]
     verdict: NotRequired[str]
 
 
@@ -85,6 +88,7 @@ class Evaluation:
         reported_unit: Unit of label_distance@K where that is another one; see ``reported``.
         ties: Ranker name -> queries in whose measured top items had one score; those came in random order.
         count_lone: Whether Recall@K counts a query that has no item of its class as a miss.
+        recall_within: The label distance up to which an item is relevant to Recall@K, as reported; 0 for classes.
         verdict: What the figures say, in a sentence; "" where nobody asked.
     """
 
@@ -97,6 +101,7 @@ class Evaluation:
     reported_unit: str = ""
     ties: Mapping[str, int] = field(default_factory=dict)
     count_lone: bool = False
+    recall_within: float = 0.0
     verdict: str = ""
 
     @property
@@ -105,7 +110,7 @@ class Evaluation:
         return self.reported_unit or self.unit
 
     def reported(self, factor: float, unit: str) -> Evaluation:
-        """The same with label_distance@K multiplied by ``factor`` to be in ``unit``; nDCG stays as it is."""
+        """The same with label distances multiplied by ``factor`` to be in ``unit``; nDCG stays as it is."""
         if factor == 1:
             return replace(self, reported_unit="" if unit == self.unit else unit)
 
@@ -118,7 +123,7 @@ class Evaluation:
         rows = {
             ranker: {name: scaled(metric) for name, metric in metrics.items()} for ranker, metrics in self.rows.items()
         }
-        return replace(self, rows=rows, reported_unit=unit)
+        return replace(self, rows=rows, reported_unit=unit, recall_within=factor * self.recall_within)
 
     def to_json(self, *, per_query: bool = False) -> dict[str, Any]:
         """The evaluation as JSON can hold it, NaN as null; ``per_query`` adds every query's values (megabytes)."""
@@ -141,6 +146,7 @@ class Evaluation:
                     "gallery",
                     "hit_neighbors",
                     "count_lone",
+                    "recall_within",
                     "verdict",
                 )
             },
@@ -173,14 +179,15 @@ class Evaluation:
         if not rows or len({tuple(sorted(metrics)) for metrics in rows.values()}) > 1 or not all(rows.values()):
             raise DataError(f"The rankers of an evaluation should have the same metrics, one at least. {mend}")
         figures = saved["queries"], saved["gallery"], saved["hit_neighbors"]
-        said = saved.get("ties", {}), saved.get("count_lone", False), saved.get("verdict", "")
-        return cls(rows, saved["unit"], saved["gain"], *figures, saved["reported_unit"], *said)
+        said = saved.get("ties", {}), saved.get("count_lone", False), saved.get("recall_within", 0.0)
+        reported, verdict = saved["reported_unit"], saved.get("verdict", "")
+        return cls(rows, saved["unit"], saved["gain"], *figures, reported, *said, verdict)
 
     def table(self, metrics: Sequence[str] | None = None, *, markdown: bool = False) -> str:
         """A table with a row a ranker and "mean [low, high]" a metric.
 
         Args:
-            metrics: Metric names; by default one of each kind, at its largest K.
+            metrics: Metric names; by default one of each kind, at its largest K, without h_ap and worst_decile.
             markdown: A Markdown table instead of aligned text.
 
         Raises:
@@ -224,15 +231,24 @@ class Evaluation:
         kinds = {name.partition("@")[0] for name in names}
         if "label_distance" in kinds:
             parts.append(f"label_distance in {self.distance_unit}, lower is better")
+        if "score" in kinds:
+            parts.append("score: (random - it) / (random - oracle) of label_distance, 0 is chance and 1 the oracle")
+        if "worst_decile" in kinds:
+            parts.append(f"worst_decile: label_distance in {self.distance_unit}, in the worst tenth of the labels")
         if "ndcg" in kinds:
             formula = GAINS[self.gain][0] if self.gain in GAINS else self.gain
             parts.append(f"ndcg with gain {formula}" + (f", d in {self.unit}" if "d" in formula else ""))
         if "hit" in kinds:
             parts.append(f"hit: one of the {self.hit_neighbors} true nearest is found")
-        if "recall" in kinds:
+        if "recall" in kinds and self.recall_within:
+            parts.append(f"recall: one of the first K is within {self.recall_within:g} {self.distance_unit}")
+        elif "recall" in kinds:
             lone = "a miss" if self.count_lone else "left out"
             parts.append(f"recall: one of the first K has the query's class; a query alone of its class is {lone}")
         notes = ["; ".join(parts) + "."]
+        unseen = [name for name in next(iter(self.rows.values())) if name.startswith(_UNASKED) and name not in names]
+        if unseen:
+            notes.append(f"Also measured: {', '.join(unseen)}.")
         if self.gallery < 4 * (8 if "recall" in kinds else 100):
             most = largest_k(self.gallery)
             notes.append(f"K is at most {most}, a quarter of the gallery: beyond, all rankings score alike.")
@@ -240,6 +256,8 @@ class Evaluation:
             counts = ", ".join(f"{ranker} {count}" for ranker, count in self.ties.items())
             notes.append(f"Items of one score come in random order. Queries with such items: {counts}.")
         for name in names:
+            if name.startswith("worst_decile@"):  # of few queries, as it says
+                continue
             undefined = {ranker: row[name].undefined for ranker, row in self.rows.items() if row[name].undefined}
             if undefined:
                 counts = ", ".join(f"{ranker} {count}" for ranker, count in undefined.items())
@@ -255,7 +273,7 @@ def largest_k(gallery: int) -> int:
 def _one_of_each(names: Sequence[str]) -> list[str]:
     """The last name of each kind, the one with the largest K; of Recall@K, which is small for few K, all."""
     last = {name if name.startswith("recall@") else name.partition("@")[0]: name for name in names}
-    return list(last.values())
+    return [name for name in last.values() if not name.startswith(_UNASKED)]
 
 
 def _cells(metrics: Sequence[Metric]) -> list[str]:

@@ -38,6 +38,7 @@ def compare(
     losses: Sequence[str] = (),
     seeds: int = 3,
     dimensions: Sequence[int] = (),
+    recall_within: float = 0.0,
     config: TrainConfig | None = None,
     **options: Any,  # noqa: ANN401 - the fields of TrainConfig
 ) -> Comparison:
@@ -54,6 +55,7 @@ def compare(
         losses: Losses to compare, each as the command line takes it: a row each, after the variants.
         seeds: Runs a row, with seeds 0, 1, ..; intervals over seeds need at least 2.
         dimensions: Further dimensions of the embedding to train every row at.
+        recall_within: See ``cml.Run.evaluate``.
         config: All options of training; the task's recipe when not given.
         **options: Any option of ``TrainConfig`` by its name; it goes before that of ``config``.
 
@@ -77,7 +79,14 @@ def compare(
     rows = [*(variants or ()), *(loss for loss in losses if loss not in (variants or ()))]
     chosen = options_for(task, config, options)
     return run_comparison(
-        task, dataset, chosen, Path(out), variants=rows or None, seeds=seeds, dimensions=dimensions
+        task,
+        dataset,
+        chosen,
+        Path(out),
+        variants=rows or None,
+        seeds=seeds,
+        dimensions=dimensions,
+        recall_within=recall_within,
     ).comparison
 
 
@@ -135,6 +144,7 @@ def run_comparison(
     variants: Sequence[str] | None = None,
     seeds: int = 3,
     dimensions: Sequence[int] = (),
+    recall_within: float = 0.0,
 ) -> Compared:
     """Train every variant with every seed, evaluate, and write table, gallery and figures into ``out``.
 
@@ -146,6 +156,7 @@ def run_comparison(
         variants: Names among ``task.variants``, taken in its order; None for all.
         seeds: Runs a variant.
         dimensions: Further dimensions to train every variant at.
+        recall_within: See ``evaluate_run``.
 
     Raises:
         UserError: unknown variant, or a run in ``out`` with other options or on another dataset.
@@ -177,7 +188,7 @@ def run_comparison(
             trained = TrainedRun.open(one.folder, data=dataset.folder, device=config.device)
             shown |= {one.variant: trained} if wanted else {}
             if evaluation is None:
-                evaluation = evaluate_run(trained, references=references is None)
+                evaluation = evaluate_run(trained, recall_within=recall_within, references=references is None)
                 write_json(one.folder / "evaluation.json", evaluation.to_json())
         references = references or evaluation
         found[one.dimension][one.variant].append(evaluation)

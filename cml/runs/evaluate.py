@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from cml.errors import DataError
 from cml.retrieval.evaluation import Evaluation, Ranker, embedding_ranker, random_ranker
 from cml.retrieval.verdict import judged
-from cml.runs.measures import EMBEDDING, RECALL_KS, measured
+from cml.runs.measures import EMBEDDING, measured
 from cml.training.metrics_log import read_metrics
 
 if TYPE_CHECKING:
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def evaluate_run(
-    trained: TrainedRun, *, gain: str = "reciprocal", seed: int = 0, count_lone: bool = False, references: bool = True
+    trained: TrainedRun,
+    *,
+    gain: str = "reciprocal",
+    seed: int = 0,
+    count_lone: bool = False,
+    recall_within: float = 0.0,
+    references: bool = True,
 ) -> Evaluation:
     """Evaluate a run on its dataset's queries and gallery.
 
@@ -26,6 +33,8 @@ def evaluate_run(
         gain: Gain of nDCG.
         seed: Of the random ranking, the bootstrap and the order of tied items.
         count_lone: See ``cml.retrieval.evaluation.evaluate``.
+        recall_within: Also measure Recall@K: an item is relevant at this label distance, as it is reported, or a
+            smaller one. 0 for what dataset.json says in its details, if anything.
         references: Add the rows that do not depend on the training: oracle, random, frozen features.
     """
     rankers: dict[str, Ranker] = {EMBEDDING: embedding_ranker(*trained.embeddings)}
@@ -41,6 +50,7 @@ def evaluate_run(
         trained.gallery_labels,
         same_items=trained.dataset.info.queries_are_gallery,
         recall_ks=published_recall_ks(trained),
+        recall_within=(recall_within or published_recall_within(trained)) / trained.report[0],
         gain=gain,
         seed=seed,
         count_lone=count_lone,
@@ -56,15 +66,32 @@ def evaluate_run(
 
 
 def published_recall_ks(trained: TrainedRun) -> Sequence[int]:
-    """The K of Recall@K that the dataset was published with, or else the usual ones.
+    """The K of Recall@K that the dataset was published with, if any.
 
     Raises:
         DataError: dataset.json lists something else.
     """
-    ks = trained.dataset.info.details.get("recall_ks", RECALL_KS)
+    ks = trained.dataset.info.details.get("recall_ks")
+    if ks is None:
+        return ()
     if not isinstance(ks, list | tuple) or not ks or not all(isinstance(k, int) and k >= 1 for k in ks):
         raise DataError(
             f"dataset.json of {trained.dataset.info.name!r}: details.recall_ks should list whole numbers of at least "
             f"1. Got {ks!r} instead."
         )
     return ks
+
+
+def published_recall_within(trained: TrainedRun) -> float:
+    """The label distance up to which the dataset's publishers count an item as relevant to Recall@K; 0 for none.
+
+    Raises:
+        DataError: dataset.json says something else.
+    """
+    within = trained.dataset.info.details.get("recall_within", 0)
+    if isinstance(within, bool) or not isinstance(within, int | float) or not 0 <= within < math.inf:
+        raise DataError(
+            f"dataset.json of {trained.dataset.info.name!r}: details.recall_within should be a label distance of at "
+            f"least 0. Got {within!r} instead."
+        )
+    return within

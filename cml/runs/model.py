@@ -23,7 +23,7 @@ from cml.processes.device import pick_device
 from cml.retrieval.evaluation import Evaluation, embedding_ranker, random_ranker
 from cml.retrieval.search import nearest_embeddings
 from cml.retrieval.verdict import judged
-from cml.runs.measures import EMBEDDING, RECALL_KS, measured
+from cml.runs.measures import EMBEDDING, measured
 from cml.storage.atomic import atomic_folder
 from cml.storage.hugging_face import local_run
 from cml.task import label_distance_of
@@ -94,6 +94,7 @@ class Model(EmbeddingModel):
         gain: str = "reciprocal",
         seed: int = 0,
         count_lone: bool = False,
+        recall_within: float = 0.0,
     ) -> Evaluation:
         """How well images find images with near labels, beside chance and the best possible ranking.
 
@@ -107,6 +108,7 @@ class Model(EmbeddingModel):
             gain: Gain of nDCG, a name in ``cml.retrieval.metrics.GAINS``.
             seed: Of the random ranking, the bootstrap and the order of tied items.
             count_lone: Count a query that is alone of its class as a miss of Recall@K; otherwise it is left out.
+            recall_within: Also measure Recall@K, the share of queries with a label at most this far among the first K.
 
         Returns:
             The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries.
@@ -127,7 +129,7 @@ class Model(EmbeddingModel):
             query_labels,
             among_labels,
             same_items=itself,
-            recall_ks=RECALL_KS,
+            recall_within=recall_within,
             gain=gain,
             seed=seed,
             count_lone=count_lone,

@@ -93,6 +93,6 @@ def _over_dimension(comparison: Comparison, metric: str) -> Curves:
 def _labels(comparison: Comparison) -> dict[str, tuple[str, str]]:
     """The kinds of metric that figures show: name and unit for their axes."""
     kinds = {name.partition("@")[0] for name in comparison.references.rows[comparison.row]}
-    if "recall" in kinds:  # labels are classes: their distance is 0 or 1
+    if "map" in kinds:  # labels are classes: their distance is 0 or 1
         return {"recall": ("Recall", "")}
     return {"label_distance": ("mean label distance", f" ({comparison.unit})"), "ndcg": ("nDCG", "")}

@@ -104,7 +104,7 @@ def kept_evaluation(folder: Path, like: Evaluation) -> Evaluation | None:
         return None
     same = all(
         getattr(kept, name) == getattr(like, name)
-        for name in ("unit", "reported_unit", "gain", "queries", "gallery", "hit_neighbors")
+        for name in ("unit", "reported_unit", "gain", "queries", "gallery", "hit_neighbors", "recall_within")
     )
     return kept if same and set(kept.rows.get(EMBEDDING, ())) == set(like.rows[EMBEDDING]) else None
 

@@ -46,6 +46,7 @@ class Run(TrainedRun):
         gain: str = "reciprocal",
         seed: int = 0,
         count_lone: bool = False,
+        recall_within: float = 0.0,
         references: bool = True,
         tracker: str | Tracker | None = None,
     ) -> Evaluation:
@@ -56,6 +57,8 @@ class Run(TrainedRun):
             seed: Of the random ranking, the bootstrap and the order of tied items.
             count_lone: Count a query that is alone of its class as a miss of Recall@K, as published code does;
                 otherwise it is left out.
+            recall_within: Also measure Recall@K, the share of queries with an item at most this far, as label distances
+                are reported, among the first K.
             references: Add the rows that do not depend on the training: oracle, random, frozen features.
             tracker: An experiment tracker, whose run of this folder gets the embedding's figures.
 
@@ -65,7 +68,9 @@ class Run(TrainedRun):
         Raises:
             UserError: the run was trained on arrays, or its dataset or label distance cannot be had here.
         """
-        evaluation = evaluate_run(self, gain=gain, seed=seed, count_lone=count_lone, references=references)
+        evaluation = evaluate_run(
+            self, gain=gain, seed=seed, count_lone=count_lone, recall_within=recall_within, references=references
+        )
         if self.ranks is None or self.ranks.first:
             write_json(self.folder / EVALUATION, evaluation.to_json())
             if tracker:

@@ -120,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"processor time {processor['evaluate']:.2f} s"
         )
         for name in list(jobs)[1:]:
-            apart = max(abs(figures[name][key] - value) for key, value in figures["evaluate"].items())
+            both = figures["evaluate"].keys() & figures[name].keys()
+            apart = max(abs(figures["evaluate"][key] - figures[name][key]) for key in both)
             ratio = best[name] / best["evaluate"]
             ratios.append(ratio)
             print(
