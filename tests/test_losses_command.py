@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from torch import Tensor
@@ -9,9 +8,7 @@ from torch import Tensor
 from cml import cli, losses
 from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss
-from cml.losses.table import BEGIN, END, LossRow, loss_rows, markdown_table, table_in
-
-README = Path(__file__).resolve().parents[1] / "README.md"
+from cml.losses.table import LossRow, loss_rows, markdown_table
 
 
 def test_every_registered_loss_says_what_it_is() -> None:
@@ -78,17 +75,3 @@ def test_markdown_table_has_a_line_a_loss() -> None:
         "| --- | --- | --- | --- | --- |",
         "| `a` | classes | O(B) | X, 2020 | Always. |",
     ]
-
-
-def test_the_table_is_found_between_its_comments() -> None:
-    assert table_in(f"before\n{BEGIN}\n| a |\n{END}\nafter") == "| a |"
-    for text in ("", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"):
-        with pytest.raises(UserError, match="once each, in this order"):
-            table_in(text)
-
-
-def test_the_readme_holds_this_table() -> None:
-    text = README.read_text(encoding="utf-8")
-    assert table_in(text) == markdown_table(loss_rows()), (
-        "put the output of 'cml losses --markdown' between the comments"
-    )

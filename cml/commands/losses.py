@@ -19,7 +19,7 @@ class Losses:
     name: Annotated[tuple[str, ...], Positional, arg(metavar="[NAME]")] = ()
     """The loss to tell of."""
     markdown: bool = False
-    """Print a Markdown table: the README's."""
+    """Print a Markdown table."""
     json: bool = False
     """Print the list as JSON."""
 

@@ -43,7 +43,7 @@ class LabelSource(Protocol):
 
 @dataclass(frozen=True)
 class About:
-    """What ``cml losses`` and the README say about a loss; each text is one line.
+    """What ``cml losses`` and the documentation say about a loss; each text is one line.
 
     Attributes:
         cost: Time of a batch of B items, A anchors, C classes, beside the products of its vectors: "O(A B log B)".

@@ -1,4 +1,4 @@
-"""All registered losses as a table: what ``cml losses`` prints and the README holds."""
+"""All registered losses as a table: what ``cml losses`` prints and the documentation shows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from cml.errors import UserError
 from cml.losses import registry
 from cml.losses.loss import Loss
 
-BEGIN = "<!-- the table of losses, from: cml losses --markdown -->"
-END = "<!-- end of the table of losses -->"
 _ORDER = ("label distances", "vectors", "classes")
 HEAD = ("loss", "labels", "cost of a batch", "source", "when to use it")
 
@@ -61,19 +59,6 @@ def markdown_table(rows: Sequence[LossRow]) -> str:
         *((f"`{row.name}`", row.labels, row.cost, row.source, row.when) for row in rows),
     ]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def table_in(text: str) -> str:
-    """The table between the two comments of a document.
-
-    Raises:
-        UserError: they are not there, once each and in order.
-    """
-    head, begin, rest = text.partition(BEGIN)
-    inside, end, tail = rest.partition(END)
-    if not begin or not end or BEGIN in tail or END in head + tail:
-        raise UserError(f"The document needs the lines {BEGIN!r} and {END!r} once each, in this order.")
-    return inside.strip()
 
 
 def _row(name: str) -> LossRow:

@@ -1,0 +1,59 @@
+"""How the documentation is built: sphinx-build -W docs build/docs."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from making import mathml  # noqa: E402
+
+project = "cml"
+author = "the cml authors"
+version = release = installed("cml")
+extensions = ["myst_nb", "sphinx_copybutton"]
+exclude_patterns = ["making", "_build"]
+html_theme = "furo"
+html_title = "cml"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_math_renderer = "mathml"
+html_show_sphinx = False
+html_copy_source = False
+myst_enable_extensions = ["deflist", "dollarmath"]
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120  # seconds a cell
+nb_merge_streams = True
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+maximum_signature_line_length = 88
+python_display_short_literal_types = True
+
+
+def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
+    """Write the generated pages and drawings before Sphinx reads them."""
+    from making import drawings, gradients, house, pages
+
+    from cml import losses
+
+    folder = HERE / "generated"
+    pages.generate(folder)
+    pictures = folder / "pictures"
+    pictures.mkdir(exist_ok=True)
+    for name in losses.names():
+        gradients.draw(name, pictures / f"{name}.svg")
+    for name, draw in drawings.DRAWINGS.items():
+        draw(pictures / f"{name}.svg")
+    house.draw(pictures / "house.svg")
+
+
+def setup(app: Any) -> None:  # noqa: ANN401 - Sphinx
+    """Take part in the build."""
+    app.add_html_math_renderer("mathml", (mathml.inline, None), (mathml.displayed, None))
+    app.connect("builder-inited", make_pages)

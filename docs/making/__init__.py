@@ -1,0 +1,1 @@
+"""What makes the generated parts of the documentation: tables, reference pages and drawings."""

@@ -1,0 +1,212 @@
+"""The generated pages: losses, label distances, other parts, commands and the Python interface.
+
+Everything comes from the registries, docstrings and ``--help``, so that a new part has its page as soon as it is
+registered.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cml
+from cml import cli, data_prep, tasks
+from cml.losses.table import loss_rows, markdown_table
+from cml.registry import Registry
+from making import docstrings, help
+from making.formulas import FORMULAS, SYMBOLS
+
+KINDS: dict[str, tuple[Callable[[], Registry[Any]], str, str]] = {
+    "distances": (lambda: cml.distances.registry, "Label distances", "--label-distance"),
+    "samplers": (lambda: cml.sampling.registry, "Samplers", "--sampler"),
+    "backbones": (lambda: cml.models.registry, "Backbones", "--backbone"),
+    "sources": (lambda: data_prep.registry, "Data sources", "cml prepare"),
+    "trackers": (lambda: cml.trackers.registry, "Trackers", "--tracker"),
+}
+USED = {"backbones": {"timm": "timm/MODEL", "torchvision": "MODEL"}}  # those that are not called by their own name
+DEFAULT_VALUE_LENGTH = 40
+
+
+def generate(folder: Path) -> None:
+    """Write all generated pages below ``folder``."""
+    losses(folder / "losses")
+    for name in KINDS:
+        parts(name, folder / name)
+    tasks_page(folder / "tasks.md")
+    commands(folder / "commands")
+    interface(folder / "api")
+
+
+def losses(folder: Path) -> None:
+    """The table of losses, and a page for each."""
+    rows = loss_rows()
+    names = "\n".join(row.name for row in rows)
+    write(folder / "index.md", f"{ABOUT_LOSSES}\n{markdown_table(rows)}\n\n{toctree(names)}")
+    for row in rows:
+        entry: Any = cml.losses.registry.entry(row.name)
+        function = f"{row.name.replace('-', '_')}_loss"
+        python = f"`cml.losses.{entry.__name__}`"
+        if function in cml.losses.__all__:
+            python += f"; as a function, `cml.losses.{function}`"
+        lines = [f"# {row.name}\n", f"{row.when}\n", "| | |", "|---|---|", f"| Labels | {row.labels} |"]
+        lines += [f"| Cost of a batch | {row.cost} |", f"| Source | {row.source} |"]
+        lines += [f"| Command line | `--loss {row.name}` |", f"| Python | {python} |\n"]
+        if row.name in FORMULAS:
+            lines.append(f"## Formula\n\n$$\n{FORMULAS[row.name]}\n$$\n\n{SYMBOLS}\n")
+        lines.append(f"## Gradient\n\n![The gradient of {row.name}](../pictures/{row.name}.svg)\n")
+        lines.append(f"{PICTURE.get(row.labels, '')}\n")
+        lines.append(f"## Description\n\n{settings(row.name, entry)}\n\n{docstrings.markdown(entry)}")
+        write(folder / f"{row.name}.md", "\n".join(lines))
+
+
+ABOUT_LOSSES = """# Losses
+
+This is the table that `cml losses` prints. A, B and C are the numbers of anchors, items and classes of a batch.
+[Choosing a loss](../../choose/loss.md) says where to start.
+"""
+PICTURE = {
+    "label distances": "One anchor and 60 items at random places. The arrows show where a gradient step moves each "
+    "item along the circle: towards the anchor or away from it.",
+    "classes": "Items of three classes (by colour) on the circle: the arrows show where a gradient step moves them.",
+    "vectors": "Predictions of a network before it is trained: the arrows show where a gradient step moves them.",
+}
+
+
+def parts(kind: str, folder: Path) -> None:
+    """The list of one kind of parts, and a page for each."""
+    registry, title, option = KINDS[kind]
+    made = registry()
+    names = made.names()
+    lines = [f"# {title}\n", "| name | what it is |", "|---|---|"]
+    for name in names:
+        entry = made.entry(name)
+        lines.append(f"| [`{name}`]({name}.md) | {docstrings.inline(docstrings.first_paragraph(entry))} |")
+        module = inspect.getdoc(importlib.import_module(entry.__module__)) or ""
+        advice = "" if kind in ("trackers", "sources") else not_for(module)
+        used = USED.get(kind, {}).get(name, name)
+        write(
+            folder / f"{name}.md",
+            f"# {name}\n\nWritten `{option} {used}`.\n\n{'' if kind == 'sources' else settings(name, entry)}\n\n"
+            f"{docstrings.markdown(entry)}\n{advice}",
+        )
+    write(folder / "index.md", "\n".join(lines) + "\n\n" + toctree("\n".join(names)))
+
+
+def not_for(module: str) -> str:
+    """What the module of a part says that it is not for."""
+    _, found, rest = module.partition("Not for:")
+    return f"**Not for**: {docstrings.inline(' '.join(rest.partition(chr(10) * 2)[0].split()))}\n" if found else ""
+
+
+def settings(name: str, entry: Any) -> str:  # noqa: ANN401 - any registered thing
+    """A part's settings with their defaults, as the command line writes them."""
+    words = []
+    for one in inspect.signature(entry).parameters.values():
+        words.append(one.name if one.default is one.empty else f"{one.name}={one.default}")
+    return f"```text\n{name}({', '.join(words)})\n```"
+
+
+def tasks_page(path: Path) -> None:
+    """All tasks with their recipes' variants."""
+    lines = ["# Tasks\n", "A task says what labels mean: a label distance, a training recipe, how items are drawn.\n"]
+    for name in tasks.names():
+        task = tasks.get(name)
+        lines += [f"## {name}\n", f"{task.summary[:1].upper()}{task.summary[1:]}.\n"]
+        lines += ["| row of `cml compare` | what it changes |", "|---|---|"]
+        for variant, changes in task.variants.items():
+            text = ", ".join(f"`{key}={value}`" for key, value in changes.items()) or "nothing: the recipe"
+            lines.append(f"| {variant} | {text} |")
+        lines.append("")
+    write(path, "\n".join(lines))
+
+
+def commands(folder: Path) -> None:
+    """A page for each command, from its help."""
+    lines = ["# Commands\n", "| command | what it does |", "|---|---|"]
+    for name, about in cli.COMMANDS.items():
+        lines.append(f"| [`cml {name}`](cml-{name}.md) | {docstrings.inline(about)} |")
+        write(folder / f"cml-{name}.md", help.page(about, list(help.commands(name))))
+    lines += [
+        "",
+        "Every command takes `--plugin FILE_OR_MODULE` and `--help`. Exit codes: 0 for success, 2 for a mistake in the "
+        "command or the data, 1 for a fault of the machine, 130 after Ctrl-C, SIGTERM or SIGHUP.\n",
+    ]
+    write(folder / "index.md", "\n".join(lines) + toctree("\n".join(f"cml-{name}" for name in cli.COMMANDS)))
+
+
+def interface(folder: Path) -> None:
+    """The Python interface: a page for ``cml``, and one for each of its modules."""
+    modules = [name for name in cml.__all__ if inspect.ismodule(getattr(cml, name))]
+    names = [name for name in cml.__all__ if name not in modules]
+    lines = ["# Python\n", f"{docstrings.markdown(cml)}\n", "```{py:module} cml\n```\n"]
+    lines.append("`cml.__version__` is the installed version.\n")
+    lines += [documented("cml", name, getattr(cml, name)) for name in names if name != "__version__"]
+    lines.append("## Modules\n")
+    lines += [f"- [`cml.{name}`]({name}.md)" for name in modules]
+    write(folder / "index.md", "\n".join(lines) + "\n\n" + toctree("\n".join(modules)))
+    for name in modules:
+        module = getattr(cml, name)
+        text = [f"# cml.{name}\n", f"{docstrings.markdown(module)}\n", f"```{{py:module}} cml.{name}\n```\n"]
+        text += [documented(f"cml.{name}", one, getattr(module, one)) for one in public(module)]
+        write(folder / f"{name}.md", "\n".join(text))
+
+
+def public(module: Any) -> list[str]:  # noqa: ANN401 - a module
+    """The public names of a module."""
+    listed = getattr(module, "__all__", None)
+    if listed is None:
+        listed = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+    return sorted(name for name in set(listed) | ({"get", "names", "register"} & set(vars(module))) if name[:1] != "_")
+
+
+def documented(module: str, name: str, thing: Any) -> str:  # noqa: ANN401 - a class, a function or a value
+    """The entry of a name: its signature, its docstring, the methods of a class."""
+    if not callable(thing):
+        return f"```{{py:data}} {module}.{name}\n{docstrings.first_paragraph(thing)}\n```\n"
+    kind = "class" if inspect.isclass(thing) else "function"
+    body = [docstrings.markdown(thing, args="Arguments")]
+    if inspect.isclass(thing):
+        methods = {key: value for key, value in vars(thing).items() if key[:1] != "_" and inspect.getdoc(value)}
+        for key, value in methods.items():
+            if isinstance(value, property):
+                body.append(f"- **{key}**: {docstrings.inline(docstrings.first_paragraph(value))}")
+            elif inspect.isfunction(value) or isinstance(value, classmethod):
+                call = signature(getattr(thing, key))
+                call = call.replace("(self, ", "(").replace("(self)", "()")
+                body.append(f"- **{key}**`{call}`: {docstrings.inline(docstrings.first_paragraph(value))}")
+    return f"`````{{py:{kind}}} {module}.{name}{signature(thing)}\n\n{chr(10).join(body)}\n`````\n"
+
+
+def signature(thing: Any) -> str:  # noqa: ANN401 - a class or function
+    """The arguments with their defaults, without types."""
+    try:
+        given = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return "()"
+    plain = []
+    for one in given.parameters.values():
+        default = one.default
+        if default is not one.empty and (not plain_value(default) or len(repr(default)) > DEFAULT_VALUE_LENGTH):
+            default = ...
+        plain.append(one.replace(annotation=one.empty, default=default))
+    return str(given.replace(parameters=plain, return_annotation=given.empty)).replace("Ellipsis", "...")
+
+
+def plain_value(value: object) -> bool:
+    """Whether a value is written as Python writes it."""
+    return isinstance(value, bool | int | float | str | tuple | type(None))
+
+
+def toctree(names: str) -> str:
+    """A hidden list of the pages below one."""
+    return f"```{{toctree}}\n:hidden:\n\n{names}\n```\n"
+
+
+def write(path: Path, text: str) -> None:
+    """Write a page; one that is as it was keeps its date, so that it is not built again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,63 @@
+"""Tables of results: one file per table, which the README and the pages show.
+
+    python docs/making/results.py fill
+    python docs/making/results.py record NAME COMPARISON_FOLDER
+
+``fill`` writes every table between the comments of the pages that show it. ``record`` stores the table that
+``cml compare`` left in a folder as ``docs/results/NAME.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "results"
+SHOWN = re.compile(r"(?P<begin><!-- results: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end of results -->)", re.DOTALL)
+
+
+def pages() -> Iterator[Path]:
+    """The README and every page that is written by hand."""
+    yield ROOT / "README.md"
+    yield from sorted(path for path in (ROOT / "docs").rglob("*.md") if "generated" not in path.parts)
+
+
+def table(name: str) -> str:
+    """A table as Markdown, from its file."""
+    stored = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    lines = [stored["columns"], ["---"] * len(stored["columns"]), *stored["rows"]]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def filled(text: str) -> str:
+    """A page with the tables that its comments name."""
+    return SHOWN.sub(lambda found: f"{found['begin']}\n{table(found['name'])}\n{found['end']}", text)
+
+
+def record(name: str, comparison: Path) -> None:
+    """Store the table that ``cml compare`` wrote into the folder ``comparison``."""
+    lines = [line for line in (comparison / "table.md").read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    columns, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    written = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in rows)
+    text = f'{{\n  "columns": {json.dumps(columns, ensure_ascii=False)},\n  "rows": [\n{written}\n  ]\n}}\n'
+    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def main(arguments: list[str]) -> None:
+    """Do what the command line says."""
+    match arguments:
+        case ["fill"]:
+            for page in pages():
+                page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+        case ["record", name, comparison]:
+            record(name, Path(comparison))
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
