@@ -24,7 +24,7 @@ from cml.processes.launch import launch
 from cml.version import __version__
 
 COMMANDS = {
-    "demo": "train and compare on drawn people, rooms or scenes, from nothing, in three minutes",
+    "demo": "train and compare on drawn people, rooms, scenes or heads, from nothing, in three minutes",
     "prepare": "turn raw files into a prepared dataset",
     "check": "find what is wrong with a prepared dataset",
     "distances": "write all label distances or nearest lists, or say what they are like",

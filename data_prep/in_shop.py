@@ -55,4 +55,5 @@ class InShop(ClassSource):
             if len(words) != 3 or words[2] not in _ROLES:
                 yield DataError(f"{where}: should have a path, an item and one of {', '.join(_ROLES)}.")
             else:
-                yield Listed(where, *words)
+                name, label, role = words
+                yield Listed(where, name, label, role)

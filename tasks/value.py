@@ -69,6 +69,7 @@ TASK = Task(
     variants=variants(paper_exponent=2.0),
     label_distance=label_distance,
     report=report,
+    sample="heads",
 )
 
 if __name__ == "__main__":

@@ -265,7 +265,7 @@ COMMANDS = (
     "export onnx run --out out/o",
     "distances data --summary",
     COMPARE.replace("compared", "out/compared"),
-    "demo value --steps 1 --out out/demo",
+    "demo classes --steps 1 --out out/demo",
 )
 
 

@@ -92,7 +92,7 @@ def test_demo_runs_from_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
     page = next(line for line in out.splitlines() if line.startswith("look:")).split()[1]
     assert Path(page).name == "gallery.html"
     assert Path(page).exists()
-    assert "Unknown task 'value'. Known: " in failure(capsys, "demo", "value")
+    assert "Unknown task 'classes'. Known: " in failure(capsys, "demo", "classes")
 
 
 @pytest.mark.parametrize("said", ["", "the checkpoint of step 1 of 2 is written"])

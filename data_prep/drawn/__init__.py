@@ -1,1 +1,1 @@
-"""Drawn data sets with exact labels: people, rooms and scenes."""
+"""Drawn data sets with exact labels: people, heads, rooms and scenes."""

@@ -1,4 +1,4 @@
-"""Drawn people, rooms and scenes as prepared datasets: no input, no download.
+"""Drawn people, heads, rooms and scenes as prepared datasets: no input, no download.
 
 Not for: drawing, which the folders beside this file do.
 """
@@ -101,6 +101,28 @@ class People(_Drawn):
         about = {"task": "pose", "label_column": "keypoints", "label_unit": "px", "frame": frame}
         labels = people.keypoints.astype(float).round(2)
         return _Drawing(about, {"joints": list(JOINTS)}, "behind them", people.images, labels)
+
+
+@dataclass(frozen=True)
+class Heads(_Drawn):
+    """Drawn heads, turned any way round over photographs, with their exact rotations.
+
+    Command: cml prepare heads --out DIR
+
+    Input: none; every picture follows from the seed. Labels are quaternions, compared by the angle between two
+    rotations.
+
+    Licence: the drawings are free; the two photographs behind them are scikit-learn's sample images (CC BY).
+    """
+
+    def _draw(self) -> _Drawing:
+        from cml.data_prep.drawn.heads.heads import draw_heads
+
+        heads = draw_heads(self.count, size=self.size, seed=self.seed, workers=self.workers)
+        frame = "quaternion x, y, z, w from the head to the camera: x to the right, y down, z away from the camera"
+        about = {"task": "value", "label_column": "value", "label_unit": "rotation", "frame": frame}
+        details = {"label_distance": "rotation"}
+        return _Drawing(about, details, "behind them", heads.images, heads.rotations.round(6).tolist())
 
 
 @dataclass(frozen=True)

