@@ -58,6 +58,7 @@ def test_an_evaluation_ends_with_a_verdict(
     ours, frozen, random = (sample(count, mean) for mean in means)
     found = judged(evaluation(embedding=ours, frozen=frozen, random=random, oracle=ours * 0), "embedding", losses)
     assert said in found.verdict
+    assert ("stop earlier" in found.verdict) == ("overfitted" in found.verdict)  # says how to mend it
     assert found.table().endswith(found.verdict)
     assert Evaluation.from_json(found.to_json()).table() == found.table()
 
@@ -77,12 +78,12 @@ def test_a_comparison_says_how_many_seeds_would_tell() -> None:
     assert (
         comparison(3, 3.1, 3.2, frozen=5)
         .notes()
-        .endswith("Verdict: ours is ahead of frozen by 1.9 in label_distance@10.")
+        .endswith("ours is ahead of frozen by 1.9 in label_distance@10; few queries (1): by how much is uncertain.")
     )
     assert (
         comparison(7, 7.1, 7.2, frozen=5)
         .notes()
-        .endswith("Verdict: ours is behind frozen by 2.1 in label_distance@10.")
+        .endswith("ours is behind frozen by 2.1 in label_distance@10; few queries (1): by how much is uncertain.")
     )
     wide = comparison(3, 4, frozen=5.5).notes()
     # by hand: sd .7071, t(.975, 1) 12.706, and 2.776 * .7071 / sqrt(5) = .878 <= 1 = half of the gap

@@ -14,7 +14,7 @@ import numpy as np
 
 from cml.retrieval import text_table
 from cml.retrieval.evaluation import Evaluation
-from cml.retrieval.verdict import main_metric, number
+from cml.retrieval.verdict import FEW_QUERIES, main_metric, number
 
 if TYPE_CHECKING:
     import pandas
@@ -127,7 +127,12 @@ class Comparison:
         half, gap = (high - low) / 2, abs(mean - there)
         if half <= gap:
             ahead = (mean > there) == self.references.rows[other][name].higher_is_better
-            return f"Verdict: {first} is {'ahead of' if ahead else 'behind'} {other} by {number(gap)} in {name}."
+            few = (
+                f"; few queries ({self.references.queries}): by how much is uncertain"
+                if self.references.queries < FEW_QUERIES
+                else ""
+            )
+            return f"Verdict: {first} is {'ahead of' if ahead else 'behind'} {other} by {number(gap)} in {name}{few}."
         spread = float(np.std(self.values(name)[first], ddof=1))
         enough = (
             n

@@ -47,6 +47,7 @@ def judged(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Ev
     if rest and len(losses) > 1 and np.mean(losses[-10:]) < _FALLEN * np.mean(losses[:10]):
         fallen = f"from {number(float(np.mean(losses[:10])))} to {number(float(np.mean(losses[-10:])))}"
         parts.insert(0, f"overfitted, as the training loss fell {fallen}")
+        parts.append("take more images, stop earlier (evaluate_every and patience) or freeze the backbone")
     if evaluation.queries < FEW_QUERIES:
         few = "too few to tell" if any("not better" in one for one in rest) else "few: by how much is uncertain"
         parts.append(f"{evaluation.queries} queries are {few}")
