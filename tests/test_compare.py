@@ -24,7 +24,7 @@ from cml.losses.log_ratio import LogRatioLoss
 from cml.reporting import curves
 from cml.retrieval.comparison import Comparison, apart, over_seeds
 from cml.retrieval.evaluation import Evaluation, Metric
-from cml.runs.compare import run_comparison
+from cml.runs.comparison import run_comparison
 from cml.runs.pictures import sheet_variants
 from cml.runs.planned import kept_evaluation, planned, slug
 from cml.storage.atomic import PARTIAL

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from cml import tasks
 from cml.command_line.options import parse, pick, print_json
 from cml.commands.train import recipe_for
 from cml.errors import UserError
-from cml.runs.compare import compare, quoted
+from cml.runs.compare import compare
+from cml.runs.comparison import quoted
 from cml.runs.gallery import GALLERY
 from cml.training.config import TrainConfig
 
@@ -39,6 +43,15 @@ class Compare:
     """Further sizes of the embedding to train every variant at, as in 16 32 64, for the figure over the dimension."""
     recall_within: float = 0.0
     """Also measure Recall@K, as cml evaluate does."""
+    vary: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """An option that varies, in quotes: "dimension=16,32,64", "loss.alpha=16,32" for one in the brackets of a loss,
+    sampler or backbone, or, with --trials, a range, "learning_rate=1e-5..1e-2:log". Repeatable: all combinations."""
+    trials: int = 0
+    """Settings to draw from what varies, of each loss; 0 trains all combinations."""
+    study: bool = False
+    """Evaluate all combinations on the test set, to look at, instead of the one that is best on held-out items."""
+    tracker: str = ""
+    """Experiment tracker that follows every run; see cml train."""
     markdown: bool = False
     """Print the table as Markdown."""
     json: bool = False
@@ -47,8 +60,6 @@ class Compare:
 
 def run(arguments: Sequence[str]) -> None:
     """Compare, write table and figures, print the table."""
-    import tyro
-
     others = tasks.comparisons.names()
 
     def summary(name: str) -> str:
@@ -80,6 +91,10 @@ def run(arguments: Sequence[str]) -> None:
         seeds=options.seeds,
         dimensions=options.dimensions,
         recall_within=options.recall_within,
+        vary=options.vary,
+        trials=options.trials,
+        study=options.study,
+        tracker=options.tracker,
         config=options.training,
     )
     if options.json:

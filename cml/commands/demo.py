@@ -38,7 +38,7 @@ class Demo:
 
 def run(arguments: Sequence[str]) -> None:
     """Draw, train, evaluate, print the table."""
-    from cml.runs.compare import quoted
+    from cml.runs.comparison import quoted
     from cml.runs.demo import demonstrate
 
     known = [name for name in tasks.names() if tasks.get(name).sample]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Style = dict[str, Any]
 
 Interval = tuple[float, float, float]  # value, lower end, upper end
-Curves = Mapping[str, Mapping[int, Interval]]
+Curves = Mapping[str, Mapping[float, Interval]]
 
 _DOTS = 200  # an inch
 _LONGEST = 40  # letters of a name
@@ -49,11 +49,17 @@ class Panel:
         curves: Method to {x: (value, lower end, upper end)}. Values that are not finite leave a gap.
         ylabel: The metric, with its unit.
         xlabel: Below the axis. It is logarithmic where the x form a geometric row (16, 32, 64, 128).
+        ticks: Names of the x 0, 1, .. where they are no numbers.
+        log: The axis below is logarithmic in any case.
+        joined: Draw lines from point to point.
     """
 
     curves: Curves
     ylabel: str
     xlabel: str = "K"
+    ticks: Sequence[str] = ()
+    log: bool = False
+    joined: bool = True
 
 
 def write_metric_curves(
@@ -139,8 +145,8 @@ def _quiet_style(method: str) -> Style:
 def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[str]) -> set[str]:
     """Draw lines, bars, ticks and limits of one panel; gives the methods that are not merely named at its edge."""
     places = sorted({at for points in panel.curves.values() for at in points})
-    geometric = _geometric(places)
-    if geometric:
+    geometric = not panel.ticks and _geometric(places)
+    if geometric or panel.log:
         axis.set_xscale("log")
     least, most = low, high = _span([panel.curves[method] for method in loud], list(panel.curves.values()))
     far: list[tuple[str, float, float]] = []
@@ -159,7 +165,7 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
                 errorevery=(min(place % every, len(x) - 1), every),
                 elinewidth=1.0,
                 zorder=3 - 0.01 * place,
-                **styles[method],
+                **(styles[method] if panel.joined else {**styles[method], "linestyle": "none"}),
             )
             continue
         known = value[np.isfinite(value)]
@@ -179,8 +185,11 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
     axis.set_xlabel(visible_text(panel.xlabel), parse_math=False)
     if len(places) == 1:
         axis.set_xlim(places[0] - 1, places[0] + 1)
-    if geometric or len(places) <= 12:
-        axis.set_xticks(places, [str(place) for place in places])
+    if panel.ticks:
+        names = [visible_text(name, _LONGEST) for name in panel.ticks]
+        axis.set_xticks(range(len(names)), names, rotation=20 if max(map(len, names)) > 8 else 0, parse_math=False)
+    elif panel.joined and (geometric or len(places) <= 12) and all(float(place).is_integer() for place in places):
+        axis.set_xticks(places, [f"{place:g}" for place in places])
         axis.minorticks_off()
     room = 0.06 * (most - least) or 0.05 * abs(most) or 1.0
     for above, edge, align in ((True, 0.985, "top"), (False, 0.015, "bottom")):
@@ -194,7 +203,7 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
     return set(panel.curves) - {method for method, *_ in far}
 
 
-def _span(loud: Sequence[Mapping[int, Interval]], every: Sequence[Mapping[int, Interval]]) -> tuple[float, float]:
+def _span(loud: Sequence[Mapping[float, Interval]], every: Sequence[Mapping[float, Interval]]) -> tuple[float, float]:
     """What the axis has to show: all values, and of the intervals what does not press the values together."""
     found = [[point for curve in some for point in curve.values() if math.isfinite(point[0])] for some in (loud, every)]
     points = found[0] or found[1]
@@ -223,6 +232,6 @@ def _dodged(x: Float64, place: int, count: int, geometric: bool) -> Float64:
     return x + part * float(np.diff(x).min() if len(x) > 1 else 1.0)
 
 
-def _geometric(places: Sequence[int]) -> bool:
+def _geometric(places: Sequence[float]) -> bool:
     ratios = [b / a for a, b in itertools.pairwise(places) if a > 0]
     return len(ratios) >= 2 and len(ratios) == len(places) - 1 and max(ratios) < 1.01 * min(ratios)

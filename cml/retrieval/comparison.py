@@ -95,7 +95,9 @@ class Comparison:
         lines = [["method", *metrics]]
         for method, row in rows.items():
             marks = [APART if self.seeds > 1 and apart(row[name], first[name]) else "" for name in metrics]
-            lines.append([method, *(_text(row[name]) + mark for name, mark in zip(metrics, marks, strict=True))])
+            lines.append(
+                [method, *(interval_text(row[name]) + mark for name, mark in zip(metrics, marks, strict=True))]
+            )
         return lines
 
     def notes(self) -> str:
@@ -200,7 +202,8 @@ def apart(one: Interval, other: Interval) -> bool:
     return one[1] > other[2] or other[1] > one[2]
 
 
-def _text(value: Interval) -> str:
+def interval_text(value: Interval) -> str:
+    """A mean and half of its interval, as tables write it."""
     mean, low, high = value
     digits = 3 if abs(mean) <= 1 else 2 if abs(mean) < 100 else 1
     spread = (high - low) / 2

@@ -63,7 +63,7 @@ def demonstrate(
     Raises:
         UserError: unknown variant, or runs in ``out`` with other options.
     """
-    from cml.runs.compare import run_comparison
+    from cml.runs.comparison import run_comparison
 
     chosen = tasks.get(task)
     began = perf_counter()

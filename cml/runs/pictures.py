@@ -32,12 +32,10 @@ def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out
     panels = [Panel(_over_k(comparison, kind), f"{label[0]}@K{label[1]}") for kind, label in labels.items()]
     write_metric_curves(out / "retrieval.png", panels, quiet=quiet)
     if comparison.at:
-        panels = []
-        for kind, (name, unit) in labels.items():
-            ks = _over_k(comparison, kind)[comparison.reference_names[0]]
-            k = min(ks) if kind == "recall" else max(ks)  # Recall@1, and the paper's largest K: 10 and 100
-            curves = _over_dimension(comparison, f"{kind}@{k}")
-            panels.append(Panel(curves, f"{name}@{k}{unit}", "dimension of the embedding"))
+        panels = [
+            Panel(_over_dimension(comparison, name), label, "dimension of the embedding")
+            for name, label in figure_metrics(comparison)
+        ]
         write_metric_curves(out / "dimension.png", panels, quiet=quiet)
     write_run_sheet(out / "sheet.png", opened)
 
@@ -88,6 +86,21 @@ def _over_dimension(comparison: Comparison, metric: str) -> Curves:
         method: {dimension: rows[dimension][method][metric] for dimension in dimensions}
         for method in rows[comparison.dimension]
     }
+
+
+def figure_metrics(comparison: Comparison) -> list[tuple[str, str]]:
+    """The metrics that figures over an option show, with the names of their axes: Recall@1, or at the largest K."""
+    found = []
+    for kind, (name, unit) in _labels(comparison).items():
+        ks = [
+            int(key.partition("@")[2])
+            for key in comparison.references.rows[comparison.row]
+            if key.startswith(f"{kind}@")
+        ]
+        if ks:
+            k = min(ks) if kind == "recall" else max(ks)  # the paper's largest K: 10 and 100
+            found.append((f"{kind}@{k}", f"{name}@{k}{unit}"))
+    return found
 
 
 def _labels(comparison: Comparison) -> dict[str, tuple[str, str]]:

@@ -5,8 +5,9 @@ Not for: training them and making a table of them (compare.py).
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from cml.data.prepared import PreparedDataset
+
+
+_LONGEST = 120  # letters of a folder's name
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,20 @@ def planned(
     runs = []
     for dimension in dimensions:
         for variant in variants:
-            changes: dict[str, Any] = dict(task.variants[variant])
-            if "sampler" in changes:
-                changes["sampler"] = _of_equal_batches(changes["sampler"], config.sampler)
+            chosen = varied(replace(config, dimension=dimension), task.variants[variant])
             for seed in range(seeds):
-                options = replace(config, **{**changes, "dimension": dimension, "seed": seed})
+                options = replace(chosen, seed=seed)
                 folder = _folder(out / slug(variant), dimension, seed, dimensions, seeds)
                 runs.append(Planned(variant, dimension, seed, options, folder))
     return runs
+
+
+def varied(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
+    """The options of a variant."""
+    found = dict(changes)
+    if "sampler" in found:
+        found["sampler"] = _of_equal_batches(found["sampler"], config.sampler)
+    return replace(config, **found)
 
 
 def _folder(base: Path, dimension: int, seed: int, dimensions: Sequence[int], seeds: int) -> Path:
@@ -131,4 +141,5 @@ def _of_equal_batches(sampler: str, shared: str) -> str:
 
 def slug(name: str) -> str:
     """A variant's name as a folder's."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    text = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

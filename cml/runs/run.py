@@ -74,8 +74,7 @@ class Run(TrainedRun):
         if self.ranks is None or self.ranks.first:
             write_json(self.folder / EVALUATION, evaluation.to_json())
             if tracker:
-                figures = {name: metric.mean for name, metric in evaluation.rows[EMBEDDING].items()}
-                track_figures(tracker, self.folder, self.config.train, figures)
+                track_figures(tracker, self.folder, self.config.train, evaluation.rows[EMBEDDING])
         return evaluation
 
     def gallery(

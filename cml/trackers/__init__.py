@@ -8,6 +8,7 @@ writes.
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,13 +17,15 @@ from typing import Any, Protocol
 
 from cml.registry import Registry
 
+_NUMBERED = re.compile(r"(seed|dimension)-\d+")
+
 
 @dataclass(frozen=True)
 class TrackedRun:
     """A run as a tracker sees it.
 
     Attributes:
-        name: For people: the name of its folder.
+        name: For people: the name of its folder, with those around it where that is one of several seeds or dimensions.
         key: For machines: the same whenever the run of this folder is opened.
         folder: Where it is; None for a run without one.
         config: Its options, as JSON can hold them.
@@ -38,7 +41,9 @@ class TrackedRun:
         """The run in a folder."""
         place = "" if folder is None else str(folder.resolve())
         key = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
-        return cls(folder.name if folder else "run", key, folder, config)
+        parts = [] if folder is None else [folder.name, *(parent.name for parent in folder.parents)]
+        own = next((count for count, part in enumerate(parts, 1) if not _NUMBERED.fullmatch(part)), 0)
+        return cls("/".join(parts[:own][::-1]) or "run", key, folder, config)
 
 
 class Tracker(Protocol):

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from cml.retrieval.results import Metric
 from cml.trackers import Guarded, TrackedRun, Tracker
 from cml.training.config import TrainConfig
 
@@ -151,11 +152,11 @@ def with_tracker(callbacks: Sequence[Callback], tracker: str | Tracker | None) -
     return [*callbacks, *([Tracking(tracker)] if tracker else [])]
 
 
-def track_figures(tracker: str | Tracker, run: Path, config: TrainConfig, figures: Mapping[str, float]) -> None:
-    """Send the figures of a finished run's evaluation to a tracker, as ``evaluation/NAME``."""
+def track_figures(tracker: str | Tracker, run: Path, config: TrainConfig, row: Mapping[str, Metric]) -> None:
+    """Send a row of a finished run's evaluation to a tracker, as ``evaluation/NAME``."""
     guarded = Guarded(tracker)
     guarded.begin(TrackedRun.of(run, asdict(config)))
-    guarded.log(config.steps, {f"evaluation/{name}": number for name, number in figures.items()})
+    guarded.log(config.steps, {f"evaluation/{name}": metric.mean for name, metric in row.items()})
     guarded.end()
 
 
