@@ -118,6 +118,12 @@ def test_runs_are_trained_opened_and_compared_from_python(people: Path, tmp_path
     frame = evaluation.to_pandas()
     assert set(frame.ranker) == set(evaluation.rows)
     assert frame.query("ranker == 'oracle' and metric == 'spearman_rho'")["mean"].item() == 1
+    ids = people_pairs(run, tmp_path / "pairs.csv")
+    paired = run.evaluate(pairs=tmp_path / "pairs.csv", recall_within=1e9)
+    assert {name: row["pair_spearman"].mean > 0.99 for name, row in paired.rows.items()}["oracle"], ids
+    assert paired.rows["embedding"]["recall@1"].mean == 1
+    assert "pair_spearman: correlation with the similarity that people see" in paired.table()
+
     assert run.gallery(queries=3, k=2).read_text().startswith("<!")
     assert repr(run).startswith("Run(")
 
@@ -127,6 +133,20 @@ def test_runs_are_trained_opened_and_compared_from_python(people: Path, tmp_path
     assert set(found.to_pandas().method) == set(found.rows())
     with pytest.raises(UserError, match="the rows set the loss"):
         cml.compare("pose", people, tmp_path / "none", loss="cosent")
+
+
+def people_pairs(run: cml.Run, path: Path) -> list[str]:
+    """Each query with two items of the gallery, as alike as their label distance says."""
+    query, gallery = run.splits
+    apart = run.distance.pairwise(run.query_labels, run.gallery_labels)
+    rows = [
+        f"{item},{gallery.item_ids[column]},{-apart[row, column]}"
+        for row, item in enumerate(query.item_ids)
+        for column in (row % 7, 7 + row % 5)
+        if np.isfinite(apart[row, column]) and item != gallery.item_ids[column]
+    ]
+    path.write_text("\n".join(["item,other,similarity", *rows]))
+    return rows
 
 
 def test_photographs_give_the_same_figures_from_python_and_by_the_command_line(

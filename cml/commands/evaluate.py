@@ -29,6 +29,9 @@ class Evaluate:
     recall_within: float = 0.0
     """Also measure Recall@K: the share of queries with an item at most this far, in the unit of the table, among the
     first K. 0 for what the dataset says, if anything."""
+    pairs: Path | None = None
+    """Also measure Spearman's correlation with what people say of pairs: a CSV or JSONL file with the columns item,
+    other (item_id of two images among queries and gallery) and similarity. By default the dataset's own pairs.csv."""
     device: str = "auto"
     """auto | cpu | cuda .."""
     tracker: str = ""
@@ -50,6 +53,7 @@ def run(arguments: Sequence[str]) -> None:
             seed=options.seed,
             count_lone=options.count_lone,
             recall_within=options.recall_within,
+            pairs=options.pairs,
             tracker=options.tracker,
         )
     if not ranks.first:

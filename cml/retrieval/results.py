@@ -136,20 +136,7 @@ class Evaluation:
             return values
 
         return {
-            **{
-                key: getattr(self, key)
-                for key in (
-                    "unit",
-                    "reported_unit",
-                    "gain",
-                    "queries",
-                    "gallery",
-                    "hit_neighbors",
-                    "count_lone",
-                    "recall_within",
-                    "verdict",
-                )
-            },
+            **{name: getattr(self, name) for name in _Saved.__annotations__ if name not in ("rows", "ties")},
             "ties": dict(self.ties),
             "rows": {
                 ranker: {name: plain(metric) for name, metric in metrics.items()}
@@ -238,6 +225,8 @@ class Evaluation:
         if "ndcg" in kinds:
             formula = GAINS[self.gain][0] if self.gain in GAINS else self.gain
             parts.append(f"ndcg with gain {formula}" + (f", d in {self.unit}" if "d" in formula else ""))
+        if "pair_spearman" in kinds:
+            parts.append("pair_spearman: correlation with the similarity that people see, its interval over resamples")
         if "hit" in kinds:
             parts.append(f"hit: one of the {self.hit_neighbors} true nearest is found")
         if "recall" in kinds and self.recall_within:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cml.errors import DataError
 from cml.retrieval.evaluation import Evaluation, Ranker, embedding_ranker, random_ranker
 from cml.retrieval.verdict import judged
+from cml.runs import pairs as pair_file
 from cml.runs.measures import EMBEDDING, measured
 from cml.training.metrics_log import read_metrics
 
@@ -24,6 +26,7 @@ def evaluate_run(
     seed: int = 0,
     count_lone: bool = False,
     recall_within: float = 0.0,
+    pairs: Path | None = None,
     references: bool = True,
 ) -> Evaluation:
     """Evaluate a run on its dataset's queries and gallery.
@@ -35,6 +38,8 @@ def evaluate_run(
         count_lone: See ``cml.retrieval.evaluation.evaluate``.
         recall_within: Also measure Recall@K: an item is relevant at this label distance, as it is reported, or a
             smaller one. 0 for what dataset.json says in its details, if anything.
+        pairs: File of pairs with their similarity as people see it, see ``cml.runs.pairs``; None for the dataset's own
+            pairs.csv, if it has one.
         references: Add the rows that do not depend on the training: oracle, random, frozen features.
     """
     rankers: dict[str, Ranker] = {EMBEDDING: embedding_ranker(*trained.embeddings)}
@@ -58,6 +63,9 @@ def evaluate_run(
         ranks=trained.ranks,
     )
     evaluation = replace(evaluation, unit=trained.unit).reported(*trained.report)
+    own = trained.dataset.folder / pair_file.FILE
+    if pairs is not None or own.is_file():
+        evaluation = pair_file.with_pairs(evaluation, trained, pairs or own, seed)
     log = trained.folder / "metrics.jsonl"  # which a shared model has not
     records = read_metrics(log) if log.exists() else []
     return judged(

@@ -47,6 +47,7 @@ class Run(TrainedRun):
         seed: int = 0,
         count_lone: bool = False,
         recall_within: float = 0.0,
+        pairs: Path | str | None = None,
         references: bool = True,
         tracker: str | Tracker | None = None,
     ) -> Evaluation:
@@ -59,6 +60,8 @@ class Run(TrainedRun):
                 otherwise it is left out.
             recall_within: Also measure Recall@K, the share of queries with an item at most this far, as label distances
                 are reported, among the first K.
+            pairs: A CSV or JSONL file of pairs with their similarity as people see it, in the columns item, other and
+                similarity: adds pair_spearman, the correlation with it. By default the dataset's own pairs.csv, if any.
             references: Add the rows that do not depend on the training: oracle, random, frozen features.
             tracker: An experiment tracker, whose run of this folder gets the embedding's figures.
 
@@ -69,7 +72,13 @@ class Run(TrainedRun):
             UserError: the run was trained on arrays, or its dataset or label distance cannot be had here.
         """
         evaluation = evaluate_run(
-            self, gain=gain, seed=seed, count_lone=count_lone, recall_within=recall_within, references=references
+            self,
+            gain=gain,
+            seed=seed,
+            count_lone=count_lone,
+            recall_within=recall_within,
+            pairs=None if pairs is None else Path(pairs),
+            references=references,
         )
         if self.ranks is None or self.ranks.first:
             write_json(self.folder / EVALUATION, evaluation.to_json())
