@@ -33,6 +33,7 @@ COMMANDS = {
     "compare": "train several losses with one budget and seeds, and tabulate them",
     "losses": "list all losses: what labels they take, their cost, source and use",
     "gallery": "write a page of what a trained embedding retrieves",
+    "explore": "write a page to walk in an embedding, label distance beside embedding distance",
     "embed": "embed a folder of images with a trained run",
     "index": "make a search index of images, or add images to one",
     "search": "find the images of an index that are nearest to given ones",

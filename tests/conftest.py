@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import faulthandler
+import http.server
 import os
+import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -47,3 +51,37 @@ def real_data() -> Callable[[str], Path]:
         return path
 
     return folder
+
+
+class Requests(http.server.BaseHTTPRequestHandler):
+    """Answers everything with nothing and remembers the paths asked for."""
+
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(self.path)
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[str]]]:
+    Requests.seen.clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Requests) as listening:
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}", Requests.seen
+        listening.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
+        found = shutil.which(name)
+        if found:
+            return found
+    pytest.skip("no chromium on the PATH (Debian: apt-get install chromium)")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import html.parser
-import http.server
 import re
-import shutil
 import subprocess
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
+from hostile_texts import attacks
 from PIL import Image
 
 from cml.export.found_page import write_page
@@ -22,40 +19,6 @@ from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 from cml.reporting.visible_text import visible_text
 
 TITLE = "untouched"
-
-
-class Requests(http.server.BaseHTTPRequestHandler):
-    """Answers everything with nothing and remembers the paths asked for."""
-
-    seen: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        self.seen.append(self.path)
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[tuple[str, list[str]]]:
-    Requests.seen.clear()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Requests) as listening:
-        thread = threading.Thread(target=listening.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}", Requests.seen
-        listening.shutdown()
-        thread.join()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
-        found = shutil.which(name)
-        if found:
-            return found
-    pytest.skip("no chromium on the PATH (Debian: apt-get install chromium)")
 
 
 def browse(chromium: str, profile: Path, page: Path, *flags: str) -> str:
@@ -67,26 +30,6 @@ def browse(chromium: str, profile: Path, page: Path, *flags: str) -> str:
     ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=True)
     return done.stdout.decode("utf-8")
-
-
-def attacks(address: str) -> list[str]:
-    act = f"document.title='ran';new Image().src='{address}/ran'"
-    return [
-        f"<script>{act}</script>",
-        f'"><img src="{address}/image" onerror="{act}">',
-        f"'><svg onload=\"{act}\"><image href='{address}/svg'/></svg>",
-        f"</title></style></script><script src={address}/script></script>",
-        f"</style><style>@import url({address}/sheet); * {{ background: url({address}/background) }}</style>",
-        f'<iframe src="{address}/frame" srcdoc="<script>parent.{act}</script>"></iframe>',
-        f'<link rel=stylesheet href="{address}/link"><meta http-equiv=refresh content="0;url={address}/refresh">',
-        f'<base href="{address}/"><a href="javascript:{act}" autofocus onfocus="{act}">x</a>',
-        f"{{{{ 7 * 7 }}}} {{% include '{address}' %}} javascript:{act}",
-        f"\x00\ud800\u202e<body onload={act}>",
-        f"</script>\u2028<script>{act}</script>\u2029<!--<script>{act}//-->",
-        f"]]><math><mtext><table><mglyph><style><!--</style><img src={address}/image onerror={act}>",
-        f"&lt;script&gt;{act}&lt;/script&gt; &#60;img src={address}/image&#62;",
-        f"<details open ontoggle={act}><template><form><button formaction=javascript:{act}>",
-    ]
 
 
 class Seen(html.parser.HTMLParser):

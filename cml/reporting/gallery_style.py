@@ -10,7 +10,7 @@ import base64
 import hashlib
 import io
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ def step_rules() -> str:
 
 
 def write_page(path: Path, template: str, images: PictureRules, *, rules: str = "", **shown: Any) -> None:  # noqa: ANN401
-    """Write a page atomically: a template of this package with its style sheets and their hashes, every text escaped.
+    """Write a page of pictures atomically, without a script.
 
     Args:
         path: The HTML file.
@@ -105,15 +105,48 @@ def write_page(path: Path, template: str, images: PictureRules, *, rules: str = 
         rules: Further style rules.
         shown: What the template shows.
     """
+    made = (step_rules() + images.box() + rules, images.rules())
+    write_html(path, "cml.reporting", template, rules=made, **shown)
+
+
+def write_html(
+    path: Path,
+    package: str,
+    template: str,
+    *,
+    styles: Sequence[str] = (),
+    rules: Sequence[str] = (),
+    scripts: Sequence[str] = (),
+    **shown: Any,  # noqa: ANN401
+) -> None:
+    """Write a page atomically: a template with its style sheets and script and their hashes, every text escaped.
+
+    Args:
+        path: The HTML file.
+        package: Whose folder ``templates`` the files lie in.
+        template: Name of the template.
+        styles: Names of style sheets, which follow the one of all pages.
+        rules: Style rules that were made for the page.
+        scripts: Names of files that together are its only script.
+        shown: What the template shows.
+    """
     import jinja2
 
-    loader = jinja2.PackageLoader("cml.reporting", "templates")
+    loader = jinja2.PackageLoader(package, "templates")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    style = loader.get_source(environment, "gallery.css")[0] + step_rules() + images.box() + rules
-    styles = ["\n".join(text.splitlines()) for text in (style, images.rules())]  # the parser joins CR LF
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in styles]
-    html = environment.get_template(template).render(styles=styles, hashes=hashes, **shown)
+    common = jinja2.PackageLoader("cml.reporting", "templates").get_source(environment, "gallery.css")[0]
+    files = ["".join(loader.get_source(environment, name)[0] for name in names) for names in (styles, scripts)]
+    sheets = ["\n".join(text.splitlines()) for text in (common + files[0], *rules)]  # the parser joins CR LF
+    script = "\n".join(files[1].splitlines())
+    html = environment.get_template(template).render(
+        styles=sheets, style_hashes=_hashes(sheets), scripts=[script], script_hashes=_hashes([script]), **shown
+    )
     with atomic_file(path) as temporary:
         temporary.write_text(html, encoding="utf-8", newline="\n")
+
+
+def _hashes(texts: Sequence[str]) -> list[str]:
+    """As a content security policy names them."""
+    return [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]

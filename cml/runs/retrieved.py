@@ -127,7 +127,7 @@ def shown_row(
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class Drawn:
     """Makes an item's picture with its label; equal for equal items, so that a page makes each but once."""
 
     trained: TrainedRun = field(compare=False)
@@ -147,8 +147,14 @@ class _Drawn:
         return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
 
     def __call__(self) -> Image.Image:
+        """The photograph with its label."""
         with _fitting(self.trained, self.split, self.item):
             return self.trained.task.draw(self.plain(), self.split.labels[self.item], self.trained.dataset.info)
+
+    def words(self) -> str:
+        """The label in words."""
+        with _fitting(self.trained, self.split, self.item):
+            return self.trained.task.describe(self.split.labels[self.item], self.trained.dataset.info)
 
 
 @contextlib.contextmanager
@@ -167,9 +173,8 @@ def _fitting(trained: TrainedRun, split: Split, item: int) -> Iterator[None]:
 def _picture(trained: TrainedRun, split: Split, item: int, distance: float | None, size: int, ids: bool) -> Picture:
     from cml.reporting.gallery import Picture
 
-    drawn = _Drawn(trained, split, split.paths[item], item, size)
-    with _fitting(trained, split, item):
-        words = trained.task.describe(split.labels[item], trained.dataset.info)
+    drawn = Drawn(trained, split, split.paths[item], item, size)
+    words = drawn.words()
     if ids:
         return Picture(drawn, f"{split.item_ids[item]} {words}".strip(), distance)
     plain, image = drawn.plain(), drawn()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cml.distances import LabelDistance
 from cml.errors import UserError
 from cml.runs.evaluate import evaluate_run
+from cml.runs.explore import BESIDE, EXPLORER, Explorer, explore_runs, titled
 from cml.runs.gallery import write_run_gallery
 from cml.runs.measures import EMBEDDING
 from cml.runs.trained_run import TrainedRun
@@ -112,6 +113,34 @@ class Run(TrainedRun):
             why = against.config.other_data(self.dataset.fingerprint, self.dataset.made_of)
             raise UserError(f"{against.folder} was trained on another dataset than {self.folder} ({why}).")
         return write_run_gallery(self, baseline, queries=queries, k=k, thumbnail=thumbnail, table=table)
+
+    def explore(
+        self,
+        *others: Run,
+        beside: Sequence[str] = BESIDE,
+        roles: Sequence[str] = (),
+        maps: Sequence[str] = (),
+        count: int = 10_000,
+        path: Path | str | None = None,
+    ) -> Explorer:
+        """Write explorer.html into the run folder: maps, neighbours and pairs by embedding and by label.
+
+        It is one file that opens without network; at the end of a notebook's cell it is shown in place.
+
+        Args:
+            *others: Further runs on the same dataset, a tab each.
+            beside: Further tabs: ``frozen``, features of a frozen ImageNet network, and ``oracle``, the labels.
+            roles: Which items: train, query, gallery; all when none are given.
+            maps: Maps of each embedding: pca, tsne, umap; pca and, where it is installed, tsne when none are given.
+            count: Items at most, drawn at random from more; over 10,000, the pictures lie in a folder beside the page.
+            path: Where to write the page instead.
+
+        Raises:
+            UserError: an unknown map or tab, a map whose package is not installed, runs on different datasets.
+        """
+        opened = titled([self, *others])
+        place = self.folder / EXPLORER if path is None else Path(path)
+        return explore_runs(opened, place, beside=beside, roles=roles, maps=maps, count=count)
 
     def export_onnx(self, out: Path | str) -> OnnxExport:
         """Write the model as an ONNX graph, checked against torch; see ``cml.export.onnx_graph.export_onnx``."""

@@ -180,6 +180,10 @@ class TrainedRun:
             own = replace(own, backbone="efficientnet-lite0", weights="imagenet")
         return EmbeddingModel(replace(own, normalize=False)).to(self.model.mean.device)
 
+    def embed_files(self, paths: Sequence[Path], *, frozen: bool = False) -> NDArray[np.float32]:
+        """Embeddings (N, D) of image files by the trained model, or the features of the frozen ImageNet network."""
+        return frozen_features(self._published, paths) if frozen else self._embed(paths)
+
     def _embed(self, paths: Sequence[Path]) -> NDArray[np.float32]:
         """By the trained model; the features below a head on a frozen backbone are read from their cache."""
         if not self.config.train.freeze_backbone:

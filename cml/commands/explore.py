@@ -1,0 +1,60 @@
+"""``cml explore RUN..``: a page to walk in an embedding, label distance beside embedding distance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from cml.command_line.options import parse, show
+
+
+@dataclass(frozen=True)
+class Explore:
+    """Write a page to walk in an embedding: maps, neighbours and pairs, by embedding and by label."""
+
+    runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]
+    """Run folders on one dataset, a tab each; or the folder of a comparison, whose variants get a tab each."""
+    beside: tuple[Literal["frozen", "oracle"], ...] = ("frozen", "oracle")
+    """Further tabs: features of a frozen ImageNet network, and the labels themselves."""
+    roles: tuple[Literal["train", "query", "gallery"], ...] = ()
+    """Which items; all when none are given."""
+    maps: tuple[Literal["pca", "tsne", "umap"], ...] = ()
+    """Maps of each embedding; pca and, where it is installed, tsne when none are given."""
+    count: int = 10_000
+    """Items at most, drawn at random from more; over 10,000, the pictures lie in a folder beside the page."""
+    out: Path | None = None
+    """Where to write the page; explorer.html in the first folder when not given."""
+    data: Path | None = None
+    """Where the dataset lies now, if not where it was at training."""
+    device: str = "auto"
+    """auto | cpu | cuda .."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Write RUN/explorer.html."""
+    from cml.errors import UserError
+    from cml.runs.explore import EXPLORER, explore_runs, runs_of, titled
+    from cml.runs.run import open_run
+
+    options = parse(Explore, arguments, prog="cml explore")
+    if not options.runs:
+        raise UserError("'cml explore' needs a run to look at: cml explore RUN")
+    folders = {(name, folder): None for given in options.runs for name, folder in runs_of(given).items()}
+    opened = [open_run(folder, data=options.data, device=options.device) for _, folder in folders]
+    names = [name for name, _ in folders]
+    named = dict(zip(names, opened, strict=True)) if all(names) and len(set(names)) == len(names) else titled(opened)
+    made = explore_runs(
+        named,
+        options.out or options.runs[0] / EXPLORER,
+        beside=options.beside,
+        roles=options.roles,
+        maps=options.maps,
+        count=options.count,
+    )
+    show({"explorer": str(made)}, f"explorer: {made}", as_json=options.json)

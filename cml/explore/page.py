@@ -1,0 +1,191 @@
+"""The explorer: one HTML file on which items are looked at through their labels and through embeddings, side by side.
+
+It opens from the disk and asks no network. Its only script and its style sheets are allowed by their hashes; names and
+labels are data, which the script shows as text. Not for: what is on it (views.py, sprites.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.errors import UserError
+from cml.explore.sprites import along_a_curve, make_sheets
+from cml.explore.views import LabelSide, View
+from cml.reporting.gallery_style import write_html
+from cml.reporting.visible_text import visible_text
+from cml.storage.atomic import atomic_file
+
+IN_ONE_FILE = 10_000  # items
+MOST = 100_000
+_BYTES, _BYTES_EACH = 14 << 20, 2200  # of pictures in one file of under 30 MB; of a picture where they lie beside it
+_SCRIPTS = ("data.js", "plane.js", "page.js")
+_UNKNOWN = 65535  # in place of an infinite distance
+
+
+@dataclass(frozen=True)
+class Items:
+    """N items as the page shows them.
+
+    Attributes:
+        names: N names.
+        words: N labels in words; may be empty.
+        roles: N roles.
+        pictures: N functions that make a picture with its label drawn.
+        columns: Name to (values (N,), period or None): numbers, which go round with a period, or texts.
+    """
+
+    names: Sequence[str]
+    words: Sequence[str]
+    roles: Sequence[str]
+    pictures: Sequence[Callable[[], Image.Image]]
+    columns: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)
+
+
+def write_explorer(
+    path: Path, items: Items, side: LabelSide, views: Sequence[View], *, title: str, unit: str = "", factor: float = 1.0
+) -> None:
+    """Write the page; over 10,000 items, the pictures go into the folder ``<name>.pictures`` beside it.
+
+    Args:
+        path: The HTML file.
+        items: The items.
+        side: The items through their labels.
+        views: The items through embeddings, a tab each.
+        title: Heading of the page.
+        unit: Unit of the label distances as they are reported.
+        factor: What label distances are multiplied with to be reported.
+
+    Raises:
+        UserError: more than 100,000 items, or no view.
+    """
+    n = len(items.names)
+    if not views or n > MOST:
+        raise UserError(f"The explorer takes one embedding or more of at most {MOST:,} items. Got {n:,} items.")
+    beside = n > IN_ONE_FILE
+    sheets = make_sheets(items.pictures, along_a_curve(side.points[:, :2]), _BYTES_EACH * n if beside else _BYTES)
+    folder = path.with_name(f"{path.stem}.pictures")
+    if beside:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, content in enumerate(sheets.files):
+            with atomic_file(folder / f"{number}.webp") as temporary:
+                temporary.write_bytes(content)
+    data = _Arrays()
+    roles = list(dict.fromkeys(items.roles))
+    data.add("role", np.array([roles.index(role) for role in items.roles], np.uint8))
+    data.add("tile", sheets.places.astype(np.uint32))
+    data.add("size", sheets.sizes.astype(np.uint16))
+    k = views[0].ids.shape[1]
+    data.add_map("map", side.points[:, :2])
+    data.add_points("points", side.points)
+    data.add_whole("ids", side.nearest.ids[:, :k].clip(min=0), n)
+    data.add_distances("near", side.nearest.distances[:, :k] * np.float32(factor))
+    data.add_whole("pairs", side.pairs, n)
+    data.add_distances("between", side.between * np.float32(factor))
+    columns = [_column(data, *named, number) for number, named in enumerate(items.columns.items())]
+    shown = {
+        "names": [visible_text(name, 200) for name in items.names],
+        "words": [visible_text(text, 300) for text in items.words],
+        "roles": [visible_text(role) for role in roles],
+        "columns": columns,
+        "unit": visible_text(unit),
+        "exact": len(side.landmarks) == n,
+        "sheet": {
+            "width": sheets.width, "height": sheets.height, "across": sheets.across, "down": sheets.down,
+            "count": len(sheets.files), "folder": folder.name if beside else "",
+        },
+        "views": [_view(data, view, side, factor, number, n) for number, view in enumerate(views)],
+    }  # fmt: skip
+    write_html(
+        path,
+        "cml.explore",
+        "explorer.html.j2",
+        styles=("explorer.css",),
+        scripts=_SCRIPTS,
+        title=visible_text(title) or "Explorer",
+        meta=_in_script({**shown, "arrays": data.index}),
+        data=data.packed(),
+        sheets=[] if beside else [base64.b64encode(content).decode() for content in sheets.files],
+        pictures="data: blob: file:" if beside else "data: blob:",
+    )
+
+
+class _Arrays:
+    """Arrays as the page unpacks them: one block of bytes, and where in it each lies."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, list[Any]] = {}  # name to kind, offset, count, what a number is multiplied with
+        self._parts: list[bytes] = []
+        self._length = 0
+
+    def add(self, name: str, array: NDArray[Any], scale: float = 1.0) -> None:
+        content = np.ascontiguousarray(array).tobytes()
+        self.index[name] = [array.dtype.name, self._length, array.size, scale]
+        self._parts.append(content + bytes(-len(content) % 8))
+        self._length += len(self._parts[-1])
+
+    def add_map(self, name: str, points: NDArray[Any]) -> None:
+        """Points (N, 2), centred and to fill the square from -1 to 1."""
+        centred = points - (points.min(axis=0) + points.max(axis=0)) / 2
+        self.add(name, np.rint(centred * (32000 / max(float(np.abs(centred).max()), 1e-30))).astype(np.int16))
+
+    def add_points(self, name: str, points: NDArray[Any]) -> None:
+        self.add(name, np.rint(points * (127 / max(float(np.abs(points).max()), 1e-30))).astype(np.int8))
+
+    def add_whole(self, name: str, numbers: NDArray[Any], most: int) -> None:
+        self.add(name, numbers.astype(np.uint16 if most <= _UNKNOWN else np.uint32))
+
+    def add_distances(self, name: str, distances: NDArray[Any]) -> None:
+        known = np.isfinite(distances)
+        scale = max(float(distances[known].max(initial=0)) / (_UNKNOWN - 1), 1e-30)
+        steps = np.rint(np.where(known, distances, 0).clip(min=0) / scale)
+        self.add(name, np.where(known, steps, _UNKNOWN).astype(np.uint16), scale)
+
+    def packed(self) -> str:
+        return base64.b64encode(zlib.compress(b"".join(self._parts), 9)).decode()
+
+
+def _view(data: _Arrays, view: View, side: LabelSide, factor: float, number: int, n: int) -> dict[str, Any]:
+    for place, points in enumerate(view.maps.values()):
+        data.add_map(f"{number}.map{place}", points)
+    for place, points in enumerate(view.stages.values()):
+        data.add_map(f"{number}.stage{place}", points)
+    data.add_points(f"{number}.points", view.points)
+    for name in ("ids", "near_ranks", "label_ranks"):
+        data.add_whole(f"{number}.{name}", getattr(view, name), n)
+    for name in ("near", "label_near", "between"):
+        data.add_distances(f"{number}.{name}", getattr(view, name))
+    data.add_distances(f"{number}.near_labels", view.near_labels * np.float32(factor))
+    data.add_distances(f"{number}.error", np.nan_to_num(view.error(side) * np.float32(factor), nan=np.inf))
+    for place, pairs in enumerate(view.worst(side)):
+        data.add_whole(f"{number}.worst{place}", pairs, n)
+    agreement = view.agreement if np.isfinite(view.agreement) else None
+    title = visible_text(view.title, 60)
+    return {"title": title, "maps": list(view.maps), "stages": list(view.stages), "agreement": agreement}
+
+
+def _column(data: _Arrays, name: str, column: tuple[NDArray[Any], float | None], number: int) -> dict[str, Any]:
+    values, period = column
+    if values.dtype.kind in "fiu":
+        data.add(f"column{number}", values.astype(np.float32))
+        return {"name": visible_text(name, 60), "period": period}
+    kinds, codes = np.unique(values.astype(str), return_inverse=True)
+    data.add(f"column{number}", codes.astype(np.float32))
+    return {"name": visible_text(name, 60), "kinds": [visible_text(kind, 60) for kind in kinds.tolist()]}
+
+
+def _in_script(value: object) -> str:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for mark in "<>&\u2028\u2029":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return text

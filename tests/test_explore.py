@@ -1,0 +1,238 @@
+"""The explorer's figures: maps, neighbours, ranks and pairs, against slow oracles; its files and command."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+import cml
+from cml.cli import main
+from cml.distances import made
+from cml.errors import UserError
+from cml.explore import views
+from cml.explore.maps import known_maps, landmark_mds, principal, turned_to
+from cml.explore.page import Items, write_explorer
+from cml.explore.sprites import along_a_curve, make_sheets
+from cml.explore.views import columns_of, embedding_view, label_side, oracle_view
+
+
+def classical_mds(distances: NDArray[np.float64], dimensions: int) -> NDArray[np.float64]:
+    """The textbook's: double centring of the whole matrix, all eigenvectors."""
+    n = len(distances)
+    centring = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-0.5 * centring @ distances**2 @ centring)
+    chosen = np.argsort(-values)[:dimensions]
+    return vectors[:, chosen] * np.sqrt(np.maximum(values[chosen], 0))
+
+
+def between(points: NDArray[np.floating]) -> NDArray[np.float64]:
+    return np.sqrt(np.square(points[:, None].astype(np.float64) - points[None]).sum(axis=2))
+
+
+def test_landmark_mds_gives_back_points_from_their_distances() -> None:
+    points = np.random.default_rng(0).normal(size=(60, 3))
+    distances = between(points).astype(np.float32)
+    for landmarks in (np.arange(60), np.arange(0, 60, 4)):
+        made_points = landmark_mds(distances[:, landmarks], landmarks, 5)
+        np.testing.assert_allclose(between(made_points), distances, atol=2e-3)
+        assert not made_points[:, 3:].any() or np.abs(made_points[:, 3:]).max() < 0.05
+
+
+def test_500_landmarks_say_what_classical_mds_says_of_2000_items() -> None:
+    rng = np.random.default_rng(1)
+    poses = np.concatenate([rng.normal(size=(2000, 12, 2)).cumsum(axis=1) * 8 + 60, np.ones((2000, 12, 1))], axis=2)
+    distance = made("keypoints(squared=False)")
+    labels = distance.encode(poses.tolist())
+    landmarks = np.sort(rng.choice(2000, 500, replace=False))
+    ours = landmark_mds(distance.pairwise(labels, labels[landmarks]), landmarks, 2)
+    exact = classical_mds(distance.pairwise(labels, labels).astype(np.float64), 2)
+    pairs = rng.integers(0, 2000, (20000, 2))
+    a, b = (np.linalg.norm(points[pairs[:, 0]] - points[pairs[:, 1]], axis=1) for points in (ours, exact))
+    assert np.corrcoef(a, b)[0, 1] >= 0.99
+
+
+def test_pairs_that_cannot_be_compared_do_not_spoil_the_map() -> None:
+    distances = between(np.random.default_rng(0).normal(size=(30, 2))).astype(np.float32)
+    distances[3, 9] = distances[9, 3] = np.inf
+    assert np.isfinite(landmark_mds(distances, np.arange(30), 2)).all()
+    assert not landmark_mds(np.zeros((5, 5), np.float32), np.arange(5), 2).any()
+
+
+def test_a_map_is_turned_to_another() -> None:
+    target = np.random.default_rng(0).normal(size=(50, 2))
+    target -= target.mean(axis=0)
+    mirrored = 3 * target @ np.array([[0.6, 0.8], [0.8, -0.6]]) + 7
+    np.testing.assert_allclose(turned_to(mirrored, target), target, atol=1e-5)
+    assert not turned_to(np.ones((50, 2)), target).any()
+    np.testing.assert_allclose(np.abs(principal(target, 3)[:, 2]), 0)
+
+
+def circle(n: int, seed: int = 0) -> tuple[NDArray[np.float64], views.LabelSide]:
+    angles = np.random.default_rng(seed).uniform(0, 360, n)
+    distance = made("circular")
+    return angles, label_side(distance, distance.encode(angles.tolist()))
+
+
+def test_neighbours_distances_and_ranks_are_those_of_loops() -> None:
+    angles, side = circle(40)
+    embeddings = np.random.default_rng(5).normal(size=(40, 3)).astype(np.float32)
+    view = embedding_view("ours", embeddings, side, ["pca"])
+    way = np.abs(angles[:, None] - angles[None])
+    labels, embedded = np.minimum(way, 360 - way), between(embeddings)
+    for item in range(40):
+        others = [other for other in range(40) if other != item]
+        by_embedding = sorted(others, key=lambda other: embedded[item, other])
+        by_label = sorted(others, key=lambda other: labels[item, other])
+        assert view.ids[item].tolist() == by_embedding[:10]
+        assert side.nearest.ids[item, :10].tolist() == by_label[:10]
+        assert view.near_ranks[item].tolist() == [by_label.index(other) + 1 for other in by_embedding[:10]]
+        assert view.label_ranks[item].tolist() == [by_embedding.index(other) + 1 for other in by_label[:10]]
+        np.testing.assert_allclose(view.near_labels[item], labels[item, by_embedding[:10]], rtol=1e-5)
+        np.testing.assert_allclose(view.label_near[item], embedded[item, by_label[:10]], rtol=1e-4)
+        error = labels[item, by_embedding[:10]].mean() - labels[item, by_label[:10]].mean()
+        assert view.error(side)[item] == pytest.approx(error, abs=1e-3)
+    assert (side.pairs[:, 0] != side.pairs[:, 1]).all()
+    assert len({frozenset(pair) for pair in side.pairs.tolist()}) == len(side.pairs) > 300
+    np.testing.assert_allclose(side.between, labels[tuple(side.pairs.T)], rtol=1e-5)
+    apart, _ = view.worst(side)
+    assert (
+        view.near_ranks[apart[0, 0], view.ids[apart[0, 0]].tolist().index(apart[0, 1])] == view.near_ranks[:, :5].max()
+    )
+    assert np.unique(apart, return_counts=True)[1].max() <= 2
+
+
+def test_the_oracle_ranks_as_the_labels_do() -> None:
+    _, side = circle(40)
+    view = oracle_view(side, ["pca"])
+    assert (view.near_ranks == np.arange(1, 11)).all()
+    assert not view.error(side).any()
+    assert view.agreement == 1
+
+
+def test_with_few_landmarks_near_ranks_are_exact_and_far_ones_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "ALL_LANDMARKS", 100)
+    monkeypatch.setattr(views, "LANDMARKS", 150)
+    angles, side = circle(600)
+    view = embedding_view("ours", np.random.default_rng(5).normal(size=(600, 3)).astype(np.float32), side, ["pca"])
+    way = np.abs(angles[:, None] - angles[None])
+    labels = np.minimum(way, 360 - way)
+    truth = np.array([[1 + (labels[i] < labels[i, j]).sum() - 1 for j in view.ids[i]] for i in range(600)])
+    near = truth <= views.DEPTH
+    assert (view.near_ranks[near] == truth[near]).all()
+    assert (view.near_ranks[~near] > views.DEPTH).all()
+    assert np.abs(view.near_ranks - truth).mean() < 20
+    np.testing.assert_allclose(view.near_labels, np.take_along_axis(labels, view.ids, 1), rtol=1e-4)
+
+
+def test_pairs_are_of_held_out_items_where_there_are_enough() -> None:
+    angles = np.random.default_rng(0).uniform(0, 360, 300)
+    distance = made("circular")
+    held_out = np.arange(300) >= 200
+    side = label_side(distance, distance.encode(angles.tolist()), held_out=held_out)
+    assert held_out[side.pairs].all()
+    with pytest.raises(UserError, match="at least 4 items"):
+        label_side(distance, distance.encode([1, 2, 3]))
+
+
+def test_columns_of_labels() -> None:
+    circular = made("circular(period=24)")
+    assert columns_of("hour", [1, 2.5], circular)["hour"][1] == 24
+    assert list(columns_of("at", [[1, 2], [3, 4]], made("euclidean"))) == ["at 1", "at 2"]
+    assert columns_of("kind", ["a", "b"], made("classes"))["kind"][0].tolist() == ["a", "b"]
+    assert columns_of("pose", [[[1, 2, 1]], [[3, 4, 1]]], made("keypoints")) == {}
+    assert columns_of("text", [["a", "b"], ["c"]], made("jaccard")) == {}
+    both = made("combined(parts={'hour': 'circular(period=24)', 'age': 'euclidean'})")
+    found = columns_of("label", [{"hour": 3, "age": 30}, {"hour": 4, "age": 31}], both)
+    assert {name: period for name, (_, period) in found.items()} == {"label hour": 24, "label age": None}
+
+
+def test_every_picture_lies_on_its_tile() -> None:
+    colours = [(40 * i % 256, 90 * i % 256, 150) for i in range(30)]
+    pictures = [lambda c=c, i=i: Image.new("RGB", (60, 30 if i % 2 else 40), c) for i, c in enumerate(colours)]
+    order = np.random.default_rng(0).permutation(30)
+    sheets = make_sheets(pictures, order, 1 << 20)
+    opened = [Image.open(__import__("io").BytesIO(file)).convert("RGB") for file in sheets.files]
+    each = sheets.across * sheets.down
+    for item, colour in enumerate(colours):
+        number, at = divmod(int(sheets.places[item]), each)
+        x, y = at % sheets.across * sheets.width, at // sheets.across * sheets.height
+        w, h = sheets.sizes[item]
+        pixel = opened[number].getpixel((x + int(w) // 2, y + int(h) // 2))
+        assert np.abs(np.subtract(pixel, colour)).max() < 12
+        assert w / h == pytest.approx(2 if item % 2 else 1.5, rel=0.05)
+    assert sum(map(len, make_sheets(pictures, order, 3000).files)) < 4000
+    assert sorted(along_a_curve(np.random.default_rng(0).normal(size=(50, 2))).tolist()) == list(range(50))
+
+
+def write(path: Path, n: int, names: Sequence[str] = ()) -> Path:
+    angles, side = circle(n)
+    embeddings = np.random.default_rng(5).normal(size=(n, 3)).astype(np.float32)
+    pictures = [lambda i=i: Image.new("RGB", (16, 16), (i % 256, 0, 0)) for i in range(n)]
+    items = Items(names or [f"item {i}" for i in range(n)], [f"{a:.0f}°" for a in angles], ["query"] * n, pictures)
+    write_explorer(path, items, side, [embedding_view("ours", embeddings, side, ["pca"])], title="t", unit="degrees")
+    return path
+
+
+def test_many_items_have_their_pictures_beside_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cml.explore.page.IN_ONE_FILE", 20)
+    page = write(tmp_path / "e.html", 30).read_text("utf-8")
+    meta = json.loads(re.search(r'id="meta">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    assert meta["sheet"]["folder"] == "e.pictures"
+    assert len(list((tmp_path / "e.pictures").iterdir())) == meta["sheet"]["count"]
+    assert 'id="sheet0"' not in page
+    write(tmp_path / "small.html", 10)
+    assert not (tmp_path / "small.pictures").exists()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> cml.Run:
+    folder = tmp_path_factory.mktemp("explore")
+    rng = np.random.default_rng(0)
+    (folder / "raw").mkdir()
+    lines = ["file_name,angle"]
+    for number in range(60):
+        value = int(rng.integers(0, 255))
+        Image.new("RGB", (16, 16), (value, 100, 255 - value)).save(folder / "raw" / f"{number}.png")
+        lines.append(f"{number}.png,{value}")
+    (folder / "labels.csv").write_text("\n".join(lines))
+    cml.prepare("folder", folder / "data", images=folder / "raw", labels=folder / "labels.csv", label_columns=["angle"])
+    tiny = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16), "workers": 0, "steps": 3}
+    cml.train("value", folder / "data", folder / "run", sampler="random(batch_size=16)", checkpoint_every=1, **tiny)
+    return cml.open_run(folder / "run")
+
+
+def test_a_run_is_explored(run: cml.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    made_page = run.explore(maps=["pca"], beside=["oracle"])
+    assert str(made_page) == str(run.folder / "explorer.html")
+    page = made_page.path.read_text("utf-8")
+    meta = json.loads(re.search(r'id="meta">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    assert [view["title"] for view in meta["views"]] == ["log-ratio", "oracle"]
+    assert len(meta["names"]) == 60
+    assert [column["name"] for column in meta["columns"]] == ["angle"]
+    assert "<iframe srcdoc=" in made_page._repr_html_()
+    out = run.folder / "held.html"
+    arguments = ["explore", str(run.folder), "--out", str(out), "--roles", "query", "gallery", "--maps", "pca"]
+    assert main([*arguments, "--beside", "oracle", "--count", "9"]) == 0
+    assert str(out) in capsys.readouterr().out
+    meta = json.loads(re.search(r'id="meta">(.*?)</script>', out.read_text("utf-8"), re.S)[1])  # type: ignore[index]
+    assert len(meta["names"]) == 9
+    assert set(meta["roles"]) <= {"query", "gallery"}
+
+
+def test_what_cannot_be_explored_is_said(run: cml.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="Unknown map 'globe'"):
+        run.explore(maps=["globe"])
+    with pytest.raises(UserError, match="frozen, oracle"):
+        run.explore(beside=["nothing"], maps=["pca"])
+    missing: Callable[[str], None] = lambda name: None  # noqa: E731
+    monkeypatch.setattr("importlib.util.find_spec", missing)
+    assert known_maps(()) == ("pca",)
+    with pytest.raises(UserError, match=r"cml\[explore\]"):
+        known_maps(("tsne",))
