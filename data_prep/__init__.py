@@ -10,10 +10,13 @@ from cml.registry import Registry
 registry: Registry[DataSource] = Registry(
     "data source",
     {
+        "agedb": "cml.data_prep.agedb:Agedb",
+        "biwi": "cml.data_prep.biwi:Biwi",
         "cars": "cml.data_prep.cars:Cars",
         "cub": "cml.data_prep.cub:Cub",
         "digits": "cml.data_prep.digits:Digits",
         "coco_captions": "cml.data_prep.coco_captions:CocoCaptions",
+        "coco_cxc": "cml.data_prep.coco_cxc:CocoCxc",
         "coco_keypoints": "cml.data_prep.coco_keypoints:CocoKeypoints",
         "donkeycar": "cml.data_prep.donkeycar:Donkeycar",
         "flickr8k": "cml.data_prep.flickr8k:Flickr8k",
@@ -25,6 +28,7 @@ registry: Registry[DataSource] = Registry(
         "lspet": "cml.data_prep.lspet:Lspet",
         "lsun_layout": "cml.data_prep.lsun_layout:LsunLayout",
         "mpii": "cml.data_prep.mpii:Mpii",
+        "msls": "cml.data_prep.msls:Msls",
         "people": "cml.data_prep.drawn.source:People",
         "rooms": "cml.data_prep.drawn.source:Rooms",
         "scenes": "cml.data_prep.drawn.source:Scenes",

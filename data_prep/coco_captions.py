@@ -22,7 +22,7 @@ from cml.errors import DataError, UserError
 from cml.storage.atomic import read_json
 
 _NAMES = {2014: re.compile(r"COCO_(train|val)2014_\d{12}\.jpg"), 2017: re.compile(r"\d{12}\.jpg")}
-_KARPATHY = {"train": "train", "restval": "train", "test": "test", "val": ""}
+_KARPATHY = {"train": "train", "restval": "train", "test": "", "val": ""}
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class CocoCaptions:
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
         files = annotation_files(self.source, self.year, "captions")
-        split = [] if self.karpathy is None else [self.karpathy]
+        split = [*([] if self.karpathy is None else [self.karpathy]), *self._judgements()]
         folders = [self._folder(name) for name in files]
         origin = made_with(self, revision=1, files=[*files.values(), *split], images=folders)
         if (done := already_prepared(out, origin)) is not None:
             return done
-        roles = None if self.karpathy is None else read_karpathy(self.karpathy)
+        roles = None if self.karpathy is None else read_karpathy(self.karpathy, self._held)
         left_out: Counter[str] = Counter()
         photos = self._photos(files, roles, left_out)
         items = items_of(photos, Shrink(self.short_side, self.long_side))
@@ -84,6 +84,15 @@ class CocoCaptions:
             licence="annotations CC BY 4.0; photographs under their owners' Flickr licences",
         )
         return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
+
+    def _judgements(self) -> list[Path]:
+        """Further files that decide what is prepared."""
+        return []
+
+    @property
+    def _held(self) -> str:
+        """The part of Karpathy's split that is queries and gallery."""
+        return "test"
 
     def _folder(self, name: str) -> Path:
         folder = self.source / name
@@ -115,7 +124,8 @@ class CocoCaptions:
                 if role:
                     yield photo, role
                 else:
-                    left_out["validation photographs of Karpathy's split"] += 1
+                    other = "validation" if self._held == "test" else "test"
+                    left_out[f"{other} photographs of Karpathy's split"] += 1
         if roles is not None and (missing := len(roles.keys() - seen.keys())):
             left_out["photographs of Karpathy's split without an annotation file"] += missing
 
@@ -169,15 +179,17 @@ def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
     return photos
 
 
-def read_karpathy(path: Path) -> dict[int, str]:
-    """The role of each COCO id in Karpathy's dataset_coco.json: "train", "test", or "" for those left out.
+def read_karpathy(path: Path, held: str = "test") -> dict[int, str]:
+    """The role of each COCO id in Karpathy's dataset_coco.json: "train", "test" for ``held``, "" for those left out.
 
     Raises:
         DataError: it is no such file, or lists an id twice.
     """
     try:
         images = read_json(path, "Karpathy's dataset_coco.json")["images"]
-        pairs = [(int(image["cocoid"]), _KARPATHY[image["split"]]) for image in images]
+        pairs = [
+            (int(image["cocoid"]), _KARPATHY[image["split"]] or "test" * (image["split"] == held)) for image in images
+        ]
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise DataError(
             f"{path} should be Karpathy's dataset_coco.json, with a cocoid and a split (train, restval, val, test) for "

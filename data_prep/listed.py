@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from cml.data.image_files import Picture
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data_prep.shrink import Shrink
@@ -72,9 +73,9 @@ class ListedSource:
         listed = [one for one in self._listed(lists) if isinstance(one, DataError) or one.role]
         items = [self._item(folder, one, seen) for one in listed]
         info = self._info(origin)
-        present = {item.role for item in items if isinstance(item, Item)}
-        for role in info.roles:
-            if role not in present:
+        good = [item for item in items if isinstance(item, Item)]
+        for role in info.roles if skip_bad or len(good) == len(items) else ():  # a bad item is the error itself
+            if role not in {item.role for item in good}:
                 raise DataError(f"{' and '.join(map(str, lists[:3]))} list no {role} images.")
         return write_dataset(out, info, items, skip_bad=skip_bad, within={folder, *input_folders(self)})
 
@@ -112,8 +113,10 @@ class ListedSource:
                 raise DataError(f"{one.where}: {one.name!r} is already in {first}; an image has one line.")
         except DataError as error:
             return error
-        picture = Shrink(self.image_size, sys.maxsize).picture(path)
-        return Item(one.name, one.role, picture, one.label, extra=one.extra, where=one.where)
+        return Item(one.name, one.role, self._picture(path, one), one.label, extra=one.extra, where=one.where)
+
+    def _picture(self, path: Path, one: Listed) -> Picture:
+        return Shrink(self.image_size, sys.maxsize).picture(path)
 
 
 def table_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, Row | DataError]]:

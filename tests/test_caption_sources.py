@@ -16,6 +16,7 @@ from PIL import Image
 from cml import data_prep
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.coco_captions import CocoCaptions, read_captions, read_karpathy
+from cml.data_prep.coco_cxc import CocoCxc, read_pairs
 from cml.data_prep.flickr8k import Flickr8k, read_tokens
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
@@ -434,3 +435,65 @@ def test_files_that_are_no_caption_lists_are_refused(tmp_path: Path, content: by
 
 def test_sources_are_found_by_name() -> None:
     assert {"coco_captions", "flickr8k", "scenes"} <= set(data_prep.names())
+
+
+# ---- Crisscrossed Captions
+
+HEADER = "image1,image2,agg_score,sampling_method"
+
+
+def judged(folder: Path, *pairs: tuple[int, int, object], part: str = "test") -> Path:
+    folder.mkdir(exist_ok=True)
+    lines = [f"COCO_val2014_{a:012}.jpg,COCO_val2014_{b:012}.jpg,{score},i2i_csim" for a, b, score in pairs]
+    (folder / f"sis_{part}.csv").write_text("\n".join([HEADER, *lines, ""]))
+    return folder
+
+
+def judged_coco(tmp_path: Path) -> tuple[Path, Path]:
+    numbers = list(range(100, 112))
+    root = coco_folder(tmp_path / "coco", train=numbers[:4], val=numbers[4:])
+    splits = {n: "train" if n < 104 else "test" if n < 110 else "val" for n in numbers}
+    return root, karpathy(tmp_path, splits)
+
+
+def test_judged_pairs_lie_beside_the_captions(tmp_path: Path) -> None:
+    root, split = judged_coco(tmp_path)
+    cxc = judged(tmp_path / "cxc", (105, 104, 2.5), (104, 105, 2.5), (106, 107, 4), (106, 999, 1))
+    source = CocoCxc(root, karpathy=split, cxc=cxc, query_share=0.5)
+    dataset = source.prepare(tmp_path / "out")
+    path = dataset.folder / "judged_pairs.csv"
+    assert path.read_text() == "item_id_1,item_id_2,score\n104,105,2.5\n106,107,4\n"
+    assert dataset.info.counts["query"] + dataset.info.counts["gallery"] == 6
+    path.unlink()  # as of a process killed before its last step
+    assert source.prepare(tmp_path / "out").fingerprint == dataset.fingerprint
+    assert path.exists()
+
+
+def test_the_judged_validation_part_can_be_tested_on(tmp_path: Path) -> None:
+    root, split = judged_coco(tmp_path)
+    cxc = judged(tmp_path / "cxc", (110, 111, 0), part="val")
+    dataset = CocoCxc(root, karpathy=split, cxc=cxc, part="val", query_share=0.5).prepare(tmp_path / "out")
+    assert (dataset.folder / "judged_pairs.csv").read_text().endswith("110,111,0\n")
+    assert dataset.info.details["left_out"] == {"test photographs of Karpathy's split": 6}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("agg_score", "score", "sis_test.csv:1: should have a column 'agg_score'"),
+        ("2.5", "5.5", "sis_test.csv:2: agg_score should be from 0 to 5. Got 5.5"),
+        ("2.5", "nan", "sis_test.csv:2: agg_score should be a finite number. Got 'nan'"),
+        ("COCO_val2014_000000000104", "104", "sis_test.csv:2: image1 should be the name of a photograph of COCO 2014"),
+        ("0104", "0105", "sis_test.csv:2: should be two photographs"),
+        (",i2i_csim", "", "sis_test.csv:2: should have 4 cells"),
+    ],
+)
+def test_judgements_that_are_listed_wrongly(tmp_path: Path, old: str, new: str, said: str) -> None:
+    root, split = judged_coco(tmp_path)
+    cxc = judged(tmp_path / "cxc", (104, 105, 2.5), (106, 107, 4))
+    path = cxc / "sis_test.csv"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(DataError, match=said):
+        CocoCxc(root, karpathy=split, cxc=cxc, query_share=0.5).prepare(tmp_path / "out")
+    if "column" not in said:
+        assert [one for one in read_pairs(path) if not isinstance(one, DataError)] == [("106", "107", 4.0)]

@@ -11,10 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.spatial.transform import Rotation
 
+from cml import prepare
 from cml.data.prepared import PreparedDataset, check_dataset
+from cml.data_prep.agedb import Agedb
+from cml.data_prep.biwi import Biwi, head_box, read_camera, read_pose
 from cml.data_prep.earth import Earth, read_mask, tiles
 from cml.data_prep.elpv import Elpv
+from cml.data_prep.msls import Msls
 from cml.errors import DataError, UserError
 
 
@@ -182,3 +187,181 @@ def test_settings_of_tiles_have_limits(maps: Path) -> None:
         Earth(maps, kilometres=1)
     with pytest.raises(UserError, match="least_land is a share"):
         Earth(maps, least_land=2)
+
+
+# ---- agedb
+
+AGES = """age,path,split
+31,AgeDB/11706_OliviaHussey_31_f.jpg,train
+59,AgeDB/11684_MireilleDarc_59_f.jpg,val
+44,AgeDB/7955_GilbertRoland_44_m.jpg,train
+8,AgeDB/16107_DannyGlover_8_m.jpg,test
+72,AgeDB/16044_MorganFreeman _72_m.jpg,test
+"""
+
+
+def agedb(folder: Path, table: str = AGES) -> Path:
+    for number, line in enumerate(AGES.splitlines()[1:]):
+        picture(folder / line.split(",")[1], number)
+    (folder / "agedb.csv").write_text(table)
+    return folder
+
+
+def test_ages_have_the_published_split(tmp_path: Path) -> None:
+    dataset = prepare("agedb", tmp_path / "out", source=str(agedb(tmp_path / "raw")))
+    items = lines_of(dataset)
+    assert {name: item["value"] for name, item in items.items() if item["role"] == "query"} == {
+        "AgeDB/16107_DannyGlover_8_m.jpg": 8,
+        "AgeDB/16044_MorganFreeman _72_m.jpg": 72,
+    }
+    assert dataset.info.counts["train"] == 2
+    assert dataset.info.label_unit == "years"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("age,path", "years,path", "agedb.csv:1: should have a column 'age'. There are: years, path, split"),
+        ("31,", "nan,", "agedb.csv:2: age should be a finite number. Got 'nan' instead"),
+        ("31,", "310,", "agedb.csv:2: age should be from 0 to 120 years. Got 310"),
+        ("f.jpg,train", "f.jpg,dev", "agedb.csv:2: split should be one of train, val, test. Got 'dev'"),
+        ("AgeDB/11706", "AgeDB/0", "11706.*missing|0_OliviaHussey_31_f.jpg is missing"),
+        ("31,AgeDB", "31;AgeDB", "agedb.csv:2: should have 3 cells"),
+    ],
+)
+def test_ages_that_are_listed_wrongly(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(DataError, match=said) as refused:
+        Agedb(agedb(tmp_path / "raw", AGES.replace(old, new, 1))).prepare(tmp_path / "out")
+    assert "\n" not in str(refused.value)
+
+
+# ---- msls
+
+STREET = ",key,lon,lat,ca,captured_at,pano\n0,{0}a,12.57,55.68,{1},2015-01-01,False\n1,{0}b,12.58,55.69,200,2015,True\n"
+
+
+def msls(folder: Path, heading: str = "359.5") -> Path:
+    for city in ("cph", "oslo"):
+        for part in ("query", "database"):
+            place = folder / "train_val" / city / part
+            for key in "ab":
+                picture(place / f"images/{part}{key}.jpg")
+            (place / "raw.csv").write_text(STREET.format(part, heading))
+    return folder
+
+
+def test_streets_have_the_published_cities_held_out(tmp_path: Path) -> None:
+    dataset = Msls(msls(tmp_path / "raw")).prepare(tmp_path / "out")
+    assert roles_of(dataset) == {
+        "oslo/query/images/querya.jpg": "train",
+        "oslo/database/images/databasea.jpg": "train",
+        "cph/query/images/querya.jpg": "query",
+        "cph/database/images/databasea.jpg": "gallery",
+    }
+    assert lines_of(dataset)["cph/query/images/querya.jpg"]["value"] == [55.68, 12.57, 359.5]
+    assert dataset.info.details["label_distance"] == "place"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("55.68", "200", "raw.csv:2: lat should be from -90 to 90 degrees. Got 200"),
+        ("12.57", "", "raw.csv:2: lon should be a finite number. Got ''"),
+        ("359.5", "nan", "raw.csv:2: ca should be a finite number. Got 'nan'"),
+        (",ca,", ",angle,", "raw.csv:1: should have a column 'ca'"),
+        ("querya", "../querya", "raw.csv:2: the image 'cph/.*' should be relative"),
+    ],
+)
+def test_streets_that_are_listed_wrongly(tmp_path: Path, old: str, new: str, said: str) -> None:
+    raw = msls(tmp_path / "raw")
+    table = raw / "train_val/cph/query/raw.csv"
+    table.write_text(table.read_text().replace(old, new, 1))
+    with pytest.raises(DataError, match=said):
+        Msls(raw).prepare(tmp_path / "out")
+
+
+# ---- biwi
+
+CAMERA = """517.679 0 320
+0 517.679 240.5
+0 0 1
+
+0 0 0 0
+
+0.999947 0.00432361 0.00929419
+-0.00446314 0.999877 0.0150443
+-0.009228 -0.015085 0.999844
+
+-24.0198 5.8896 -13.2308
+
+640 480
+"""
+
+
+def pose_text(*angles: float, centre: str = "40 -20 900") -> str:
+    rows = Rotation.from_euler("YXZ", angles, degrees=True).as_matrix()
+    return "\n".join(" ".join(f"{value:.6g}" for value in row) + " " for row in rows) + f"\n\n{centre} \n"
+
+
+def biwi(folder: Path) -> Path:
+    for sequence in ("01", "02", "03", "15"):
+        for frame in range(3):
+            path = folder / sequence / f"frame_{frame:05}_rgb.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (640, 480), (frame * 40, 90, 120)).save(path)
+            (folder / sequence / f"frame_{frame:05}_pose.txt").write_text(pose_text(30 * frame, 5, -5))
+        (folder / sequence / "rgb.cal").write_text(CAMERA)
+    return folder
+
+
+def test_heads_are_cut_out_and_people_held_out_whole(tmp_path: Path) -> None:
+    dataset = Biwi(biwi(tmp_path / "raw"), image_size=32, test_share=0.4).prepare(tmp_path / "out")
+    items = lines_of(dataset)
+    people = {role: {item["person"] for item in items.values() if item["role"] == role} for role in ("train", "query")}
+    assert people["train"] | people["query"] == {"01", "02", "03"}
+    assert not people["train"] & people["query"]
+    assert items["15/frame_00000_rgb.png"]["role"] == items["03/frame_00000_rgb.png"]["role"]
+    turn = Rotation.from_quat(items["01/frame_00002_rgb.png"]["value"])  # type: ignore[arg-type]
+    assert turn.as_euler("YXZ", degrees=True) == pytest.approx([60, 5, -5], abs=1e-3)
+    with Image.open(
+        dataset.folder / "train" / str(next(i for i in items.values() if i["role"] == "train")["file_name"])
+    ) as image:
+        assert image.size == (32, 32)
+    assert check_dataset(dataset.folder) == []
+
+
+def test_a_head_is_where_the_camera_projects_it(tmp_path: Path) -> None:
+    raw = biwi(tmp_path / "raw")
+    camera, (_, centre) = read_camera(raw / "01/rgb.cal"), read_pose(raw / "01/frame_00001_pose.txt")
+    seen = camera.turn @ centre + camera.shift
+    box = head_box(camera, centre, 300.0, "here")
+    assert box.left + box.side / 2 == pytest.approx(320 + 517.679 * seen[0] / seen[2])
+    assert box.top + box.side / 2 == pytest.approx(240.5 + 517.679 * seen[1] / seen[2])
+    assert box.side == pytest.approx(517.679 * 300 / seen[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "frame_00001_pose.txt",
+            "0 0 0\n0 0 0\n0 0 0\n\n1 2 900\n",
+            "frame_00001_pose.txt: the matrix .* is 1 off one",
+        ),
+        (
+            "frame_00001_pose.txt",
+            pose_text(0, 0, 0).replace("1", "nan", 1),
+            "frame_00001_pose.txt:1: each should be a finite",
+        ),
+        ("frame_00001_pose.txt", "1 0 0\n0 1 0\n", "should have 3 numbers in line 3. Got ''"),
+        ("frame_00001_pose.txt", pose_text(0, 0, 0, centre="0 0 -5"), "head's centre .* should lie before the camera"),
+        ("frame_00001_pose.txt", pose_text(0, 0, 0, centre="9e9 0 1"), "head's centre .* should lie before the camera"),
+        ("rgb.cal", "1 2\n", "rgb.cal:1: should have 3 numbers in line 1. Got '1 2'"),
+    ],
+)
+def test_heads_with_broken_files(tmp_path: Path, name: str, content: str, said: str) -> None:
+    raw = biwi(tmp_path / "raw")
+    (raw / "02" / name).write_text(content)
+    with pytest.raises(DataError, match=said) as refused:
+        Biwi(raw, image_size=32).prepare(tmp_path / "out")
+    assert "\n" not in str(refused.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,5 +29,7 @@ def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings
         ...     dict(cml.prepare("people", f"{folder}/people", count=12, size=32).info.counts)
         {'train': 8, 'query': 1, 'gallery': 3}
     """
-    paths = {key: Path(value) if key in ("source", "images", "labels") else value for key, value in settings.items()}
+    source: Any = data_prep.registry.entry(name)
+    files = {one.name for one in fields(source) if "Path" in str(one.type)} if is_dataclass(source) else ()
+    paths = {key: Path(value) if key in files and value is not None else value for key, value in settings.items()}
     return data_prep.get(name, **paths).prepare(Path(out), skip_bad=skip_bad)

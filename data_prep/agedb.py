@@ -1,0 +1,58 @@
+"""AgeDB: photographs of faces with the person's age, as the benchmark of imbalanced regression splits them.
+
+Not for: names and genders, which are in the files' names, nor AgeDB's pairs for recognising faces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cml.data_prep.listed import Listed, ListedSource, table_rows
+from cml.data_prep.table import number
+from cml.errors import DataError
+
+_ROLES = {"train": "train", "val": "", "test": "query"}
+_OLDEST = 120
+
+
+@dataclass(frozen=True)
+class Agedb(ListedSource):
+    """Faces of AgeDB with their ages, split as AgeDB-DIR: training ages as they come, test ages balanced.
+
+    Command: cml prepare agedb --source agedb --out DIR
+
+    Input: a folder with agedb.csv (columns age, path, split; from github.com/YyzHarry/imbalanced-regression, folder
+    agedb-dir/data) and the photographs in AgeDB/, from ibug.doc.ic.ac.uk/resources/agedb, whose makers give the
+    archive's password on request. 12,208 photographs train; 2,140 test ones are queries that are searched among each
+    other; those of "val" are left out.
+
+    Licence: non-commercial research only, by agreement with AgeDB's makers.
+    """
+
+    source: Path
+    """The folder with agedb.csv and AgeDB/."""
+
+    name = "agedb"
+    published = "AgeDB, Moschoglou and others, CVPRW 2017; split AgeDB-DIR, Yang and others, ICML 2021"
+    licence = "non-commercial research only, by agreement with its makers"
+    unit = "years"
+    images = "AgeDB"
+
+    def _files(self) -> tuple[list[Path], Path]:
+        return [self.source / "agedb.csv"], self.source
+
+    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+        for where, row in table_rows(lists[0], ("age", "path", "split")):
+            try:
+                if isinstance(row, DataError):
+                    raise row
+                if row["split"] not in _ROLES:
+                    raise DataError(f"{where}: split should be one of {', '.join(_ROLES)}. Got {row['split']!r}.")
+                if not 0 <= (age := number(row["age"], "age", where, own=False)) <= _OLDEST:
+                    raise DataError(f"{where}: age should be from 0 to {_OLDEST} years. Got {age:g} instead.")
+            except DataError as error:
+                yield error
+            else:
+                yield Listed(where, row["path"], age, _ROLES[row["split"]])

@@ -1,0 +1,105 @@
+"""Crisscrossed Captions: how alike people find two photographs of COCO, beside the prepared captions.
+
+Not for: its judgements of two captions, or of a caption and a photograph.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from cml.data.prepared import PreparedDataset
+from cml.data.prepared_writer import unskipped
+from cml.data_prep.coco_captions import CocoCaptions
+from cml.data_prep.listed import table_rows
+from cml.data_prep.table import number
+from cml.errors import DataError
+from cml.storage.atomic import atomic_file
+
+PAIRS = "judged_pairs.csv"
+_COLUMNS = ("image1", "image2", "agg_score")
+_NAME = re.compile(r"COCO_(?:train|val)2014_(\d{12})\.jpg")
+_MOST = 5.0
+
+
+@dataclass(frozen=True)
+class CocoCxc(CocoCaptions):
+    """COCO's captions, and beside them how alike people find pairs of the test photographs.
+
+    Command: cml prepare coco_cxc --source COCO --karpathy dataset_coco.json --cxc CXC --out DIR
+
+    Input: COCO as for coco_captions; Karpathy's dataset_coco.json, whose parts val and test were judged; a folder with
+    sis_val.csv and sis_test.csv (columns image1, image2, agg_score), from data/ of
+    github.com/google-research-datasets/Crisscrossed-Captions. The pairs are written as judged_pairs.csv beside
+    dataset.json: item_id_1, item_id_2 and a score from 0 to 5, where 5 is most alike.
+
+    Licence: judgements CC BY 4.0; annotations CC BY 4.0; the photographs have their owners' Flickr licences.
+    """
+
+    karpathy: Path = field(kw_only=True)
+    """Karpathy's dataset_coco.json."""
+    cxc: Path = field(kw_only=True)
+    """Folder with sis_val.csv and sis_test.csv."""
+    part: Literal["val", "test"] = "test"
+    """The part of Karpathy's split that is tested on; the other is left out."""
+
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+        """Write the dataset and the pairs beside it; see ``DataSource.prepare``."""
+        (path,) = self._judgements()
+        pairs: dict[tuple[str, str], float] = {}
+        bad = 0
+        for one in read_pairs(path):
+            if isinstance(one, DataError):
+                if not skip_bad:
+                    raise unskipped(str(one))
+                bad += 1
+            else:
+                pairs.setdefault((min(one[:2]), max(one[:2])), one[2])  # of a pair that comes twice the first line
+        dataset = super().prepare(out, skip_bad=skip_bad)
+        if not (out / PAIRS).exists():
+            known = {item for role in dataset.info.roles[1:] for item in dataset.split(role).item_ids}
+            lines = [f"{a},{b},{score:g}" for (a, b), score in pairs.items() if a in known and b in known]
+            if not lines:
+                raise DataError(f"{path} judges no two of the photographs that are tested on.")
+            with atomic_file(out / PAIRS) as path_now:
+                path_now.write_text("\n".join(["item_id_1,item_id_2,score", *lines, ""]))
+            print(f"{out / PAIRS}: {len(lines)} of {len(pairs) + bad} judged pairs", file=sys.stderr)
+        return dataset
+
+    def _judgements(self) -> list[Path]:
+        return [self.cxc / f"sis_{self.part}.csv"]
+
+    @property
+    def _held(self) -> str:
+        return self.part
+
+
+def read_pairs(path: Path) -> Iterator[tuple[str, str, float] | DataError]:
+    """The pairs of a sis_*.csv, or what is wrong with one: two COCO ids and the mean score from 0 to 5.
+
+    Raises:
+        DataError: the file is no CSV, or lacks a column.
+    """
+    for where, row in table_rows(path, _COLUMNS):
+        try:
+            if isinstance(row, DataError):
+                raise row
+            ids = []
+            for column in _COLUMNS[:2]:
+                if (match := _NAME.fullmatch(row[column])) is None:
+                    raise DataError(
+                        f"{where}: {column} should be the name of a photograph of COCO 2014. Got {row[column]!r}."
+                    )
+                ids.append(str(int(match[1])))
+            if not 0 <= (score := number(row["agg_score"], "agg_score", where, own=False)) <= _MOST:
+                raise DataError(f"{where}: agg_score should be from 0 to 5. Got {score:g} instead.")
+            if ids[0] == ids[1]:
+                raise DataError(f"{where}: should be two photographs. Got {row['image1']!r} twice.")
+        except DataError as error:
+            yield error
+        else:
+            yield ids[0], ids[1], score

@@ -1,0 +1,81 @@
+"""Mapillary Street-level Sequences: photographs of streets in 30 cities, with where the camera stood and looked.
+
+Not for: sequences, seasons and times of the day, nor the test cities, whose places are not published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cml.data_prep.listed import Listed, ListedSource, table_rows
+from cml.data_prep.table import Row, number
+from cml.errors import DataError
+
+_HELD = ("cph", "sf")  # the published validation cities, Copenhagen and San Francisco
+_ROLES = {"query": "query", "database": "gallery"}
+_BOUNDS = {"lat": (-90, 90), "lon": (-180, 180), "ca": (-360, 360)}
+
+
+@dataclass(frozen=True)
+class Msls(ListedSource):
+    """Street photographs of MSLS with latitude, longitude and heading, compared by how much of the view they share.
+
+    Command: cml prepare msls --source MSLS --out DIR
+
+    Input: the unpacked folder (mapillary.com/dataset/places) with train_val/CITY/query and train_val/CITY/database,
+    each with raw.csv (columns key, lat, lon, ca, pano) and images/KEY.jpg. Panoramas are left out.
+
+    Split: as published. Copenhagen and San Francisco test, their queries are searched in their databases; all
+    photographs of the other cities train.
+
+    Licence: CC BY-NC-SA 4.0, as Mapillary grants it for research.
+    """
+
+    source: Path
+    """The folder with train_val/."""
+    cities: tuple[str, ...] = ()
+    """Names of their folders, to take these alone; all when not given."""
+
+    name = "msls"
+    published = "Mapillary Street-level Sequences, Warburg and others, CVPR 2020"
+    licence = "CC BY-NC-SA 4.0"
+    unit = "degrees"
+    frame = "latitude, longitude, heading clockwise from north"
+
+    def _files(self) -> tuple[list[Path], Path]:
+        root = self.source / "train_val"
+        names = self.cities or sorted(path.name for path in root.glob("*") if path.is_dir())
+        lists = [root / city / part / "raw.csv" for city in names for part in _ROLES]
+        return lists or [root / "CITY/query/raw.csv"], root
+
+    def _details(self) -> dict[str, Any]:
+        return {"label_distance": "place"}
+
+    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+        for path in lists:
+            city, part = path.parts[-3:-1]
+            role = _ROLES[part] if city in _HELD else "train"
+            for where, row in table_rows(path, ("key", "lat", "lon", "ca", "pano")):
+                try:
+                    view = _view(row, where)
+                except DataError as error:
+                    yield error
+                else:
+                    assert not isinstance(row, DataError)
+                    pano = row["pano"].strip().lower() == "true"
+                    yield Listed(where, f"{city}/{part}/images/{row['key']}.jpg", view, "" if pano else role)
+
+
+def _view(row: Row | DataError, where: str) -> list[float]:
+    """Latitude, longitude and heading in degrees."""
+    if isinstance(row, DataError):
+        raise row
+    view = []
+    for column, (low, high) in _BOUNDS.items():
+        if not low <= (value := number(row[column], column, where, own=False)) <= high:
+            raise DataError(f"{where}: {column} should be from {low} to {high} degrees. Got {value:g} instead.")
+        view.append(value)
+    return view
