@@ -18,6 +18,7 @@ TINY = {
     "caption_blocks": "--items 60 --batch 10 --rounds 1",
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
     "captions_neighbors": "--images 60",
+    "sentences": "--images 30 --pairs 400 --seeds 0",
     "class_losses": "--items 128 --rounds 1",
     "dense_triplet": "--items 8 16 --repeat 1",
     "distance_jobs": "--sizes 120 150 --kinds neighbors",
@@ -41,7 +42,12 @@ TINY = {
     "threads": "--steps 1",
     "training_step": "--steps 2 --people 160 --files 1 --rounds 1",
 }
-REAL = {"one_image": "coco_mini", "captions": "coco_captions", "captions_neighbors": "coco_captions"}
+REAL = {
+    "one_image": "coco_mini",
+    "captions": "coco_captions",
+    "captions_neighbors": "coco_captions",
+    "sentences": "coco_captions",
+}
 REAL |= {"distance_jobs": "mpii_poses", "neighbors": "mpii_poses"}
 
 

@@ -66,6 +66,7 @@ def _cases() -> Iterator[Case]:
     yield Case(
         "classes", [["wren", "gull", "owl"][n % 3] for n in range(13)], 3.0, r"Label 3 is 3\.0, the first is a text"
     )
+    yield Case("sentences", spoken, ["a", 2], "Label 3 should be a text or a list of texts", other={"reduce": "mean"})
     yield Case("classes", [7, 7.0, *range(11)], 2.5, r"Label 3 should be a class: a text or a whole number\. Got 2\.5")
     yield Case("circular", numbers, "north", "Label 3 should be a number or a list of numbers. Got 'north'")
     yield Case("circular", vectors, [1, 2], "Label 3 has 2 numbers", {"period": 24, "reduce": "max"})

@@ -26,6 +26,7 @@ registry: Registry[LabelDistance] = Registry(
         "layout": "cml.distances.layout.distance:Layout",
         "captions": "cml.distances.captions.distance:Captions",
         "captions-rwmd": "cml.distances.captions.distance:CaptionsRwmd",
+        "sentences": "cml.distances.sentences:Sentences",
         "classes": "cml.distances.classes:Classes",
         "cosine": "cml.distances.cosine:Cosine",
         "jaccard": "cml.distances.jaccard:Jaccard",

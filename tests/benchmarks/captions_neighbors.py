@@ -24,11 +24,15 @@ from cml.word_vectors.open import PACKAGED
 K, THREADS, CHECKED = 10, 2, 20
 
 
+def data_folder() -> Path:
+    """Where the real data lies."""
+    return Path(os.environ.get("CML_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+
+
 def coco_captions() -> list[list[str]]:
     """The captions of 4,000 COCO photographs."""
-    base = Path(os.environ.get("CML_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
     captions = collections.defaultdict(list)
-    for line in json.loads((base / "coco_captions" / "captions_val2017_4000.json").read_text())["annotations"]:
+    for line in json.loads((data_folder() / "coco_captions" / "captions_val2017_4000.json").read_text())["annotations"]:
         captions[line["image_id"]].append(line["caption"])
     return list(captions.values())
 

@@ -1,0 +1,103 @@
+"""Distance between texts, or sets of texts, by vectors of whole sentences.
+
+Not for: the model that makes the vectors (cml.word_vectors.sentence_model), distances of words (captions).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from cml.distances.cosine import Cosine
+from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.sets import Sets
+from cml.errors import DataError, UserError
+from cml.word_vectors.sentence_model import PACKAGED, model_sha256, sentence_vectors
+
+_NOISE = 1e-6  # vectors of equal texts differ by rounding where they were computed beside others
+
+
+@dataclass(frozen=True)
+class Sentences(LabelDistance):
+    """1 - cosine of sentence vectors, of an image's captions: what is said, in whatever words.
+
+    A label is a text, or the list of an image's captions, one or more.
+
+    Args:
+        model: ``all-minilm-l6-v2`` (extra ``sentences``, no network), or any sentence-transformers model: the folder
+            of one, or its name on the Hugging Face hub, downloaded once.
+        reduce: ``sum``: over the captions of both images, the distance to the nearest caption of the other image, as
+            of ``captions``. ``mean``: 1 - cosine of the mean vectors of both images' captions.
+        model_sha256: Content that the model must have, if given. ``settings()`` fills it in, so that a saved config
+            cannot be used with another model.
+
+    Source:
+        Reimers and Gurevych, "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks", EMNLP 2019, for the
+        vectors; Kim et al., "Deep Metric Learning Beyond Binary Supervision", CVPR 2019, for the sum.
+
+    Example:
+        >>> distance = Sentences()  # doctest: +SKIP
+        >>> labels = distance.encode([["a dog runs"], ["a running dog"], ["the stock market"]])  # doctest: +SKIP
+        >>> distance.pairwise(labels[:1], labels).round(2).tolist()  # doctest: +SKIP
+        [[0.0, 0.15, 1.87]]
+    """
+
+    model: str = PACKAGED
+    reduce: Literal["sum", "mean"] = "sum"
+    model_sha256: str = field(default="", compare=False)
+    name: ClassVar[str] = "sentences"
+
+    def __post_init__(self) -> None:
+        if self.reduce not in ("sum", "mean"):
+            raise UserError(f"The 'reduce' must be sum or mean. Got {self.reduce!r} instead.")
+        if self.model_sha256 and self.model_sha256 != model_sha256(self.model):
+            raise DataError(
+                f"The sentence model {self.model} is not the one that these settings were saved with: SHA-256 "
+                f"{model_sha256(self.model)[:12]}.. instead of {self.model_sha256[:12]}.."
+            )
+
+    @property
+    def unit(self) -> str:
+        """The sum's is that of its parts."""
+        return "1 - cosine" if self.reduce == "mean" else "summed 1 - cosine"
+
+    @functools.cached_property
+    def _base(self) -> LabelDistance:
+        return Cosine() if self.reduce == "mean" else Sets(Cosine())
+
+    def settings(self) -> dict[str, Any]:
+        """The settings as JSON can hold them, with the digest of the model."""
+        return {**super().settings(), "model_sha256": model_sha256(self.model)}
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack the vectors of N texts or lists of texts, as ``cosine`` or ``sets`` packs them.
+
+        Raises:
+            LabelError: a label is neither, or a text is empty.
+            UserError: there is no label, or the model cannot be had.
+        """
+        if len(labels) == 0:
+            raise UserError("There are no labels to encode.")
+        captions = [[label] if isinstance(label, str) else label for label in labels]
+        for position, label in enumerate(captions):
+            listed = isinstance(label, list | tuple) and all(isinstance(text, str) for text in label)
+            if not listed or len(label) == 0:
+                raise LabelError(position, f"should be a text or a list of texts. Got {short(label)} instead.")
+            if not all(text.strip() for text in label):
+                raise LabelError(position, f"has an empty text: {short(label)}; write or delete it.")
+        vectors = sentence_vectors(self.model, [text for label in captions for text in label])
+        ends = np.cumsum([len(label) for label in captions])
+        parts = np.split(vectors, ends[:-1])
+        if self.reduce == "mean":
+            return self._base.encode([part.mean(axis=0) for part in parts])
+        return self._base.encode(parts)
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Distances (len(a), len(b)) float32; exactly 0 between equal texts."""
+        found = self._base.pairwise(a, b)
+        found[found < _NOISE] = 0
+        return found
