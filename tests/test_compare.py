@@ -9,12 +9,14 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+import cml
 from cml import losses, sampling, tasks
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
@@ -23,8 +25,9 @@ from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
 from cml.reporting import curves
 from cml.retrieval.comparison import Comparison, apart, over_seeds
-from cml.retrieval.evaluation import Evaluation, Metric
+from cml.retrieval.evaluation import Evaluation, Metric, embedding_ranker
 from cml.runs.comparison import run_comparison
+from cml.runs.measures import measured
 from cml.runs.pictures import sheet_variants
 from cml.runs.planned import kept_evaluation, planned, slug
 from cml.storage.atomic import PARTIAL
@@ -34,6 +37,8 @@ from cml.training.config import TrainConfig
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
 LISTS = ["--sampler", "grouped(batch_size=30, groups=5, drawn=2, pool=6)"]
+TINY: dict[str, Any] = {"backbone": "small-cnn", "weights": "none", "image_size": (32, 32), "workers": 0, "steps": 3}
+TINY |= {"dimension": 16, "sampler": "random(batch_size=20)"}
 PAIR = ["--variants", "log-ratio", "dense triplet"]
 
 
@@ -354,3 +359,35 @@ def test_the_sheet_shows_two_variants_the_second_a_binary_one_if_there_is_any() 
     assert sheet_variants(["a", "b", "binary c", "binary d"]) == ["a", "binary c"]
     assert sheet_variants(["a", "b", "c"]) == ["a", "b"]
     assert sheet_variants(["a"]) == ["a"]
+
+
+def test_one_model_is_cut_beside_those_trained_for_each_size(people: PreparedDataset, tmp_path: Path) -> None:
+    loss = "matryoshka(loss=log-ratio, dimensions=[4])"
+    found = cml.compare("pose", people, tmp_path, losses=[loss], seeds=1, dimensions=[4, 8], cut=True, **TINY)
+    assert list(found.trained) == [loss]
+    for size in (4, 8):
+        assert list(found.at[size]) == [loss, f"{loss}, cut"]
+    assert "embedding, first 4" not in found.rows()
+    assert found.rows(4)[f"{loss}, cut"]["spearman_rho"] != found.rows(4)[loss]["spearman_rho"]
+    with Image.open(tmp_path / "dimension.png") as image:
+        assert image.width > 1000
+    again = cml.compare("pose", people, tmp_path, losses=[loss], seeds=1, dimensions=[4, 8], cut=True, **TINY)
+    assert again.to_json() == found.to_json()
+
+    run = cml.open_run(next(path.parent for path in tmp_path.rglob("model.safetensors") if "16" in str(path)))
+    evaluation = run.evaluate(dimensions=[4, 16], references=False)
+    assert list(evaluation.rows) == ["embedding", "embedding, first 4"]
+    query, gallery = (np.ascontiguousarray(one[:, :4]) for one in run.embeddings)
+    alone = measured(
+        {"embedding": embedding_ranker(query, gallery)},
+        run.distance,
+        run.query_labels,
+        run.gallery_labels,
+        same_items=False,
+    )
+    cut = evaluation.rows["embedding, first 4"]["spearman_rho"].per_query
+    np.testing.assert_array_equal(cut, alone.rows["embedding"]["spearman_rho"].per_query)
+    with pytest.raises(UserError, match=r"1\.\.16"):
+        run.evaluate(dimensions=[17])
+    with pytest.raises(UserError, match="smaller 'dimensions'"):
+        cml.compare("pose", people, tmp_path, losses=[loss], seeds=1, dimensions=[32], cut=True, **TINY)

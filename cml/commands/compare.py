@@ -41,6 +41,8 @@ class Compare:
     """Runs a variant, with seeds 0, 1, ..; intervals over seeds need at least 2."""
     dimensions: tuple[int, ...] = ()
     """Further sizes of the embedding to train every variant at, as in 16 32 64, for the figure over the dimension."""
+    cut: bool = False
+    """At these also cut the embedding of --dimension to its first numbers, as in --losses "matryoshka(loss=cosent)"."""
     recall_within: float = 0.0
     """Also measure Recall@K, as cml evaluate does."""
     vary: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -90,6 +92,7 @@ def run(arguments: Sequence[str]) -> None:
         losses=options.losses,
         seeds=options.seeds,
         dimensions=options.dimensions,
+        cut=options.cut,
         recall_within=options.recall_within,
         vary=options.vary,
         trials=options.trials,

@@ -32,6 +32,8 @@ class Evaluate:
     pairs: Path | None = None
     """Also measure Spearman's correlation with what people say of pairs: a CSV or JSONL file with the columns item,
     other (item_id of two images among queries and gallery) and similarity. By default the dataset's own pairs.csv."""
+    dimensions: tuple[int, ...] = ()
+    """Also measure the embedding cut to its first so many numbers, as in 16 32 64: a row each."""
     device: str = "auto"
     """auto | cpu | cuda .."""
     tracker: str = ""
@@ -54,6 +56,7 @@ def run(arguments: Sequence[str]) -> None:
             count_lone=options.count_lone,
             recall_within=options.recall_within,
             pairs=options.pairs,
+            dimensions=options.dimensions,
             tracker=options.tracker,
         )
     if not ranks.first:

@@ -25,6 +25,7 @@ Rows = Mapping[str, Mapping[str, Interval]]  # method to metric to interval
 METRICS = ("label_distance@1", "label_distance@10", "score@10", "ndcg@10", "ndcg@100", "hit@10", "spearman_rho")
 CLASS_METRICS = ("score@10", "map@r", "r_precision")  # besides every Recall@K, where labels are classes
 _MOST_SEEDS = 20
+CUT = ", cut"  # ends the name of a method whose embeddings were trained larger and cut to their first numbers
 APART = "*"  # marks a figure whose interval does not touch that of the first method
 
 

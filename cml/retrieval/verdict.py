@@ -33,7 +33,7 @@ def judged(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Ev
     ours = evaluation.rows[row][name]
     better, rest = [], []
     for other, metrics in evaluation.rows.items():
-        if other in (row, "oracle"):
+        if other in (row, "oracle") or other.startswith(f"{row}, "):  # cut to its first numbers
             continue
         low, high = _gain(ours, metrics[name])
         said = f"{other} ({number(ours.mean)} against {number(metrics[name].mean)} in {name})"

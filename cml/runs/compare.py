@@ -33,6 +33,7 @@ def compare(
     losses: Sequence[str] = (),
     seeds: int = 3,
     dimensions: Sequence[int] = (),
+    cut: bool = False,
     recall_within: float = 0.0,
     vary: Sequence[str] | Mapping[str, str | Sequence[Any]] = (),
     trials: int = 0,
@@ -56,6 +57,8 @@ def compare(
         losses: Losses to compare, each as the command line takes it: a row each, after the variants.
         seeds: Runs a row, with seeds 0, 1, ..; intervals over seeds need at least 2.
         dimensions: Further dimensions of the embedding to train every row at.
+        cut: At these also cut the embedding of ``dimension`` to its first numbers: one model for all sizes, which the
+            loss ``matryoshka`` is made for, beside those trained for each.
         recall_within: See ``cml.Run.evaluate``.
         vary: Options that vary, to their values, or to a range such as "1e-5..1e-2:log": the names of ``TrainConfig``,
             or such as "loss.alpha". Without variants and losses the recipe alone is trained.
@@ -88,8 +91,10 @@ def compare(
     if not vary:
         if trials or study:
             raise UserError("Say what varies: 'trials' and 'study' are of the settings that 'vary' names.")
-        found = run_comparison(task, dataset, chosen, Path(out), variants=rows or None, dimensions=dimensions, **shared)
+        found = run_comparison(
+            task, dataset, chosen, Path(out), variants=rows or None, dimensions=dimensions, cut=cut, **shared
+        )
         return found.comparison
-    if dimensions:
+    if dimensions or cut:
         raise UserError("Give all dimensions by 'vary': vary dimension=16,32,64.")
     return run_sweep(task, dataset, chosen, Path(out), space(vary), rows, trials=trials, study=study, **shared)

@@ -14,11 +14,11 @@ from cml import distances
 from cml.command_line.options import going_on, say
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
-from cml.retrieval.comparison import Comparison
+from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.results import Evaluation
 from cml.runs.evaluate import evaluate_run
 from cml.runs.gallery import GALLERY, write_run_gallery
-from cml.runs.measures import EMBEDDING
+from cml.runs.measures import EMBEDDING, cut_row
 from cml.runs.pictures import sheet_variants, write_pictures
 from cml.runs.planned import finished, kept_evaluation, planned
 from cml.runs.train import train_task
@@ -87,6 +87,7 @@ def run_comparison(
     variants: Sequence[str] | None = None,
     seeds: int = 3,
     dimensions: Sequence[int] = (),
+    cut: bool = False,
     recall_within: float = 0.0,
     tracker: str | Tracker | None = None,
 ) -> Compared:
@@ -100,11 +101,13 @@ def run_comparison(
         variants: Names among ``task.variants``, taken in its order; None for all.
         seeds: Runs a variant.
         dimensions: Further dimensions to train every variant at.
+        cut: At these also cut every variant's embedding of the first dimension to its first numbers.
         recall_within: See ``evaluate_run``.
         tracker: An experiment tracker that follows every run.
 
     Raises:
-        UserError: unknown variant, or a run in ``out`` with other options or on another dataset.
+        UserError: unknown variant, sizes that nothing can be cut to, or a run in ``out`` with other options or on
+            another dataset.
     """
     check_variants(task, variants or ())
     chosen = [name for name in task.variants if variants is None or name in variants]
@@ -113,6 +116,11 @@ def run_comparison(
     if seeds < 1:
         raise UserError(f"'seeds' must be at least 1. Got {seeds} instead.")
     sizes = [config.dimension, *(one for one in dict.fromkeys(dimensions) if one != config.dimension)]
+    if cut and (len(sizes) < 2 or max(sizes) > sizes[0]):
+        raise UserError(
+            "What is cut is the embedding of 'dimension', at smaller 'dimensions'. "
+            f"Got {sizes[0]} and {list(sizes[1:]) or 'none'} instead."
+        )
 
     found: dict[int, dict[str, list[Evaluation]]] = {size: {name: [] for name in chosen} for size in sizes}
     shown: dict[str, TrainedRun] = {}
@@ -126,17 +134,25 @@ def run_comparison(
             say(f"{number}/{len(plan)} {one.variant}, seed {one.seed}{words}")
             watched = with_tracker((), tracker)
             train_task(task, dataset, one.options, one.folder, resume=True, callbacks=watched)
-        evaluation = None if references is None else kept_evaluation(one.folder, references)
+        smaller = sizes[1:] if cut and one.dimension == sizes[0] else []
+        rows = [cut_row(size) for size in smaller]
+        evaluation = None if references is None else kept_evaluation(one.folder, references, rows)
         wanted = one.variant in sheet_variants(chosen) and one.variant not in shown
         if evaluation is None or wanted:
             trained = TrainedRun.open(one.folder, data=dataset.folder, device=config.device)
             shown |= {one.variant: trained} if wanted else {}
             if evaluation is None:
-                evaluation = evaluate_run(trained, recall_within=recall_within, references=references is None)
+                evaluation = evaluate_run(
+                    trained, recall_within=recall_within, dimensions=smaller, references=references is None
+                )
                 write_json(one.folder / "evaluation.json", evaluation.to_json())
                 if tracker:
                     track_figures(tracker, one.folder, one.options, evaluation.rows[EMBEDDING])
-        references = references or evaluation
+        for size in smaller:
+            part = replace(evaluation, rows={EMBEDDING: evaluation.rows[cut_row(size)]})
+            found[size].setdefault(f"{one.variant}{CUT}", []).append(part)
+        whole = {name: row for name, row in evaluation.rows.items() if name not in rows}
+        references = references or replace(evaluation, rows=whole)
         found[one.dimension][one.variant].append(evaluation)
     assert references is not None
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cml.errors import DataError
+from cml.errors import DataError, UserError
 from cml.retrieval.evaluation import Evaluation, Ranker, embedding_ranker, random_ranker
 from cml.retrieval.verdict import judged
 from cml.runs import pairs as pair_file
-from cml.runs.measures import EMBEDDING, measured
+from cml.runs.measures import EMBEDDING, cut_row, measured
 from cml.training.metrics_log import read_metrics
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def evaluate_run(
     count_lone: bool = False,
     recall_within: float = 0.0,
     pairs: Path | None = None,
+    dimensions: Sequence[int] = (),
     references: bool = True,
 ) -> Evaluation:
     """Evaluate a run on its dataset's queries and gallery.
@@ -40,13 +41,23 @@ def evaluate_run(
             smaller one. 0 for what dataset.json says in its details, if anything.
         pairs: File of pairs with their similarity as people see it, see ``cml.runs.pairs``; None for the dataset's own
             pairs.csv, if it has one.
+        dimensions: Also cut the embedding to its first so many numbers, as they are: a row each, called by ``cut_row``.
         references: Add the rows that do not depend on the training: oracle, random, frozen features.
+
+    Raises:
+        UserError: the embedding has not as many numbers.
     """
-    rankers: dict[str, Ranker] = {EMBEDDING: embedding_ranker(*trained.embeddings)}
+    query, gallery = trained.embeddings
+    embeddings = {EMBEDDING: trained.embeddings}
+    for size in dimensions:
+        if not 1 <= size <= query.shape[1]:
+            raise UserError(f"'dimensions' must be in 1..{query.shape[1]}, those of the embedding. Got {size} instead.")
+        if size < query.shape[1]:
+            embeddings[cut_row(size)] = query[:, :size], gallery[:, :size]
+    if references and trained.frozen is not None:
+        embeddings |= dict([trained.frozen])
+    rankers: dict[str, Ranker] = {name: embedding_ranker(*both) for name, both in embeddings.items()}
     if references:
-        if trained.frozen is not None:
-            name, features = trained.frozen
-            rankers[name] = embedding_ranker(*features)
         rankers["random"] = random_ranker(len(trained.query_labels), len(trained.gallery_labels), seed)
     evaluation = measured(
         rankers,
@@ -65,7 +76,7 @@ def evaluate_run(
     evaluation = replace(evaluation, unit=trained.unit).reported(*trained.report)
     own = trained.dataset.folder / pair_file.FILE
     if pairs is not None or own.is_file():
-        evaluation = pair_file.with_pairs(evaluation, trained, pairs or own, seed)
+        evaluation = pair_file.with_pairs(evaluation, trained, embeddings, pairs or own, seed)
     log = trained.folder / "metrics.jsonl"  # which a shared model has not
     records = read_metrics(log) if log.exists() else []
     return judged(

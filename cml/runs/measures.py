@@ -20,6 +20,11 @@ RECALL_KS = (1, 2, 4, 8)  # where the dataset says none: those of CUB-200-2011 a
 WITHIN_KS = (1, 5, 10, 20)  # those of place recognition
 
 
+def cut_row(dimension: int) -> str:
+    """The row of the trained model's embedding cut to its first numbers."""
+    return f"{EMBEDDING}, first {dimension}"
+
+
 def measured(
     rankers: Mapping[str, Ranker],
     distance: LabelDistance,

@@ -64,8 +64,12 @@ def read_pairs(path: Path, places: Mapping[str, int]) -> Pairs:
     return Pairs(np.array(first), np.array(second), np.array(given, np.float64))
 
 
-def with_pairs(evaluation: Evaluation, trained: TrainedRun, path: Path, seed: int) -> Evaluation:
+def with_pairs(
+    evaluation: Evaluation, trained: TrainedRun, embeddings: Mapping[str, Embeddings], path: Path, seed: int
+) -> Evaluation:
     """The evaluation with the metric "pair_spearman", the mean over resamples and their 95 % interval, in every row.
+
+    ``embeddings`` are those of the rows but for the oracle and the random one.
 
     Raises:
         DataError: see ``read_pairs``.
@@ -76,8 +80,8 @@ def with_pairs(evaluation: Evaluation, trained: TrainedRun, path: Path, seed: in
     labels = [label for split in splits for label in split.labels]
     pairs = read_pairs(path, {item: place for place, item in enumerate(ids)})
 
-    def apart(embeddings: Embeddings) -> NDArray[np.float64]:
-        rows = np.concatenate(embeddings[: len(splits)]).astype(np.float64)
+    def apart(some: Embeddings) -> NDArray[np.float64]:
+        rows = np.concatenate(some[: len(splits)]).astype(np.float64)
         return np.square(rows[pairs.first] - rows[pairs.second]).sum(axis=1)
 
     def by_label() -> NDArray[np.float64]:
@@ -95,8 +99,7 @@ def with_pairs(evaluation: Evaluation, trained: TrainedRun, path: Path, seed: in
         elif name == "random":
             distances = np.random.default_rng(seed).random(len(pairs.given))
         else:
-            known = trained.frozen if trained.frozen is not None and name == trained.frozen[0] else None
-            distances = apart(trained.embeddings if known is None else known[1])
+            distances = apart(embeddings[name])
         values = pair_spearman(pairs.first.tolist(), -distances, pairs.given, seed=seed)
         values = values[np.isfinite(values)]
         mean = float(values.mean()) if len(values) else float("nan")

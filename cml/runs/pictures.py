@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from cml.reporting.metric_curves import Curves, Panel, write_metric_curves
-from cml.retrieval.comparison import Comparison
+from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.evaluation import ORACLE
 from cml.runs.retrieved import retrieve, shown_row
 from cml.runs.trained_run import TrainedRun
@@ -80,11 +80,12 @@ def _over_k(comparison: Comparison, kind: str) -> Curves:
 
 
 def _over_dimension(comparison: Comparison, metric: str) -> Curves:
-    dimensions = sorted({comparison.dimension, *comparison.at})
-    rows = {dimension: comparison.rows(dimension) for dimension in dimensions}
+    rows = {dimension: comparison.rows(dimension) for dimension in sorted({comparison.dimension, *comparison.at})}
+    methods = dict.fromkeys(name for row in rows.values() for name in row)
+    # what is cut at the other dimensions is whole at that of the table
     return {
-        method: {dimension: rows[dimension][method][metric] for dimension in dimensions}
-        for method in rows[comparison.dimension]
+        name: {dimension: (row.get(name) or row[name.removesuffix(CUT)])[metric] for dimension, row in rows.items()}
+        for name in methods
     }
 
 

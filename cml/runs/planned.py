@@ -103,8 +103,8 @@ def finished(run: Planned, dataset: PreparedDataset) -> bool:
     return True
 
 
-def kept_evaluation(folder: Path, like: Evaluation) -> Evaluation | None:
-    """The evaluation that an earlier comparison left in a run folder, if it measures what ``like`` does.
+def kept_evaluation(folder: Path, like: Evaluation, rows: Sequence[str] = ()) -> Evaluation | None:
+    """The evaluation that an earlier comparison left in a run folder, if it measures what ``like`` does, of ``rows``.
 
     It is never of an earlier model: whoever starts a run takes it away.
     """
@@ -116,6 +116,7 @@ def kept_evaluation(folder: Path, like: Evaluation) -> Evaluation | None:
         getattr(kept, name) == getattr(like, name)
         for name in ("unit", "reported_unit", "gain", "queries", "gallery", "hit_neighbors", "recall_within")
     )
+    same = same and all(name in kept.rows for name in rows)
     return kept if same and set(kept.rows.get(EMBEDDING, ())) == set(like.rows[EMBEDDING]) else None
 
 

@@ -49,6 +49,7 @@ class Run(TrainedRun):
         count_lone: bool = False,
         recall_within: float = 0.0,
         pairs: Path | str | None = None,
+        dimensions: Sequence[int] = (),
         references: bool = True,
         tracker: str | Tracker | None = None,
     ) -> Evaluation:
@@ -63,6 +64,7 @@ class Run(TrainedRun):
                 are reported, among the first K.
             pairs: A CSV or JSONL file of pairs with their similarity as people see it, in the columns item, other and
                 similarity: adds pair_spearman, the correlation with it. By default the dataset's own pairs.csv, if any.
+            dimensions: Also measure the embedding cut to its first so many numbers, a row each.
             references: Add the rows that do not depend on the training: oracle, random, frozen features.
             tracker: An experiment tracker, whose run of this folder gets the embedding's figures.
 
@@ -79,6 +81,7 @@ class Run(TrainedRun):
             count_lone=count_lone,
             recall_within=recall_within,
             pairs=None if pairs is None else Path(pairs),
+            dimensions=dimensions,
             references=references,
         )
         if self.ranks is None or self.ranks.first:
