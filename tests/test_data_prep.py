@@ -821,6 +821,15 @@ def test_people(tmp_path: Path) -> None:
         dataclasses.replace(source, seed=4).prepare(dataset.folder)
     with pytest.raises(UserError, match="at least 12"):
         People(count=11)
+    more = People(count=24, size=16, train=16).prepare(tmp_path / "more")
+    assert more.info.counts == {"train": 16, "query": 2, "gallery": 6}
+    assert People(count=24, size=16, train=4).prepare(tmp_path / "few").info.counts == {
+        "train": 4,
+        "query": 5,
+        "gallery": 15,
+    }
+    with pytest.raises(UserError, match="at least 4 of the 24 pictures for testing. Got 21"):
+        People(count=24, train=21)
 
 
 def test_an_interrupted_preparation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

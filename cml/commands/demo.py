@@ -23,6 +23,8 @@ class Demo:
     """Training steps of each loss."""
     count: int | None = None
     """Pictures drawn; as many as the data source draws by itself when not given."""
+    train: int | None = None
+    """Of these, pictures for training; two thirds when not given."""
     seeds: int = 1
     """Runs of each loss, with seeds 0, 1, ..; with 2 and more the table has intervals over seeds."""
     precision: Precision = "float32"
@@ -51,6 +53,7 @@ def run(arguments: Sequence[str]) -> None:
         options.out,
         steps=options.steps,
         count=options.count,
+        train=options.train,
         seeds=options.seeds,
         precision=options.precision,
         variants=options.variants,

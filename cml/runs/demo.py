@@ -44,6 +44,7 @@ def demonstrate(
     *,
     steps: int = 350,
     count: int | None = None,
+    train: int | None = None,
     seeds: int = 1,
     precision: Precision = "float32",
     variants: Sequence[str] = (),
@@ -55,6 +56,7 @@ def demonstrate(
         out: Folder for the drawn dataset, the runs and the gallery; a call cut off goes on from there.
         steps: Training steps of each variant.
         count: Pictures drawn; as many as the source draws by itself when None.
+        train: Of these, pictures for training; two thirds when None.
         seeds: Runs of each variant.
         precision: See ``TrainConfig``.
         variants: Names of the task's variants, ``VARIANTS`` when none are given. The gallery shows the first beside
@@ -68,7 +70,8 @@ def demonstrate(
     chosen = tasks.get(task)
     began = perf_counter()
     say(f"1/2 drawing {chosen.sample}")
-    settings: dict[str, Any] = {} if count is None else {"count": count}
+    given = {"count": count, "train": train}
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     check_no_link(out, f"{chosen.sample}-runs")
     dataset = data_prep.get(chosen.sample, **settings).prepare(out / chosen.sample)
     variants = variants or VARIANTS

@@ -36,7 +36,9 @@ class _Drawn:
     """The settings of what is drawn, and how it is written."""
 
     count: int = 3000
-    """How many pictures: two thirds for training, a twelfth are queries, the others the gallery."""
+    """How many pictures: those for training, then the queries, which are a quarter of the others, then the gallery."""
+    train: int | None = None
+    """Pictures for training; two thirds of all when not given."""
     size: int = 64
     """Side of the square images in pixels."""
     seed: int = 0
@@ -47,10 +49,14 @@ class _Drawn:
     def __post_init__(self) -> None:
         if self.count < 12:
             raise UserError(f"The count should be at least 12, so that every role has items. Got {self.count} instead.")
+        if self.train is not None and not 1 <= self.train <= self.count - 4:
+            raise UserError(
+                f"'train' should leave at least 4 of the {self.count} pictures for testing. Got {self.train} instead."
+            )
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``. A drawing is never bad."""
-        origin = made_with(self, revision=1, without=["workers"])
+        origin = made_with(self, revision=1, without=["workers", *(["train"] if self.train is None else [])])
         if (done := already_prepared(out, origin)) is not None:
             return done
         name, drawn = type(self).__name__.lower(), self._draw()
@@ -62,7 +68,8 @@ class _Drawn:
             made_with=origin,
             **drawn.about,
         )
-        train, query = self.count * 2 // 3, self.count // 12
+        train = self.count * 2 // 3 if self.train is None else self.train
+        query = self.count // 12 if self.train is None else (self.count - train) // 4
         items = (
             Item(
                 item_id=f"{number:05d}",
