@@ -45,6 +45,7 @@ def model_card(
     height, width = model.image_size
     unit = " of length 1" if model.normalize else ""
     trunk = "head trained on frozen features" if train.freeze_backbone else "trained as a whole"
+    trunk = f"trained by adapters of rank {train.lora}, merged" if train.lora else trunk
     lines = [
         _header(name, config, licence, data, evaluation),
         f"# {_plain(name)}",

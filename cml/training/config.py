@@ -26,7 +26,7 @@ _BOUNDS = {  # a stranger's config may claim any number
     (0, _LARGE): ("warmup", "evaluate_every", "patience", "memory", "worker_timeout", "decay", "weight_decay"),
     (0, 2**63 - 1): ("seed",),
     (0, 2**50): ("cache_bytes",),
-    (0, 512): ("workers",),
+    (0, 512): ("workers", "lora"),
     (TINY, 1e38): ("learning_rate", "backbone_rate", "proxy_rate", "clip_gradient"),
     (TINY, 1): ("crop",),
     (0, 1 - TINY): ("average",),
@@ -72,6 +72,9 @@ class TrainConfig:
     """Height and width in pixels that the backbone sees."""
     freeze_backbone: bool = False
     """Embed every image once with the backbone as it is, and train the head alone, in seconds."""
+    lora: int = 0
+    """Rank of low-rank adapters on a transformer's linear layers, such as 8: they are trained in the place of the
+    backbone, in less memory, and merged into it at the end; 0 for none."""
 
     crop: float = 1.0
     """Share of the image's sides that the centre box covers; the rest is room for jitter."""
@@ -145,6 +148,8 @@ class TrainConfig:
         check_bounds(self, _BOUNDS)
         if self.patience and not self.evaluate_every:
             raise UserError(f"'patience' counts validations: set 'evaluate_every'. Got patience={self.patience} alone.")
+        if self.freeze_backbone and self.lora:
+            raise UserError(f"A backbone is frozen or has adapters: leave out 'freeze_backbone' or lora={self.lora}.")
         if self.freeze_backbone and self.flip != "none":
             raise UserError(
                 "With 'freeze_backbone' every image is embedded once, as it is: set 'flip' to none. "

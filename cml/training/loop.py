@@ -30,6 +30,7 @@ from cml.processes.batch_norm import share_batch_norm
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
 from cml.training import gradient_cache, run_folder, stopping, workers
+from cml.training.adapters import Adapters
 from cml.training.average import Average
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.callbacks import Callback, Watched
@@ -100,6 +101,7 @@ def train(
     sampler = sampling.registry.make(config.sampler)
     loss = losses.registry.make(config.loss) if loss is None else loss
     model = EmbeddingModel(model_config(config, loss), backbone=backbone).to(device)
+    adapters = Adapters(model, config.lora)
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
     network, images = frozen(model, data.images, ranks) if config.freeze_backbone else (model, data.images)
@@ -184,6 +186,7 @@ def train(
         kept = validation.take_best(done)
         if kept and ranks.first and not quiet:
             say(kept)
+        adapters.merge()
         model.eval()
         run_folder.finish(folder, model, loss, progress.records)
         watched.call("on_end")

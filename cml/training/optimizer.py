@@ -33,7 +33,8 @@ def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> to
         groups.append({"params": list(proxies.values()), "base_lr": config.learning_rate * config.proxy_rate})
     if not config.freeze_backbone:
         rate = config.learning_rate * config.backbone_rate
-        groups.append({"params": list(model.backbone.parameters()), "base_lr": rate})
+        learning = [one for one in model.backbone.parameters() if one.requires_grad]  # with adapters, theirs alone
+        groups.append({"params": learning, "base_lr": rate})
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
     return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay)

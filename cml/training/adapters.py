@@ -1,0 +1,53 @@
+"""Low-rank adapters (LoRA) on the linear layers of a backbone, through peft: a few per cent of its weights are trained.
+
+Not for: keeping them. They are merged into the weights at the end, so that a run's model is one like any other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from cml.errors import UserError, extra_needed
+from cml.models.embedding import EmbeddingModel
+
+_SCALE = 2  # of what an adapter adds, whatever its rank
+
+
+class Adapters:
+    """The adapters of a model, in place from here on; what is below them no longer learns.
+
+    Args:
+        model: On its device.
+        rank: Of the adapters; 0 for none.
+
+    Raises:
+        UserError: the backbone is no transformer, or peft is not installed.
+
+    Reference: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022.
+    """
+
+    def __init__(self, model: EmbeddingModel, rank: int) -> None:
+        self._tuner: Any = None
+        if not rank:
+            return
+        # attention of torch's own uses the weights of its output layer, whose type is another, without calling it
+        linear = {name: one for name, one in model.backbone.named_modules() if type(one) is nn.Linear}
+        held = sum(one.weight.numel() for one in linear.values())
+        if 2 * held <= sum(one.numel() for one in model.backbone.parameters()):
+            raise UserError(
+                f"Little of the backbone {model.config.backbone!r} is linear layers, which 'lora' adapts: take a "
+                "transformer, such as timm/vit_small_patch14_dinov2.lvd142m, or leave 'lora' out."
+            )
+        with extra_needed("lora", "'lora'"):
+            from peft import LoraConfig
+            from peft.tuners.lora import LoraModel
+        options = LoraConfig(r=rank, lora_alpha=_SCALE * rank, target_modules=list(linear))
+        self._tuner = LoraModel(model.backbone, options, "default")
+
+    def merge(self) -> None:
+        """Put them into the weights for good."""
+        if self._tuner is not None:
+            self._tuner.merge_and_unload()
+            self._tuner = None
