@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from cml.explore import views
 from cml.explore.maps import known_maps, landmark_mds, principal, turned_to
 from cml.explore.page import Items, write_explorer
 from cml.explore.sprites import along_a_curve, make_sheets
+from cml.explore.square import frame_colours, on_a_grid
 from cml.explore.views import columns_of, embedding_view, label_side, oracle_view
 
 
@@ -224,6 +226,34 @@ def test_a_run_is_explored(run: cml.Run, capsys: pytest.CaptureFixture[str]) -> 
     meta = json.loads(re.search(r'id="meta">(.*?)</script>', out.read_text("utf-8"), re.S)[1])  # type: ignore[index]
     assert len(meta["names"]) == 9
     assert set(meta["roles"]) <= {"query", "gallery"}
+
+
+def test_the_assignment_to_a_grid_is_the_best_of_all() -> None:
+    points = np.random.default_rng(2).normal(size=(6, 2))
+    cells = on_a_grid(points, 3, 2)
+    low, high = points.min(axis=0), points.max(axis=0)
+    x, y = ((points - low) / (high - low) * [3, 2]).T
+
+    def way(order: Sequence[int]) -> float:
+        return sum((x[i] - c % 3 - 0.5) ** 2 + (2 - y[i] - c // 3 - 0.5) ** 2 for i, c in enumerate(order))
+
+    assert way(cells.tolist()) == pytest.approx(min(map(way, itertools.permutations(range(6)))))
+    assert len(set(on_a_grid(points, 4, 5).tolist())) == 6
+
+
+def test_a_square_is_drawn(run: cml.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "square.png"
+    arguments = ["explore", str(run.folder), "--png", str(out), "--maps", "pca"]
+    assert main([*arguments, "--grid", "8x6", "--cell", "20"]) == 0
+    with Image.open(out) as image:
+        assert image.size == (160, 120)
+        assert len(image.getcolors(20000)) > 50
+    for wrong, said in (("8 by 6", "60x40"), ("900x900", "6000 cells")):
+        assert main([*arguments, "--grid", wrong]) == 2
+        assert said in capsys.readouterr().err
+    assert main(arguments) == 2
+    assert main([*arguments, "--grid", "8x6", "--cell", "2"]) == 2
+    assert frame_colours(np.array([0.0, 180.0, 360.0]), 360.0)[0] == frame_colours(np.array([360.0]), 360.0)[0]
 
 
 def test_what_cannot_be_explored_is_said(run: cml.Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,13 @@ class Explore:
     """Items at most, drawn at random from more; over 10,000, the pictures lie in a folder beside the page."""
     out: Path | None = None
     """Where to write the page; explorer.html in the first folder when not given."""
+    grid: str = ""
+    """COLUMNSxROWS, as in 60x40: instead of the page, a picture of so many items on a grid, near as their embeddings
+    are; a number as label colours the frames."""
+    png: Path | None = None
+    """Where to write that picture; square.png in the first folder when not given."""
+    cell: int = 48
+    """Pixels of an item on it."""
     data: Path | None = None
     """Where the dataset lies now, if not where it was at training."""
     device: str = "auto"
@@ -37,9 +44,9 @@ class Explore:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Write RUN/explorer.html."""
+    """Write RUN/explorer.html, or RUN/square.png."""
     from cml.errors import UserError
-    from cml.runs.explore import EXPLORER, explore_runs, runs_of, titled
+    from cml.runs.explore import EXPLORER, SQUARE, explore_runs, runs_of, titled, write_run_square
     from cml.runs.run import open_run
 
     options = parse(Explore, arguments, prog="cml explore")
@@ -49,6 +56,13 @@ def run(arguments: Sequence[str]) -> None:
     opened = [open_run(folder, data=options.data, device=options.device) for _, folder in folders]
     names = [name for name, _ in folders]
     named = dict(zip(names, opened, strict=True)) if all(names) and len(set(names)) == len(names) else titled(opened)
+    if options.grid:
+        place, chosen = options.png or options.runs[0] / SQUARE, (*options.maps, "tsne")[0]
+        write_run_square(opened[0], place, options.grid, roles=options.roles, map_name=chosen, side=options.cell)
+        show({"square": str(place)}, f"square: {place}", as_json=options.json)
+        return
+    if options.png is not None:
+        raise UserError("'--png' needs the size of the grid: --grid 60x40.")
     made = explore_runs(
         named,
         options.out or options.runs[0] / EXPLORER,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.command_line.options import say
 from cml.distances.dataset_labels import encode
@@ -19,7 +20,11 @@ from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import read_json
 from cml.training.run_folder import MODEL
 
-EXPLORER = "explorer.html"
+if TYPE_CHECKING:
+    from cml.data.prepared import Split
+    from cml.distances.label_distance import Labels
+
+EXPLORER, SQUARE = "explorer.html", "square.png"
 BESIDE = ("frozen", "oracle")
 _SIDE = 256  # pixels that a picture is drawn with before it becomes a tile
 
@@ -44,6 +49,56 @@ class Explorer:
         page = html.escape(self.path.read_text(encoding="utf-8"), quote=True)
         frame = 'sandbox="allow-scripts allow-downloads" width="100%" height="960" style="border:0" title="explorer"'
         return f'<iframe srcdoc="{page}" {frame}></iframe>'
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The items that are looked at.
+
+    Attributes:
+        trained: The run whose label distance counts.
+        items: N pairs of a split and a number in it.
+        labels: N encoded labels.
+    """
+
+    trained: TrainedRun
+    items: Sequence[tuple[Split, int]]
+    labels: Labels
+
+    @classmethod
+    def of(cls, trained: TrainedRun, roles: Sequence[str], count: int, seed: int) -> Chosen:
+        """All items of ``roles``, or of every role where none are given; ``count`` at random of more."""
+        splits = [trained.dataset.split(role) for role in (roles or trained.dataset.info.roles)]
+        listed = [(split, item) for split in splits for item in range(len(split))]
+        rows = np.arange(len(listed))
+        if len(rows) > count:
+            rows = np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
+            say(f"{count:,} of {len(listed):,} items, drawn at random")
+        labels = encode(trained.distance, trained.dataset, [split.role for split in splits])[rows]
+        return cls(trained, [listed[row] for row in rows], labels)
+
+    @property
+    def paths(self) -> list[Path]:
+        """Image files."""
+        return [split.paths[item] for split, item in self.items]
+
+    @property
+    def pictures(self) -> list[Drawn]:
+        """What makes the pictures, their labels drawn on them."""
+        return [Drawn(self.trained, split, split.paths[item], item, _SIDE) for split, item in self.items]
+
+    def columns(self) -> dict[str, tuple[NDArray[Any], float | None]]:
+        """The columns of plain labels, as the dataset calls them."""
+        from cml.explore.views import columns_of
+
+        info = self.trained.dataset.info
+        columns = columns_of(
+            info.label_column, [split.labels[item] for split, item in self.items], self.trained.distance
+        )
+        names = info.details.get("label_columns")
+        if isinstance(names, list) and len(names) == len(columns):
+            return dict(zip(map(str, names), columns.values(), strict=True))
+        return columns
 
 
 def explore_runs(
@@ -72,50 +127,65 @@ def explore_runs(
     """
     from cml.explore.maps import known_maps
     from cml.explore.page import Items, write_explorer
-    from cml.explore.views import columns_of, embedding_view, label_side, oracle_view
+    from cml.explore.views import embedding_view, label_side, oracle_view
 
     maps = known_maps(tuple(maps))
     if wrong := set(beside) - set(BESIDE):
         raise UserError(f"What lies beside the runs is one of {', '.join(BESIDE)}. Got {sorted(wrong)[0]!r} instead.")
     trained = next(iter(opened.values()))
-    dataset = trained.dataset
     for other in opened.values():
-        if other.dataset.fingerprint != dataset.fingerprint:
+        if other.dataset.fingerprint != trained.dataset.fingerprint:
             raise UserError(f"{other.folder} was trained on another dataset than {trained.folder}.")
-    splits = [dataset.split(role) for role in (roles or dataset.info.roles)]
-    listed = list(itertools.chain.from_iterable(((split, item) for item in range(len(split))) for split in splits))
-    rows = np.arange(len(listed))
-    if len(rows) > count:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
-        say(f"{count:,} of {len(listed):,} items, drawn at random")
-    chosen = [listed[row] for row in rows]
-    paths = [split.paths[item] for split, item in chosen]
-    labels = encode(trained.distance, dataset, [split.role for split in splits])[rows]
-    held_out = np.array([split.role != "train" for split, _ in chosen])
-    side = label_side(trained.distance, labels, held_out=held_out, seed=seed)
+    chosen = Chosen.of(trained, roles, count, seed)
+    held_out = np.array([split.role != "train" for split, _ in chosen.items])
+    side = label_side(trained.distance, chosen.labels, held_out=held_out, seed=seed)
 
-    views = [embedding_view(name, run.embed_files(paths), side, maps, seed=seed) for name, run in opened.items()]
+    views = [embedding_view(name, run.embed_files(chosen.paths), side, maps, seed=seed) for name, run in opened.items()]
     if "frozen" in beside and trained.frozen is not None:
-        title = trained.frozen[0]
-        views.append(embedding_view(title, trained.embed_files(paths, frozen=True), side, maps, seed=seed))
+        features = trained.embed_files(chosen.paths, frozen=True)
+        views.append(embedding_view(trained.frozen[0], features, side, maps, seed=seed))
     if "oracle" in beside:
         views.append(oracle_view(side, maps, seed=seed))
 
-    columns = columns_of(dataset.info.label_column, [split.labels[item] for split, item in chosen], trained.distance)
-    names = dataset.info.details.get("label_columns")
-    if isinstance(names, list) and len(names) == len(columns):
-        columns = dict(zip(map(str, names), columns.values(), strict=True))
-    pictures = [Drawn(trained, split, split.paths[item], item, _SIDE) for split, item in chosen]
     items = Items(
-        [split.item_ids[item] for split, item in chosen],
-        [picture.words() for picture in pictures],
-        [split.role for split, _ in chosen],
-        pictures,
-        columns,
+        [split.item_ids[item] for split, item in chosen.items],
+        [picture.words() for picture in chosen.pictures],
+        [split.role for split, _ in chosen.items],
+        chosen.pictures,
+        chosen.columns(),
     )
     factor, unit = trained.report
-    write_explorer(path, items, side, views, title=dataset.info.name, unit=unit, factor=factor)
+    write_explorer(path, items, side, views, title=trained.dataset.info.name, unit=unit, factor=factor)
     return Explorer(path)
+
+
+def write_run_square(
+    trained: TrainedRun, path: Path, grid: str, *, roles: Sequence[str] = (), map_name: str = "tsne", side: int = 48
+) -> Path:
+    """Write a PNG of a grid of pictures, near each other as their embeddings are; a number as label colours the frame.
+
+    Args:
+        trained: The run.
+        path: The PNG.
+        grid: COLUMNSxROWS; items are drawn at random, if there are more.
+        roles: Which items: train, query, gallery; all when none are given.
+        map_name: The map that they are taken from: pca, tsne, umap.
+        side: Pixels of a picture.
+
+    Raises:
+        UserError: a grid or size out of range, or a map whose package is not installed.
+    """
+    from cml.explore.maps import MAPS, known_maps
+    from cml.explore.square import frame_colours, grid_size, on_a_grid, write_square
+
+    columns, rows = grid_size(grid)
+    known_maps((map_name,))
+    chosen = Chosen.of(trained, roles, columns * rows, 0)
+    cells = on_a_grid(MAPS[map_name][2](trained.embed_files(chosen.paths), 0), columns, rows)
+    numbers = [column for column in chosen.columns().values() if column[0].dtype.kind == "f"]
+    frames = frame_colours(*numbers[0]) if numbers else None
+    write_square(path, chosen.pictures, cells, columns, rows, side=side, frames=frames)
+    return path
 
 
 def runs_of(folder: Path) -> dict[str, Path]:

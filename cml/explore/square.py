@@ -1,0 +1,108 @@
+"""The square: pictures on a grid, each as near as all together can be to its place on a map of the embedding.
+
+Not for: maps (maps.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageColor, ImageOps
+
+from cml.errors import UserError
+from cml.processes.bar import SILENT, Bar
+from cml.reporting.drawing import flat
+from cml.storage.atomic import atomic_file
+
+MOST_CELLS = 6000  # the assignment takes the cube of it
+_MOST_PIXELS = 30_000  # a side
+
+
+def grid_size(text: str) -> tuple[int, int]:
+    """Columns and rows of a text like 60x40.
+
+    Raises:
+        UserError: another text, or too many cells.
+    """
+    found = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
+    columns, rows = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 2 <= columns * rows <= MOST_CELLS:
+        raise UserError(f"A grid is COLUMNSxROWS of 2 to {MOST_CELLS} cells, as in 60x40. Got {text!r} instead.")
+    return columns, rows
+
+
+def on_a_grid(points: NDArray[Any], columns: int, rows: int) -> NDArray[np.int64]:
+    """The cell of each item (N,), row by row from the top: the assignment with the least sum of squared ways.
+
+    Args:
+        points: (N, 2) places on a map, y upwards; it is stretched to the grid.
+        columns: Of the grid.
+        rows: Of the grid; columns * rows >= N.
+
+    Reference:
+        Jonker and Volgenant, A shortest augmenting path algorithm for linear assignment problems, 1987.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    low, high = points.min(axis=0), points.max(axis=0)
+    x, y = ((points - low) / np.maximum(high - low, 1e-30) * [columns, rows]).T  # (N,) each
+    cells = np.arange(columns * rows)
+    across = np.square(x[:, None] - (cells % columns + 0.5))
+    down = np.square(rows - y[:, None] - (cells // columns + 0.5))
+    return np.asarray(linear_sum_assignment((across + down).astype(np.float32))[1], np.int64)
+
+
+def frame_colours(values: NDArray[Any], period: float | None) -> list[tuple[int, int, int]]:
+    """A colour for each number (N,), viridis from the least to the largest; with a period the circle of hues."""
+    from matplotlib import colormaps
+
+    if period is not None:
+        return [ImageColor.getrgb(f"hsl({360 * (value % period) / period:.1f},60%,55%)")[:3] for value in values]
+    low, high = np.percentile(values, [1, 99])
+    colours = colormaps["viridis"]((values - low) / max(high - low, 1e-30), bytes=True)  # (N, 4)
+    return [(int(red), int(green), int(blue)) for red, green, blue, _ in colours]
+
+
+def write_square(
+    path: Path,
+    pictures: Sequence[Callable[[], Image.Image]],
+    cells: NDArray[np.int64],
+    columns: int,
+    rows: int,
+    *,
+    side: int = 48,
+    frames: Sequence[tuple[int, int, int]] | None = None,
+) -> None:
+    """Write the pictures on their cells as a PNG.
+
+    Args:
+        path: The PNG.
+        pictures: What makes each of N pictures; they are cut to squares.
+        cells: (N,) the cell of each.
+        columns: Of the grid.
+        rows: Of the grid.
+        side: Pixels of a cell.
+        frames: A colour for each picture's frame; none where it is None.
+
+    Raises:
+        UserError: the picture would have a side of more than 30,000 pixels, or cells of less than 4.
+    """
+    if not 4 <= side <= _MOST_PIXELS // max(columns, rows):
+        raise UserError(
+            f"A cell of a {columns}x{rows} grid must be 4 to {_MOST_PIXELS // max(columns, rows)} pixels. Got {side}."
+        )
+    sheet = Image.new("RGB", (columns * side, rows * side), "white")
+    border = max(2, side // 14) if frames is not None else 0
+    for number, make in enumerate(Bar(pictures, "square", unit="picture", delay=SILENT)):
+        left, top = int(cells[number]) % columns * side, int(cells[number]) // columns * side
+        if frames is not None:
+            sheet.paste(frames[number], (left, top, left + side, top + side))
+        inner = ImageOps.fit(flat(make()), (side - 2 * border, side - 2 * border), Image.Resampling.LANCZOS)
+        sheet.paste(inner, (left + border, top + border))
+    with atomic_file(path) as temporary:
+        sheet.save(temporary, "PNG")
