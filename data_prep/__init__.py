@@ -24,6 +24,7 @@ registry: Registry[DataSource] = Registry(
         "elpv": "cml.data_prep.elpv:Elpv",
         "folder": "cml.data_prep.folder:Folder",
         "heads": "cml.data_prep.drawn.source:Heads",
+        "hf": "cml.data_prep.hugging_face:HuggingFace",
         "in_shop": "cml.data_prep.in_shop:InShop",
         "lspet": "cml.data_prep.lspet:Lspet",
         "lsun_layout": "cml.data_prep.lsun_layout:LsunLayout",

@@ -20,7 +20,7 @@ from cml.data_prep.table import number
 from cml.errors import DataError
 from cml.storage.atomic import atomic_file
 
-PAIRS = "judged_pairs.csv"
+PAIRS = "pairs.csv"  # where cml evaluate looks for them
 _COLUMNS = ("image1", "image2", "agg_score")
 _NAME = re.compile(r"COCO_(?:train|val)2014_(\d{12})\.jpg")
 _MOST = 5.0
@@ -34,8 +34,8 @@ class CocoCxc(CocoCaptions):
 
     Input: COCO as for coco_captions; Karpathy's dataset_coco.json, whose parts val and test were judged; a folder with
     sis_val.csv and sis_test.csv (columns image1, image2, agg_score), from data/ of
-    github.com/google-research-datasets/Crisscrossed-Captions. The pairs are written as judged_pairs.csv beside
-    dataset.json: item_id_1, item_id_2 and a score from 0 to 5, where 5 is most alike.
+    github.com/google-research-datasets/Crisscrossed-Captions. The pairs are written as pairs.csv beside
+    dataset.json, where cml evaluate finds them: item, other, and similarity from 0 to 5, where 5 is most alike.
 
     Licence: judgements CC BY 4.0; annotations CC BY 4.0; the photographs have their owners' Flickr licences.
     """
@@ -66,7 +66,7 @@ class CocoCxc(CocoCaptions):
             if not lines:
                 raise DataError(f"{path} judges no two of the photographs that are tested on.")
             with atomic_file(out / PAIRS) as path_now:
-                path_now.write_text("\n".join(["item_id_1,item_id_2,score", *lines, ""]))
+                path_now.write_text("\n".join(["item,other,similarity", *lines, ""]))
             print(f"{out / PAIRS}: {len(lines)} of {len(pairs) + bad} judged pairs", file=sys.stderr)
         return dataset
 

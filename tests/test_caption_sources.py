@@ -461,8 +461,8 @@ def test_judged_pairs_lie_beside_the_captions(tmp_path: Path) -> None:
     cxc = judged(tmp_path / "cxc", (105, 104, 2.5), (104, 105, 2.5), (106, 107, 4), (106, 999, 1))
     source = CocoCxc(root, karpathy=split, cxc=cxc, query_share=0.5)
     dataset = source.prepare(tmp_path / "out")
-    path = dataset.folder / "judged_pairs.csv"
-    assert path.read_text() == "item_id_1,item_id_2,score\n104,105,2.5\n106,107,4\n"
+    path = dataset.folder / "pairs.csv"
+    assert path.read_text() == "item,other,similarity\n104,105,2.5\n106,107,4\n"
     assert dataset.info.counts["query"] + dataset.info.counts["gallery"] == 6
     path.unlink()  # as of a process killed before its last step
     assert source.prepare(tmp_path / "out").fingerprint == dataset.fingerprint
@@ -473,7 +473,7 @@ def test_the_judged_validation_part_can_be_tested_on(tmp_path: Path) -> None:
     root, split = judged_coco(tmp_path)
     cxc = judged(tmp_path / "cxc", (110, 111, 0), part="val")
     dataset = CocoCxc(root, karpathy=split, cxc=cxc, part="val", query_share=0.5).prepare(tmp_path / "out")
-    assert (dataset.folder / "judged_pairs.csv").read_text().endswith("110,111,0\n")
+    assert (dataset.folder / "pairs.csv").read_text().endswith("110,111,0\n")
     assert dataset.info.details["left_out"] == {"test photographs of Karpathy's split": 6}
 
 

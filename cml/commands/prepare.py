@@ -26,6 +26,8 @@ def run(arguments: Sequence[str]) -> None:
     """Prepare a dataset and print what it holds."""
     import tyro
 
+    if arguments and arguments[0].startswith("hf:"):
+        arguments = ["hf", "--dataset", arguments[0][3:], *arguments[1:]]
     name, rest = pick(arguments, "source", data_prep.names(), summary, "cml prepare")
     source: Any = data_prep.registry.entry(name)
     command: Any = make_dataclass(

@@ -1,6 +1,6 @@
-"""Models on the Hugging Face hub (the extra ``hub``): ``hf:user/name`` in the place of a run folder, and uploads.
+"""The Hugging Face hub (the extra ``hub``): ``hf:user/name`` in the place of a run folder, uploads, datasets' commits.
 
-Of a repository only config.json and model.safetensors are ever fetched. Not for: what is shared (cml/export/hub.py).
+Of a model only config.json and model.safetensors are ever fetched. Not for: what is shared (cml/export/hub.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cml.errors import UserError, extra_needed
+from cml.errors import DataError, UserError, extra_needed
 
 _FILES = ("config.json", "model.safetensors")
 _WHY = {
@@ -52,14 +52,41 @@ def local_run(run: Path | str) -> Path:
     return folder
 
 
-def client(name: str) -> Any:  # noqa: ANN401 - of a library that may not be installed
+def client(name: str, what: str = "model") -> Any:  # noqa: ANN401 - of a library that may not be installed
     """What speaks with the hub; ``UserError`` unless ``name`` is user/name and the extra is installed."""
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name, re.ASCII):
         raise UserError(f"A repository of the hub is called user/name. Got {name!r} instead.")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    with extra_needed("hub", f"The model hf:{name}"):
+    with extra_needed("hub" if what == "model" else "datasets", f"The {what} hf:{name}"):
         from huggingface_hub import HfApi
     return HfApi()
+
+
+def dataset_commit(name: str, revision: str) -> str:
+    """The commit of a dataset on the hub, of a branch or tag, or of the newest.
+
+    Raises:
+        UserError: there is no such dataset or revision, or the hub cannot be reached.
+    """
+    hub = client(name, "dataset")
+    with _told(f"The dataset hf:{name} cannot be read"):
+        return str(hub.dataset_info(name, revision=revision or None, timeout=10).sha)
+
+
+@contextlib.contextmanager
+def dataset_read(name: str) -> Iterator[None]:
+    """Say in one line why the library ``datasets`` cannot read a dataset.
+
+    Raises:
+        DataError: whatever it raised; it has no base class of its own.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        why = " ".join(str(error.__cause__ or error).split())[:300]
+        raise DataError(f"The dataset hf:{name} cannot be read ({type(error).__name__}: {why}).") from None
 
 
 def upload(folder: Path, name: str, *, private: bool) -> str:

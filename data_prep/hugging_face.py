@@ -1,0 +1,193 @@
+"""Any image dataset of the Hugging Face hub, or a local folder that its library reads, by the names of its columns.
+
+Not for: models on the hub (cml/storage/hugging_face.py), nor data sets handed to cml.fit, which stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from cml.data.images import ImageFault, opened, resized, upright_rgb
+from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep import folder_labels
+from cml.data_prep.folder_labels import KINDS
+from cml.data_prep.shrink import Shrink
+from cml.data_prep.source import check_shares, made_with, role_by_hash
+from cml.data_prep.table import cell
+from cml.errors import DataError, UserError, extra_needed
+from cml.storage.hugging_face import dataset_commit, dataset_read
+from cml.storage.safe_paths import is_inside
+
+_READ = {"numbers": folder_labels.numbers_of, "captions": folder_labels.captions_of, "classes": folder_labels.class_of}
+
+
+@dataclass(frozen=True)
+class HuggingFace:
+    """An image dataset of the Hugging Face hub, with labels from columns that you name.
+
+    Command: cml prepare hf:USER/NAME --label-columns age --out DIR
+
+    Input: a dataset of the hub, hf:USER/NAME or hf:USER/NAME@REVISION, or a local folder of images or Parquet files,
+    hf:./FOLDER; read with the extra 'datasets' as a stream, so that only the prepared dataset takes room on the disk.
+    A killed run reads the stream again, but keeps the images that were finished.
+
+    Split: that of the dataset, its part "test" (or else "validation") for testing. A dataset of one part is split by
+    a hash of each item's number, or of its class, so that test classes are new. Every test image is a query that is
+    searched among all others.
+
+    Licence: the dataset's own, which its page on the hub states.
+    """
+
+    dataset: str
+    """USER/NAME, USER/NAME@REVISION or a local folder."""
+    kind: Literal["numbers", "captions", "classes"] = "numbers"
+    """What a label is: numbers (or a list of them), a text or several, or the name of a class."""
+    image: str = "image"
+    """Column of the images."""
+    label_columns: tuple[str, ...] = ("label",)
+    """Columns with the label; of numbers several make a vector."""
+    label_distance: str = ""
+    """Of numbers: what they are compared by, such as circular(period=24) or haversine; euclidean when not given."""
+    subset: str = ""
+    """The dataset's configuration, for one that has several."""
+    test_share: float = 0.3
+    """Of a dataset of one part: share of the items that are not for training."""
+    image_size: int | None = None
+    """Larger images are shrunk once so that their shorter side has so many pixels; without it files are kept."""
+    unit: str = ""
+    """Unit of numbers, for tables and axes."""
+
+    def __post_init__(self) -> None:
+        check_shares(test_share=self.test_share)
+        Shrink(self.image_size, sys.maxsize)
+        if not self.label_columns or (self.kind == "classes" and len(self.label_columns) > 1):
+            raise UserError("label_columns should name a column of labels; of classes there is one.")
+        if self.kind != "numbers" and (self.unit or self.label_distance):
+            raise UserError(f"A unit and a label_distance belong to numbers; leave them out for {self.kind}.")
+
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+        """Write the dataset; see ``DataSource.prepare``."""
+        name, _, revision = self.dataset.partition("@")
+        folder = Path(self.dataset)
+        if local := folder.is_dir():
+            name, revision = str(folder), ""
+            origin = made_with(self, revision=1, images=folder, without=["dataset"])
+        else:
+            revision = dataset_commit(name, revision)
+            origin = {**made_with(self, revision=1, without=["dataset"]), "input": f"hf:{name}@{revision}"}
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        with extra_needed("datasets", f"The dataset hf:{self.dataset}"):
+            import datasets
+        with dataset_read(self.dataset):
+            parts = datasets.load_dataset(name, self.subset or None, revision=revision or None, streaming=True)
+            held = next((part for part in ("test", "validation") if part in parts), None)
+            train = next((part for part in parts if part != held), None)
+            if train is None:
+                held, train = None, held
+            streams = {part: self._columns(datasets, parts[part]) for part in (train, held) if part is not None}
+        kind, details = KINDS[self.kind], {"gallery": "queries", "label_columns": list(self.label_columns)}
+        info = DatasetInfo(
+            name=Path(name).resolve().name if local else name.replace("/", "-"),
+            task=kind.task,
+            label_column=kind.column,
+            label_unit=self.unit or kind.unit,
+            frame="",
+            source="a local folder read by datasets" if local else f"hf:{name}@{revision}",
+            licence="the dataset's own",
+            details={**details, **({"label_distance": self.label_distance} if self.label_distance else {})},
+            made_with=origin,
+        )
+        place = folder.resolve() if local else name
+        items = itertools.chain.from_iterable(
+            self._items(part, stream, "query" if part == held else "train" if held else "", place)
+            for part, stream in streams.items()
+        )
+        return write_dataset(out, info, items, skip_bad=skip_bad)
+
+    def _columns(self, datasets: Any, stream: Any) -> Any:  # noqa: ANN401 - of a library without types
+        """The columns that are wanted, images as they are stored."""
+        features = stream.features or {}
+        for column in (self.image, *self.label_columns) if features else ():
+            if column not in features:
+                raise DataError(f"hf:{self.dataset} has no column {column!r}. There are: {', '.join(features)}.")
+        if not isinstance(features.get(self.image), datasets.Image):
+            raise DataError(
+                f"hf:{self.dataset}: the column {self.image!r} should hold images. Name theirs with --image."
+            )
+        return stream.select_columns([self.image, *self.label_columns]).cast_column(
+            self.image, datasets.Image(decode=False)
+        )
+
+    def _items(self, part: str, stream: Any, role: str, place: Path | str) -> Iterator[Item | DataError]:  # noqa: ANN401
+        """The items of a part; without a role of the whole part each has its own."""
+        names = stream.features[self.label_columns[0]]
+        rows = iter(stream)
+        for number in itertools.count():
+            where = f"hf:{self.dataset} {part}:{number}"
+            with dataset_read(self.dataset):
+                row = next(rows, None)
+            if row is None:
+                return
+            try:
+                columns = {column: _plain(cell(row, column, where)) for column in self.label_columns}
+                if (
+                    self.kind == "classes"
+                    and hasattr(names, "int2str")
+                    and isinstance(columns[self.label_columns[0]], int)
+                ):
+                    columns[self.label_columns[0]] = names.int2str(columns[self.label_columns[0]])
+                label: Any = _READ[self.kind](columns, self.label_columns, where)
+            except DataError as error:
+                yield error
+            else:
+                by = label if self.kind == "classes" else f"{part}-{number}"
+                own = role or role_by_hash(by, self.test_share, 1.0)
+                picture = functools.partial(self._picture, row[self.image], place, where)
+                yield Item(f"{part}-{number:07d}", own, picture, label, where=where)
+
+    def _picture(self, stored: Mapping[str, Any] | None, place: Path | str, where: str) -> Image.Image | bytes:
+        content = _content(stored or {}, place, where)
+        if self.image_size is None:
+            return content
+        try:
+            with opened(content) as image:
+                upright = upright_rgb(image)
+                size = Shrink(self.image_size, sys.maxsize).size((upright.height, upright.width))
+                same = size == (upright.height, upright.width)
+                return content if same else Image.fromarray(np.asarray(resized(upright, size)))
+        except ImageFault as fault:
+            raise DataError(f"{where}: the image {fault}.") from None
+
+
+def _content(stored: Mapping[str, Any], place: Path | str, where: str) -> bytes:
+    """The bytes of a stored image: its own, or those of a file of the same dataset."""
+    if isinstance(content := stored.get("bytes"), bytes):
+        return content
+    path = stored.get("path")
+    if not isinstance(path, str):
+        raise DataError(f"{where}: there is no image.")
+    inside = is_inside(Path(path), place) if isinstance(place, Path) else f"hf://datasets/{place}@" in path
+    if not inside:  # a table of a stranger may name any file of this machine
+        raise DataError(f"{where}: the image should be a file of the dataset. Got {path!r} instead.")
+    import fsspec
+
+    try:
+        with fsspec.open(path) as file:
+            return bytes(file.read())
+    except OSError as error:
+        raise DataError(f"{where}: the image {path!r} cannot be read ({error}).") from None
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - what a cell may hold
+    return value.tolist() if hasattr(value, "tolist") else value
