@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -28,7 +29,8 @@ myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120  # seconds a cell
+nb_execution_timeout = 300  # seconds for a cell, also on a busy machine
+nb_output_stderr = "remove"  # progress bars
 nb_merge_streams = True
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -43,6 +45,7 @@ def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
     from cml import losses
 
     folder = HERE / "generated"
+    shutil.rmtree(folder, ignore_errors=True)
     pages.generate(folder)
     pictures = folder / "pictures"
     pictures.mkdir(exist_ok=True)

@@ -123,7 +123,7 @@ def test_links_of_hand_written_pages_lead_to_files() -> None:
 
 def test_every_block_runs_or_says_why_not() -> None:
     """The runner of .ci and the build run sh, python and code cells; blocks of any other kind show no code to run."""
-    shown = {"text", "json", "csv", "yaml", "pycon", "bibtex"}
+    shown = {"text", "json", "yaml", "pycon", "bibtex"}
     for page in hand_written():
         for block in FENCE.finditer(page.read_text(encoding="utf-8")):
             info = block["info"].strip()

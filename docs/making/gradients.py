@@ -52,8 +52,8 @@ def over_label_distances(name: str, axes) -> None:  # noqa: ANN001 - matplotlib'
 
 
 def arrows(axes, across: Points, up: Points, move: Points) -> None:  # noqa: ANN001 - matplotlib's
-    """Items as points with vertical arrows: towards the anchor or away from it."""
-    length = 28 * move / max(np.abs(move).max(), 1e-12)
+    """Items as points with vertical arrows, whose lengths are roots so that small ones show."""
+    length = 28 * np.sign(move) * np.sqrt(np.abs(move) / max(np.abs(move).max(), 1e-12))
     for colour, part, text in ((PULL, move < 0, "pulled to the anchor"), (PUSH, move > 0, "pushed away")):
         axes.quiver(
             across[part], up[part], 0 * length[part], length[part],

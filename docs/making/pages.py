@@ -69,7 +69,7 @@ This is the table that `cml losses` prints. A, B and C are the numbers of anchor
 """
 PICTURE = {
     "label distances": "One anchor and 60 items at random places. The arrows show where a gradient step moves each "
-    "item along the circle: towards the anchor or away from it.",
+    "item along the circle: towards the anchor or away from it. Their lengths are square roots of the gradient's.",
     "classes": "Items of three classes (by colour) on the circle: the arrows show where a gradient step moves them.",
     "vectors": "Predictions of a network before it is trained: the arrows show where a gradient step moves them.",
 }
@@ -206,7 +206,6 @@ def toctree(names: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a page; one that is as it was keeps its date, so that it is not built again."""
+    """Write a page."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
