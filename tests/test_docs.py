@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -111,6 +112,13 @@ def test_every_public_name_has_its_entry(made: Path) -> None:
         page = (made / "api" / f"{module}.md").read_text(encoding="utf-8")
         for name in getattr(getattr(cml, module), "__all__", ()):
             assert f" cml.{module}.{name}" in page, (module, name)
+
+
+def test_every_extra_has_its_row() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "start" / "install.md").read_text(encoding="utf-8")
+    for extra in extras:
+        assert re.search(rf"^\|.*`{extra}`.*\|", page, re.MULTILINE), extra
 
 
 def test_links_of_hand_written_pages_lead_to_files() -> None:
