@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -174,7 +175,7 @@ def read_mask(path: Path) -> NDArray[np.bool_]:
     try:
         with open_regular(path) as packed, gzip.open(packed) as file:
             content = file.read(wanted + 1)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} should be a mask of land, packed by gzip: {error}. Install it again.") from None
     if len(content) != wanted:
         more = "more" if len(content) > wanted else f"{len(content):,}"

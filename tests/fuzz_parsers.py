@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import gzip
 import io
 import json
 import random
@@ -510,7 +511,98 @@ _JSON_WORDS = (
     b"\\u0000",
 )
 
+# ---- lists of numbers, places and rotations
+
+
+def _listed(source: Any, *files: Path) -> Callable[[bytes, Path], None]:  # noqa: ANN401 - a class of a listed source
+    """A parser of a source's files, by their places below its folder: every line, and the path that it names."""
+
+    def run(data: bytes, folder: Path) -> None:
+        for place, part in zip(files, [*data.split(CUT), b""], strict=False):
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            (folder / place).write_bytes(part)
+        made = source()(folder)
+        lists, root = made._files()
+        seen: dict[str, str] = {}
+        for one in made._listed(lists):
+            made._item(root, one, seen)
+
+    return run
+
+
+def _elpv() -> Any:  # noqa: ANN401
+    from cml.data_prep.elpv import Elpv
+
+    return Elpv
+
+
+def _agedb() -> Any:  # noqa: ANN401
+    from cml.data_prep.agedb import Agedb
+
+    return Agedb
+
+
+def _msls() -> Any:  # noqa: ANN401
+    from cml.data_prep.msls import Msls
+
+    return Msls
+
+
+def _biwi() -> Any:  # noqa: ANN401
+    from cml.data_prep.biwi import Biwi
+
+    return Biwi
+
+
+def _cxc(data: bytes, folder: Path) -> None:
+    from cml.data_prep.coco_cxc import read_pairs
+
+    (folder / "sis_val.csv").write_bytes(data)
+    collections.deque(read_pairs(folder / "sis_val.csv"))
+
+
+def _land(data: bytes, folder: Path) -> None:
+    from cml.data_prep.earth import read_mask
+
+    (folder / "mask.bin").write_bytes(data)
+    read_mask(folder / "mask.bin")
+
+
+_HEADS = (
+    b"0.9 0 0.1 \n0 1 0\n-0.1 0 0.9\n\n1 2 900\n" + CUT + b"5e2 0 320\n0 5e2 240\n0 0 1\n\n0 0 0 0\n\n"
+    b"1 0 0\n0 1 0\n0 0 1\n\n-24 5.8 -13\n\n640 480\n",
+    b"1 0 0 \n0 1 0\n0 0 1\n\n1 2 900\n" + CUT + b"5e2 0 320\n0 5e2 240\n0 0 1\n\n0 0 0 0\n\n"
+    b"0 -1 0\n1 0 0\n0 0 1\n\n-24 5.8 -13\n\n640 480\n",
+)
+_NUMBERS = (b"nan", b"inf", b"-1", b"1e999", b"200", b"1_0", b"\n", b",", b'"', b"\xef\xbb\xbf", b"../", CUT)
+
 PARSERS = {
+    "elpv": Parser(
+        lambda: [b"images/a.png  0.33  mono\nimages/b.png 1.0 poly\n"], _listed(_elpv, Path("labels.csv")), _NUMBERS
+    ),
+    "agedb": Parser(
+        lambda: [b"age,path,split\n31,AgeDB/a.jpg,train\n8,AgeDB/b.jpg,test\n59,AgeDB/c.jpg,val\n"],
+        _listed(_agedb, Path("agedb.csv")),
+        _NUMBERS,
+    ),
+    "msls": Parser(
+        lambda: [
+            b",key,lon,lat,ca,captured_at,pano\n0,a,12.5,55.6,359.5,2015,False\n1,b,-12,5,0,2015,True\n"
+            + CUT
+            + b",key,lon,lat,ca,captured_at,pano\n0,a,1,5,9,2015,False\n"
+        ],
+        _listed(_msls, *(Path(f"train_val/cph/{part}/raw.csv") for part in ("query", "database"))),
+        _NUMBERS,
+    ),
+    "biwi": Parser(lambda: list(_HEADS), _listed(_biwi, Path("01/frame_00001_pose.txt"), Path("01/rgb.cal")), _NUMBERS),
+    "cxc": Parser(
+        lambda: [
+            b"image1,image2,agg_score,sampling_method\nCOCO_val2014_000000032001.jpg,COCO_val2014_000000432818.jpg,0.5,a\n"
+        ],
+        _cxc,
+        (*_NUMBERS, b"COCO_val2014_000000000001.jpg"),
+    ),
+    "land": Parser(lambda: [gzip.compress(bytes(9_331_200))], _land, (b"\x1f\x8b\x08",)),
     "metadata": Parser(_metadata_seeds, _metadata, _JSON_WORDS, True),
     "choice": Parser(
         _choice_seeds, _choice, (b"log-ratio", b"(", b")", b"=", b"'", b'"', b"none", b"-", b"1e999", b"**")
