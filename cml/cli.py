@@ -123,7 +123,8 @@ def _stopped_by_signals() -> Iterator[None]:
         raise KeyboardInterrupt
 
     main_thread = threading.current_thread() is threading.main_thread()
-    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    known = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}  # Windows has no SIGHUP
+    ours = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
     for number in ours if main_thread else ():
         signal.signal(number, stop)
     try:

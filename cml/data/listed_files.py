@@ -74,8 +74,11 @@ class ListedFiles:
 
 
 @contextlib.contextmanager
-def _handle(folder: Path) -> Iterator[int]:
+def _handle(folder: Path) -> Iterator[int | Path]:
     """An open folder; its entries are read a fifth faster than by its path, which would be put before each."""
+    if os.scandir not in os.supports_fd:  # Windows
+        yield folder
+        return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield handle

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError, extra_needed
+from cml.storage import system
 from cml.storage.atomic import atomic_file, force, write_all
 
 Layout = Literal["directory", "hdf5", "lmdb"]
@@ -162,7 +163,7 @@ class Hdf5Store(FeatureStore):
         self._forms: dict[Path, tuple[tuple[int, ...], str]]
         self._forms = {self._fc: ((c,), "float32"), self._att: ((s, s, c), shape.dtype)}
         self._places = {path: self._allocate(path) for path in self._forms}
-        self._files = {path: os.open(path, os.O_RDWR) for path in self._places}
+        self._files = {path: os.open(path, os.O_RDWR | system.PLAIN) for path in self._places}
 
     def _allocate(self, path: Path) -> NDArray[np.int64]:
         """Places (N,) of the datasets in the file, which is made if it is not there."""

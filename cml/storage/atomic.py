@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import functools
 import io
 import json
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cml.errors import DataError, UserError
+from cml.storage import system
 from cml.storage.strict_json import parse_json
 
 _held: set[int] = set()  # descriptors of the locks of this process
@@ -52,20 +52,21 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
-    with folder_made(path.parent):
+    with folder_made(path.parent), contextlib.ExitStack() as held:
         _clear_dead(path)
         temporary, handle = _own_temporary(path, folder=folder)
+        if handle is not None:
+            held.callback(os.close, handle)
         try:
             with located(path):
                 yield temporary
                 try:
-                    os.replace(temporary, path)  # replaces an empty folder, refuses a full one
+                    system.replace(temporary, path)  # replaces an empty folder, refuses a full one
                 except OSError as error:
                     if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                         check_vacant(path)  # another process has just put something there
                     raise
         finally:
-            os.close(handle)
             delete(temporary)
 
 
@@ -115,7 +116,7 @@ def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
     while True:
         try:
             path.parent.mkdir(exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | system.NO_FOLLOW | system.PLAIN
             file = os.fdopen(os.open(path, flags, 0o666), "a+b")
         except FileNotFoundError:  # the process that was here has just deleted the folder
             if not path.parent.parent.exists():
@@ -123,7 +124,7 @@ def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
             continue
         with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                system.lock(file.fileno(), wait=wait)
                 if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
                     continue
             except FileNotFoundError:
@@ -141,9 +142,11 @@ def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
 
 
 def force(*paths: Path) -> None:
-    """Return when files, or the lists of folders' files, are on the disk."""
+    """Return when files, or the lists of folders' files, are on the disk; Windows forces no lists."""
     for path in paths:
-        number = os.open(path, os.O_RDONLY)
+        if not system.OPEN_FILES_MOVE and path.is_dir():
+            continue
+        number = os.open(path, os.O_RDONLY if system.OPEN_FILES_MOVE else os.O_RDWR)
         try:
             os.fsync(number)
         finally:
@@ -155,7 +158,8 @@ def delete(path: Path, *, strict: bool = False) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=not strict)
     else:
-        path.unlink(missing_ok=True)
+        with contextlib.nullcontext() if strict or system.OPEN_FILES_MOVE else contextlib.suppress(PermissionError):
+            path.unlink(missing_ok=True)  # Windows keeps what is open
 
 
 def write_all(descriptor: int, content: bytes | memoryview, at: int | None = None) -> None:
@@ -164,7 +168,7 @@ def write_all(descriptor: int, content: bytes | memoryview, at: int | None = Non
     A call takes up to 2 GiB, and on a disk about to be full a part of that; the next one says so.
     """
     while len(content):
-        written = os.write(descriptor, content) if at is None else os.pwrite(descriptor, content, at)
+        written = os.write(descriptor, content) if at is None else system.write_at(descriptor, content, at)
         content, at = content[written:], None if at is None else at + written
 
 
@@ -177,7 +181,8 @@ def _let_go() -> None:
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_let_go)
+if hasattr(os, "register_at_fork"):  # Windows forks nothing
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -231,7 +236,7 @@ def open_regular(path: Path) -> io.BufferedReader:
     Raises:
         OSError: it is missing, cannot be read or is no file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | system.NO_WAIT | system.PLAIN)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -268,17 +273,24 @@ def read_parsed(path: Path, what: str, form: str, parse: Callable[[bytes], Any])
         raise DataError(f"{path} should hold {what} as {form}, but cannot be parsed: it {error}.") from None
 
 
-def _own_temporary(path: Path, *, folder: bool) -> tuple[Path, int]:
-    """A new temporary of ``path`` and an open handle, whose lock tells others that its maker lives."""
+def _own_temporary(path: Path, *, folder: bool) -> tuple[Path, int | None]:
+    """A new temporary of ``path`` and an open handle, whose lock tells others that its maker lives.
+
+    There is no handle where what is open cannot be renamed; nobody clears anything there.
+    """
     prefix = f".{path.name}{PARTIAL}"
     while True:
         if folder:
             name = tempfile.mkdtemp(prefix=prefix, dir=path.parent)
-            handle = os.open(name, os.O_RDONLY)
+            handle = os.open(name, os.O_RDONLY) if system.OPEN_FILES_MOVE else -1
         else:
             handle, name = tempfile.mkstemp(prefix=prefix, suffix=path.suffix, dir=path.parent)
+        if not system.OPEN_FILES_MOVE:
+            if handle >= 0:
+                os.close(handle)
+            return Path(name), None
         with contextlib.suppress(OSError):  # a file system without locks: nobody clears anything there either
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            system.lock(handle, wait=True)
         if os.path.exists(name):
             return Path(name), handle
         os.close(handle)  # somebody cleared it before it was locked
@@ -287,11 +299,13 @@ def _own_temporary(path: Path, *, folder: bool) -> tuple[Path, int]:
 def _clear_dead(path: Path) -> None:
     """Delete the temporaries of ``path`` that killed processes left."""
     prefix = f".{path.name}{PARTIAL}"
+    if not system.OPEN_FILES_MOVE:
+        return
     for entry in [entry for entry in os.scandir(path.parent) if entry.name.startswith(prefix)]:
         with contextlib.suppress(OSError):
-            handle = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            handle = os.open(entry.path, os.O_RDONLY | system.NO_FOLLOW | system.NO_WAIT)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(handle, wait=False)
                 delete(Path(entry.path))
             finally:
                 os.close(handle)

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # which Windows has not
+SIGNALS = (signal.SIGINT, signal.SIGTERM, HANG_UP)
 ECHO = 1.0  # seconds in which a signal is the one before: a scheduler tells all processes, torchrun tells them again
 
 
@@ -33,8 +34,8 @@ def heard(listen: bool = True) -> Iterator[StopRequest]:
     if not listen or threading.current_thread() is not threading.main_thread():
         yield request
         return
-    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
-    before = {number: signal.signal(number, request.hear) for number in SIGNALS if number not in ignored}
+    ignored = {HANG_UP} if signal.getsignal(HANG_UP) is signal.SIG_IGN else set()
+    before = {number: signal.signal(number, request.hear) for number in set(SIGNALS) - ignored}
     try:
         yield request
     finally:

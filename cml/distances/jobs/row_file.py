@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.jobs.work import Form
+from cml.storage import system
 from cml.storage.atomic import write_all
 from cml.storage.npy import map_array
 from cml.storage.work_folder import FolderError
@@ -50,7 +51,7 @@ class RowFile:
             self._offset = int(empty.offset)
             size = self._offset + empty.nbytes
             del empty
-        self._descriptor = os.open(path, os.O_RDWR)
+        self._descriptor = os.open(path, os.O_RDWR | system.PLAIN)
         if self.is_new:
             try:
                 _reserve(self._descriptor, size)
@@ -108,7 +109,7 @@ class RowFile:
 
     def _read(self, row: int, column: int, values: NDArray[Any]) -> None:
         into = values.view(np.uint8).data
-        if os.preadv(self._descriptor, [into], self._at(row, column)) != len(into):
+        if system.read_at(self._descriptor, into, self._at(row, column)) != len(into):
             raise OSError(errno.EIO, "The file ends too early", str(self.path))
 
 

@@ -1,0 +1,77 @@
+"""Files where systems differ: locks, folders as files, reading and writing at a place. Windows lacks some of it.
+
+Not for: what is done with them (atomic.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+PLAIN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""Flags of ``os.open``, without effect where a system has none."""
+
+_posix: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
+OPEN_FILES_MOVE = _posix is not None
+"""Whether a file can be renamed while it is open, and a folder opened; on Windows neither."""
+
+_FAR = 1 << 40  # the byte that is locked on Windows, where a lock keeps others from reading what it is on
+_AGAIN = 0.1  # seconds
+_one_at_a_time = threading.Lock()
+
+
+def lock(descriptor: int, *, wait: bool) -> None:
+    """Lock an open file for this process alone; the lock goes with the descriptor.
+
+    Raises:
+        BlockingIOError: another process holds it, and there is no ``wait``.
+        OSError: the file system has no locks.
+    """
+    if _posix is not None:
+        _posix.flock(descriptor, _posix.LOCK_EX | (0 if wait else _posix.LOCK_NB))
+        return
+    windows: Any = importlib.import_module("msvcrt")
+    os.lseek(descriptor, _FAR, os.SEEK_SET)
+    while True:
+        try:
+            return windows.locking(descriptor, windows.LK_NBLCK, 1)  # type: ignore[no-any-return]
+        except PermissionError as error:
+            if not wait:
+                raise BlockingIOError(error.errno, error.strerror) from None
+        time.sleep(_AGAIN)
+
+
+def write_at(descriptor: int, content: bytes | memoryview, at: int) -> int:
+    """Write at a byte of a file, as ``os.pwrite`` does; any number of threads may."""
+    if hasattr(os, "pwrite"):
+        return os.pwrite(descriptor, content, at)
+    with _one_at_a_time:
+        os.lseek(descriptor, at, os.SEEK_SET)
+        return os.write(descriptor, content)
+
+
+def read_at(descriptor: int, into: memoryview, at: int) -> int:
+    """Read into a buffer from a byte of a file on, as ``os.preadv`` does; any number of threads may."""
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [into], at)
+    with _one_at_a_time:
+        os.lseek(descriptor, at, os.SEEK_SET)
+        content = os.read(descriptor, len(into))
+    into[: len(content)] = content
+    return len(content)
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename, in the place of a file or an empty folder."""
+    if not OPEN_FILES_MOVE and source.is_dir() and target.is_dir():
+        with contextlib.suppress(OSError):  # it holds something, which the next line says
+            target.rmdir()
+    os.replace(source, target)
