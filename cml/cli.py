@@ -27,7 +27,7 @@ COMMANDS = {
     "demo": "train and compare on drawn people, rooms, scenes or heads, from nothing, in three minutes",
     "prepare": "turn raw files into a prepared dataset",
     "check": "find what is wrong with a prepared dataset",
-    "distances": "write all label distances or nearest lists, or say what they are like",
+    "distances": "write all label distances or nearest neighbours, or summarise them",
     "train": "train an embedding",
     "evaluate": "measure a trained embedding against oracle, random and frozen features",
     "compare": "train several losses with one budget and seeds, and tabulate them",
@@ -37,7 +37,7 @@ COMMANDS = {
     "embed": "embed a folder of images with a trained run",
     "index": "make a search index of images, or add images to one",
     "search": "find the images of an index that are nearest to given ones",
-    "export": "carry a trained run on: ONNX, weights to share, captioning features",
+    "export": "export a trained run: ONNX, weights to share, captioning features",
 }
 SPLIT = ("train", "evaluate")  # the commands that several processes of torchrun share
 
@@ -174,7 +174,7 @@ def _help() -> str:
         "",
         f"  {PLUGIN}\n  {'':<11}{PLUGIN_HELP}",
         "",
-        "cml COMMAND --help tells a command's options.",
+        "cml COMMAND --help explains a command's options.",
     ]
     return "\n".join(lines)
 

@@ -846,7 +846,7 @@ def test_an_interrupted_preparation_goes_on(tmp_path: Path, monkeypatch: pytest.
         add(self, **item)
 
     monkeypatch.setattr(PreparedWriter, "add", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="19 finished items are kept and the same command goes on"):
+    with pytest.raises(KeyboardInterrupt, match="19 finished items are kept and the same command continues"):
         People(count=24, size=16).prepare(tmp_path / "set")
     assert [path.name for path in tmp_path.iterdir()] == [".set.partial"]
     assert check_dataset(People(count=24, size=16).prepare(tmp_path / "set").folder) == []

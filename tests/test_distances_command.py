@@ -175,7 +175,7 @@ def test_interrupted_command_says_how_to_go_on(
 
     monkeypatch.setattr("cml.distances.jobs.run.run_job", interrupted)
     assert main(["distances", str(people), "--matrix"]) == 130
-    assert "the same command goes on from there" in capsys.readouterr().err
+    assert "the same command continues from there" in capsys.readouterr().err
 
 
 def captions_dataset(folder: Path, label: object) -> Path:

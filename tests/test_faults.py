@@ -237,7 +237,7 @@ def test_a_signal_ends_training_with_a_checkpoint_and_resume_goes_on(
         assert train(people, out) == 130
     said = capsys.readouterr().err.splitlines()
     assert said[-1] == (
-        "stopped; the checkpoint of step 5 of 8 is written; the same command with --resume goes on from there"
+        "stopped; the checkpoint of step 5 of 8 is written; the same command with --resume continues from there"
     )
     assert {one: signal.getsignal(one) for one in before} == before
     state = checkpoint.read_checkpoint(out)
@@ -266,7 +266,7 @@ def test_the_second_signal_stops_at_once(
 
     monkeypatch.setattr(EmbeddingModel, "forward", signalled)
     assert train(people, tmp_path / "run") == 130
-    assert "goes on from the last checkpoint" in capsys.readouterr().err.splitlines()[-1]
+    assert "continues from the last checkpoint" in capsys.readouterr().err.splitlines()[-1]
     assert echoed
     assert not reached
     assert not (tmp_path / "run" / checkpoint.CHECKPOINT).exists()
@@ -292,7 +292,7 @@ def test_a_signal_ends_embed_in_one_line_and_the_same_command_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(EmbeddingModel, "embed", signalled)
         assert main([*command, str(tmp_path / "cut")]) == 130
-    assert capsys.readouterr().err.splitlines()[-1] == "stopped; the same command goes on from its last record"
+    assert capsys.readouterr().err.splitlines()[-1] == "stopped; the same command continues from its last record"
     assert main([*command, str(tmp_path / "cut")]) == 0
     for name in ("embeddings.npy", "items.jsonl", "manifest.json"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -10,7 +10,7 @@ from export_runs import draw_images
 
 from cml.cli import main
 
-HERE = "the same command goes on from there"
+HERE = "the same command continues from there"
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "16", "16", "--dimension", "8"]
 SMALL += ["--workers", "0", "--device", "cpu", "--steps", "2", "--sampler", "random(batch_size=8)"]
 PICTURES = ["--count", "24", "--size", "16"]
@@ -18,7 +18,7 @@ CASES: dict[str, tuple[list[str], str, str]] = {
     "train": (
         ["train", "pose", "--data", "@people", *SMALL],
         "cml.training.batches.BatchSource.__getitem__",
-        "the same command with --resume goes on from the last checkpoint",
+        "the same command with --resume continues from the last checkpoint",
     ),
     "train, nothing there": (
         ["train", "pose", "--data", "@people", *SMALL],

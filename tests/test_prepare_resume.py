@@ -385,7 +385,7 @@ def test_control_c_is_one_line_and_goes_on(people: Path, whole: dict[str, bytes 
         process.send_signal(signal.SIGINT)
         said = process.stderr.read().decode()
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "stopped; 9 finished items are kept and the same command goes on from there"
+    assert said.splitlines()[-1] == "stopped; 9 finished items are kept and the same command continues from there"
     assert cli.main(arguments) == 0
     assert content(out) == whole
 

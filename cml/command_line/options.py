@@ -128,7 +128,7 @@ def pick(
         for name in known:
             print(f"  {name:<15}{summary(name)}")
         print(f"\n  {PLUGIN}\n  {'':<15}{PLUGIN_HELP}")
-        print(f"\n{prog} {kind.upper()} --help tells the options.")
+        print(f"\n{prog} {kind.upper()} --help explains the options.")
         raise SystemExit(0)
     if arguments[0] not in known:
         hint = did_you_mean(arguments[0], known)
@@ -138,12 +138,12 @@ def pick(
 
 @contextlib.contextmanager
 def going_on() -> Iterator[None]:
-    """Tell whoever interrupts a command that the same command goes on."""
+    """Tell whoever interrupts a command that the same command continues."""
     try:
         yield
     except KeyboardInterrupt as stop:
         said = str(stop) or "what is finished is kept"
-        where = "" if "the same command" in said else "; the same command goes on from there"
+        where = "" if "the same command" in said else "; the same command continues from there"
         raise KeyboardInterrupt(f"{said}{where}") from None
 
 

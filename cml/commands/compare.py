@@ -32,15 +32,15 @@ class Compare:
     """Folder for the runs, the table and the figures."""
     training: TrainConfig
     config: Path | None = None
-    """Options from a file, as cml train takes them; its loss is left out, and those given here go before it."""
+    """Options from a file, as for cml train. Its loss is ignored, and options given here override it."""
     variants: tuple[str, ...] = ()
-    """Names of the task's variants to train, each in quotes; all when neither they nor losses are given."""
+    """Names of the task's variants to train, each in quotes; by default all, unless losses are given."""
     losses: tuple[str, ...] = ()
-    """Losses to compare, each as --loss takes it: a row each, after the variants that are named."""
+    """Losses to compare, each written as for --loss. Each is a row, after the named variants."""
     seeds: int = 3
-    """Runs a variant, with seeds 0, 1, ..; intervals over seeds need at least 2."""
+    """Runs per variant, with seeds 0, 1, ..; intervals over seeds need at least 2."""
     dimensions: tuple[int, ...] = ()
-    """Further sizes of the embedding to train every variant at, as in 16 32 64, for the figure over the dimension."""
+    """More sizes of the embedding to train every variant at, as in 16 32 64, for the figure over the dimension."""
     cut: bool = False
     """At these also cut the embedding of --dimension to its first numbers, as in --losses "matryoshka(loss=cosent)"."""
     recall_within: float = 0.0
@@ -49,7 +49,7 @@ class Compare:
     """An option that varies, in quotes: "dimension=16,32,64", "loss.alpha=16,32" for one in the brackets of a loss,
     sampler or backbone, or, with --trials, a range, "learning_rate=1e-5..1e-2:log". Repeatable: all combinations."""
     trials: int = 0
-    """Settings to draw from what varies, of each loss; 0 trains all combinations."""
+    """How many settings to draw per loss from what varies; 0 trains all combinations."""
     study: bool = False
     """Evaluate all combinations on the test set, to look at, instead of the one that is best on held-out items."""
     tracker: str = ""

@@ -22,11 +22,11 @@ class Demo:
     steps: int = 350
     """Training steps of each loss."""
     count: int | None = None
-    """Pictures drawn; as many as the data source draws by itself when not given."""
+    """How many pictures to draw; by default the number of the data source."""
     train: int | None = None
-    """Of these, pictures for training; two thirds when not given."""
+    """How many of these are for training; by default two thirds."""
     seeds: int = 1
-    """Runs of each loss, with seeds 0, 1, ..; with 2 and more the table has intervals over seeds."""
+    """Runs per loss, with seeds 0, 1, ..; with 2 or more, the table has intervals over seeds."""
     precision: Precision = "float32"
     """bfloat16 runs the network under autocast: about twice as fast on processors that have it, slower on others."""
     variants: tuple[str, ...] = ()
@@ -65,5 +65,5 @@ def run(arguments: Sequence[str]) -> None:
     print(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
     print(f"{made.seconds:.0f} s in all.")
     print(f"look:  {made.gallery.resolve()}")
-    print("next:  your own images and a CSV with one number each; it says how to train on them:")
+    print("next:  your own images, and a CSV with one number per image:")
     print("       cml prepare folder --images DIR --labels labels.csv --label-columns age --out data/mine")

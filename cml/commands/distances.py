@@ -1,6 +1,6 @@
 """``cml distances DATASET``: label distances as a matrix or as neighbour lists, checks of them, and what they are like.
 
-Matrix and lists are jobs: killed at any moment, the same command goes on where they stopped.
+Matrix and lists are jobs: killed at any moment, the same command continues where they stopped.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from cml.errors import UserError
 
 @dataclass(frozen=True)
 class Distances:
-    """Write a dataset's label distances, or say what they are like."""
+    """Write a dataset's label distances, or summarise them."""
 
     data: Annotated[Path, Positional, arg(metavar="DATASET")]
     """Folder of the prepared dataset."""
     neighbors: int | None = None
-    """Write the exact so many nearest of each item: ids.npy and distances.npy. Training finds them again."""
+    """Write this many exact nearest neighbours of each item: ids.npy and distances.npy. Training finds them."""
     matrix: bool = False
     """Write all distances: matrix.npy."""
     summary: bool = False
-    """Say what the distances are like: zeros, ties, infinities, scale, quantiles; with a histogram."""
+    """Summarise the distances: zeros, ties, infinities, scale, quantiles, and a histogram."""
     verify: bool = False
-    """Compute a random part of the finished --matrix or --neighbors again and compare it."""
+    """Recompute a random part of the finished --matrix or --neighbors, and compare."""
     label_distance: str = ""
     """A name, or name(setting=value, ..); by default the one of the dataset's task."""
     role: Literal["train", "query", "gallery", "query-gallery", "all"] = "train"
-    """The items: of one role, or of several in this order."""
+    """Which items: those of one role, or of several in this order."""
     dtype: Literal["float32", "float16"] = "float32"
-    """Numbers of the matrix; float16 takes half the room and keeps three digits."""
+    """Type of the matrix; float16 takes half the space and keeps three digits."""
     threads: int = 2
-    """Strips under way at a time."""
+    """Strips computed at a time."""
     scheduler: str = ""
     """Address of a Dask scheduler, tcp://host:port, whose workers compute the strips."""
     out: Path | None = None
     """Folder for the result; by default one in the cache, $CML_CACHE or ~/.cache/cml."""
     seed: int = 0
-    """Of the summary's sample."""
+    """Seed of the summary's sample."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> None:
     if sum(chosen) != 1:
         raise UserError("Choose one of --neighbors K, --matrix and --summary (cml distances --help).")
     if options.verify and options.summary:
-        raise UserError("--verify goes with --matrix or --neighbors K; a summary is computed anew each time.")
+        raise UserError("--verify goes with --matrix or --neighbors K; a summary is always recomputed.")
     if options.summary or options.verify:
         (_summary if options.summary else _job)(options)
     else:

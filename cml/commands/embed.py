@@ -26,7 +26,7 @@ class Embed:
     roles: tuple[Literal["train", "query", "gallery"], ...] = ("train", "query", "gallery")
     """Which items of a prepared dataset to take."""
     batch_size: int | None = None
-    """Images a forward pass; 64, or 16 on a processor, when not given."""
+    """Images per forward pass; by default 64, or 16 on a processor."""
     threads: int = DEFAULT_THREADS
     """Images decoded at a time."""
     skip_bad: bool = False

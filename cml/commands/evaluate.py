@@ -23,17 +23,17 @@ class Evaluate:
     gain: str = "reciprocal"
     """Gain of nDCG: reciprocal is 1 / (1 + d)."""
     seed: int = 0
-    """Of the random ranking, the bootstrap and the order of tied items."""
+    """Seed of the random ranking, the bootstrap and the order of tied items."""
     count_lone: bool = False
-    """Count a query that is alone of its class as a miss of Recall@K, as published code does, or else leave it out."""
+    """Count a query that is alone in its class as a miss of Recall@K, as published code does. Default: leave it out."""
     recall_within: float = 0.0
     """Also measure Recall@K: the share of queries with an item at most this far, in the unit of the table, among the
     first K. 0 for what the dataset says, if anything."""
     pairs: Path | None = None
-    """Also measure Spearman's correlation with what people say of pairs: a CSV or JSONL file with the columns item,
-    other (item_id of two images among queries and gallery) and similarity. By default the dataset's own pairs.csv."""
+    """Also measure Spearman's correlation with how similar people find pairs: a CSV or JSONL file with the columns
+    item, other (item_id of two images among queries and gallery) and similarity. By default the dataset's pairs.csv."""
     dimensions: tuple[int, ...] = ()
-    """Also measure the embedding cut to its first so many numbers, as in 16 32 64: a row each."""
+    """Also measure the embedding cut to its first numbers, as in 16 32 64: one row per size."""
     device: str = "auto"
     """auto | cpu | cuda .."""
     tracker: str = ""

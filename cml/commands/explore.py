@@ -17,20 +17,20 @@ class Explore:
     """Write a page to walk in an embedding: maps, neighbours and pairs, by embedding and by label."""
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]
-    """Run folders on one dataset, a tab each; or the folder of a comparison, whose variants get a tab each."""
+    """Run folders on one dataset, one tab each, or the folder of a comparison, one tab per variant."""
     beside: tuple[Literal["frozen", "oracle"], ...] = ("frozen", "oracle")
     """Further tabs: features of a frozen ImageNet network, and the labels themselves."""
     roles: tuple[Literal["train", "query", "gallery"], ...] = ()
-    """Which items; all when none are given."""
+    """Which items; by default all."""
     maps: tuple[Literal["pca", "tsne", "umap"], ...] = ()
-    """Maps of each embedding; pca and, where it is installed, tsne when none are given."""
+    """Maps of each embedding; by default pca and, if it is installed, tsne."""
     count: int = 10_000
     """Items at most, drawn at random from more; over 10,000, the pictures lie in a folder beside the page."""
     out: Path | None = None
     """Where to write the page; explorer.html in the first folder when not given."""
     grid: str = ""
-    """COLUMNSxROWS, as in 60x40: instead of the page, a picture of so many items on a grid, near as their embeddings
-    are; a number as label colours the frames."""
+    """COLUMNSxROWS, as in 60x40: instead of the page, draw a picture of this many items on a grid. Items with near
+    embeddings are near; labels that are numbers colour the frames."""
     png: Path | None = None
     """Where to write that picture; square.png in the first folder when not given."""
     cell: int = 48

@@ -32,7 +32,7 @@ class Onnx:
 
 @dataclass(frozen=True)
 class Hub:
-    """Write a folder to hand on or --push: model.safetensors, config.json, README.md. cml.load reads it."""
+    """Write a folder to share or --push: model.safetensors, config.json, README.md. cml.load reads it."""
 
     run: Annotated[Path, Positional, arg(metavar="RUN")]
     """Run folder."""
@@ -71,7 +71,7 @@ def _onnx(arguments: Sequence[str]) -> None:
     made = export_onnx(cml.load(options.run, device="cpu"), options.out)
     show(
         {"path": str(made.path), "cosine": made.cosine, "error": made.error},
-        f"{made.path}: against torch the least cosine is {made.cosine:.7f}, the largest difference {made.error:.1e}",
+        f"{made.path}: against torch the smallest cosine is {made.cosine:.7f}, the largest difference {made.error:.1e}",
         as_json=options.json,
     )
 

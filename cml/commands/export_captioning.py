@@ -33,7 +33,7 @@ class Captioning:
     ids: Path | None = None
     """JSON that gives files their ids, COCO's or Karpathy's; only images listed there are taken."""
     batch_size: int | None = None
-    """Images of 640 x 480 pixels a forward pass; 16, or 1 on a processor, when not given."""
+    """Images of 640 x 480 pixels per forward pass; by default 16, or 1 on a processor."""
     threads: int = DEFAULT_THREADS
     """Images decoded at a time."""
     skip_bad: bool = False

@@ -24,7 +24,7 @@ class Gallery:
     queries: int = 48
     """Queries shown: evenly spaced from the worst to the best."""
     k: int = 5
-    """Pictures a method."""
+    """Pictures per method."""
     thumbnail: int = 96
     """Size of a picture on the page, in pixels."""
     data: Path | None = None

@@ -24,15 +24,15 @@ class IndexOptions:
     out: Path
     """Folder of the index; the same command continues it after a kill."""
     add: bool = False
-    """Add the images to the index that is there; those that it holds already are not embedded again."""
+    """Add the images to an existing index; those that it holds already are not embedded again."""
     method: Literal["auto", "exact", "flat", "hnsw", "ivf"] = "auto"
     """exact compares with every item; the others are faiss's; auto chooses by size."""
     prefix: str = ""
-    """Put before every item id, so that two folders may hold equal file names."""
+    """Prefix of every item id, so that two folders may hold equal file names."""
     roles: tuple[Literal["train", "query", "gallery"], ...] = ("train", "query", "gallery")
     """Which items of a prepared dataset to take."""
     batch_size: int | None = None
-    """Images a forward pass; 64, or 16 on a processor, when not given."""
+    """Images per forward pass; by default 64, or 16 on a processor."""
     threads: int = DEFAULT_THREADS
     """Images decoded at a time."""
     skip_bad: bool = False

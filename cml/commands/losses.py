@@ -14,10 +14,10 @@ from cml.errors import UserError
 
 @dataclass(frozen=True)
 class Losses:
-    """List all losses, or tell what one is and takes."""
+    """List all losses, or describe one."""
 
     name: Annotated[tuple[str, ...], Positional, arg(metavar="[NAME]")] = ()
-    """The loss to tell of."""
+    """The loss to describe."""
     markdown: bool = False
     """Print a Markdown table."""
     json: bool = False
@@ -51,4 +51,4 @@ def run(arguments: Sequence[str]) -> None:
     else:
         print(text_table(rows))
         print("\nA, B, C: anchors, items and classes of a batch; the products of its vectors come on top of the cost.")
-        print("cml losses NAME tells its settings, written --loss 'NAME(setting=value, ..)'")
+        print("cml losses NAME explains its settings, written as in --loss 'NAME(setting=value, ..)'")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SMALL = 1000  # training images; with fewer a whole network is learnt by heart, and its head takes seconds
 _LABELS = 20_000  # so many are looked at in a moment
-SKIP_BAD = "Leave out items whose image or label is bad and count them; otherwise the first one is the error."
+SKIP_BAD = "Leave out items whose image or label is bad, and count them; otherwise the first one is an error."
 
 
 def run(arguments: Sequence[str]) -> None:

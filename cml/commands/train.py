@@ -20,12 +20,12 @@ class Train:
     """Train an embedding on a prepared dataset."""
 
     data: Path
-    """Folder of the prepared dataset; with --resume the run's own unless given."""
+    """Folder of the prepared dataset; with --resume, the run's own by default."""
     out: Path
     """Run folder to make, or to continue with --resume."""
     training: TrainConfig
     config: Path | None = None
-    """Options from a file: a run's config.json, or JSON or YAML of some; those given here go before it."""
+    """Options from a file: a run's config.json, or JSON or YAML with some of them. Options given here override it."""
     resume: bool = False
     """Continue the run in --out from its last checkpoint, with the options it began with."""
     tracker: str = ""
@@ -77,9 +77,7 @@ def run(arguments: Sequence[str]) -> None:
         with joined(options.training.device) as ranks:
             dataset = PreparedDataset.open(options.data)
             if dataset.info.task != name:
-                say(
-                    f"{options.data} was prepared for the task {dataset.info.task!r}: its labels need not fit {name!r}."
-                )
+                say(f"{options.data} was prepared for the task {dataset.info.task!r}: its labels may not fit {name!r}.")
             trained = train_task(
                 task,
                 dataset,
@@ -92,9 +90,9 @@ def run(arguments: Sequence[str]) -> None:
     except KeyboardInterrupt as stop:
         if not (options.out / "config.json").exists():
             raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None
-        place = f"{stop}; the same command with --resume goes on from there"
+        place = f"{stop}; the same command with --resume continues from there"
         raise KeyboardInterrupt(
-            place if str(stop) else "the same command with --resume goes on from the last checkpoint"
+            place if str(stop) else "the same command with --resume continues from the last checkpoint"
         ) from None
     if not ranks.first:
         return

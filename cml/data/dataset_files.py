@@ -107,7 +107,7 @@ class PreparedWriter:
 
     def _kept(self) -> list[str]:
         count = self._partial.kept
-        return [f"{count} finished items are kept and the same command goes on from there"] if count else []
+        return [f"{count} finished items are kept and the same command continues from there"] if count else []
 
     def encoded(
         self, item_id: str, image: Picture, label: object, quality: int | None = 92

@@ -32,7 +32,7 @@ def write_run_gallery(
         trained: The run.
         baseline: Name and embeddings of what to show beside it.
         queries: How many queries; evenly spaced from the worst to the best.
-        k: Pictures a method.
+        k: Pictures per method.
         thumbnail: Size of a picture in pixels.
         table: A table to print at the page's top, its first row the header.
         path: Where to write it instead.

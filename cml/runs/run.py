@@ -104,7 +104,7 @@ class Run(TrainedRun):
         Args:
             against: A run on the same dataset as the baseline; frozen ImageNet features when not given.
             queries: Queries shown, evenly spaced from the worst to the best.
-            k: Pictures a method.
+            k: Pictures per method.
             thumbnail: Size of a picture on the page, in pixels.
             table: A table to print at the page's top, its first row the header.
 

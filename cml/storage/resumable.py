@@ -157,7 +157,7 @@ def building(
             if not made.records:  # nothing to go on from
                 folder.discard()
             elif isinstance(error, KeyboardInterrupt):
-                raise KeyboardInterrupt("the same command goes on from its last record") from None
+                raise KeyboardInterrupt("the same command continues from its last record") from None
             raise
 
 

@@ -58,7 +58,7 @@ class TrainConfig:
     label_distance: str = "euclidean"
     """How far apart two labels are: a name, or name(setting=value, ..); dataset: what a dataset of numbers names."""
     loss: str = "log-ratio"
-    """The loss: a name, or name(setting=value, ..); cml losses lists them, cml losses NAME tells the settings."""
+    """The loss: a name, or name(setting=value, ..); cml losses lists them, cml losses NAME explains the settings."""
     sampler: str = "random"
     """What makes a batch: random | grouped | dense (the paper's lists) | binary | per-class."""
 
@@ -88,17 +88,17 @@ class TrainConfig:
     """Mirroring: once for a whole list (label distances stay true), or image by image together with its label."""
 
     steps: int = 1000
-    """Training steps: batches seen."""
+    """Training steps, one batch each."""
     optimizer: Literal["sgd", "adamw"] = "adamw"
     """SGD with momentum 0.9 (the paper's), or AdamW."""
     learning_rate: float = 1e-3
-    """Of the head; the backbone's is this times backbone_rate."""
+    """Learning rate of the head; the backbone's is this times backbone_rate."""
     backbone_rate: float = 1.0
     """Learning rate of the backbone as a share of the head's; below 1 where it starts from published weights."""
     proxy_rate: float = 100.0
     """Learning rate of a loss's proxies as a multiple of the head's; 100 as published for Proxy-Anchor."""
     weight_decay: float = 5e-4
-    """Of all weights."""
+    """Weight decay of all weights."""
     schedule: Literal["cosine", "inverse", "constant"] = "cosine"
     """cosine to zero, or the paper's 1 / (1 + decay * step)."""
     decay: float = 1e-4
@@ -111,12 +111,12 @@ class TrainConfig:
     """Keep, validate and save an exponential moving average of the weights with this decay, such as 0.99; 0 for none.
     It averages the statistics of batch normalisation too, and holds a second copy of the weights."""
     memory: int = 0
-    """Embeddings of earlier batches that anchors are compared with beside the batch's own; 0 for none."""
+    """How many embeddings of earlier batches anchors are compared with as well; 0 for none."""
     micro_batch: int | None = None
-    """Images that go through the network at once; larger batches take two passes each, in the memory of one part. The
-    gradient is the whole batch's, but where there is batch normalisation: see batch_norm, or small-cnn(norm=group)."""
+    """Images that go through the network at once. Larger batches take two passes, in the memory of one part. The
+    gradient is the whole batch's, except with batch normalisation: see batch_norm, or small-cnn(norm=group)."""
     batch_norm: Literal["batch", "fixed"] = "batch"
-    """Batch normalisation by the images that go through at once, or fixed: by the backbone's statistics as they are."""
+    """Batch normalisation by the images that go through at once, or fixed: by the backbone's own statistics."""
     precision: Precision = "float32"
     """bfloat16 runs the network under autocast; the loss is float32 either way."""
 
@@ -125,15 +125,15 @@ class TrainConfig:
     validation_share: float = 0.1
     """Share of the training items held out when evaluate_every is set: the last ones, at least 8 and at most 1,000."""
     patience: int = 0
-    """Validations without a better score until the run ends early; 0 never ends it."""
+    """Validations without a better score after which the run ends early; 0 for never."""
     checkpoint_every: int = 200
     """Steps between two checkpoints."""
     seed: int = 0
-    """Of everything random."""
+    """Seed of everything random."""
     workers: int = 2
     """Processes that read images; 0 reads in the training process."""
     worker_timeout: float = 300.0
-    """Seconds to wait for a batch until the workers count as hung, which is an error; 0 waits for ever."""
+    """Seconds to wait for a batch until the workers count as hung, which is an error; 0 waits forever."""
     cache_bytes: int = 1 << 30
     """Decoded images are kept in memory if they take no more than this."""
     device: str = "auto"

@@ -76,7 +76,7 @@ def forecast(work: Work, strips: Sequence[Strip], folder: Path, rate: float, thr
         strips: What is still to do.
         folder: Where the result goes.
         rate: Pairs a second on one thread.
-        threads: Strips under way at a time.
+        threads: Strips computed at a time.
         where: What computes them: "2 threads".
     """
     name, value = work.option
