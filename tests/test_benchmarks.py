@@ -13,6 +13,7 @@ import torch
 
 FOLDER = Path(__file__).parent / "benchmarks"
 TINY = {
+    "accelerator": "--backbones small-cnn --size 32 --batch 4 --steps 1 --warm 1 --device cpu --no-compile",
     "average": "--backbones small-cnn --rounds 1 --images 4 --size 32",
     "backbones": "--backbones test_vit test_resnet --size 32 --items 4 --batch 2 --rounds 1",
     "caption_blocks": "--items 60 --batch 10 --rounds 1",
