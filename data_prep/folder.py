@@ -1,4 +1,4 @@
-"""A user's own folder: images, and a CSV or JSONL file with a label each: numbers, captions, a class, a mask, joints.
+"""A user's own folder: images, and a CSV or JSONL file with a label each: numbers, boxes, captions, a class, a mask ..
 
 Not for: reading the file (table.py), what the labels are (folder_labels.py), public datasets.
 """
@@ -23,7 +23,7 @@ from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, unskipped, write_dataset
 from cml.data_prep import deal, folder_labels
 from cml.data_prep.class_labels import Protocol
-from cml.data_prep.folder_labels import KINDS, KindName, found_ids, named_ids
+from cml.data_prep.folder_labels import KINDS, KindName, Labelled, found_ids, named_ids
 from cml.data_prep.layout_masks import mask_image
 from cml.data_prep.person_crop import FRAME, check_joints_inside, crop_file, into_crop, person_box
 from cml.data_prep.shrink import Shrink
@@ -33,42 +33,34 @@ from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
-_FRAMES = {"masks": "a mask as large as its image", "keypoints": FRAME}
+_FRAMES = {"masks": "a mask as large as its image", "keypoints": FRAME, "boxes": folder_labels.SHARES}
+_FURTHER = ("captions", "boxes")  # an image's lines give one label together
 _SPLITS = {"train": "train", "query": "query", "gallery": "gallery", "test": "test"}
 _SPLITS |= {"val": "test", "validation": "test"}
 
 
-@dataclass
-class Labelled:
-    """An image and what the rows say of it.
-
-    Attributes:
-        item_id: The image's name; with a number, if it shows more people than one.
-        name: The image's path, relative to the folder of the images.
-        where: "FILE:LINE" of its first row.
-        split: What the split column says, or None.
-        group: What the group column says, or the image's name.
-        label: The label; for captions the list that further rows add to; for masks the file.
-    """
-
-    item_id: str
-    name: str
-    where: str
-    split: str | None
-    group: str
-    label: Any
-
-
 @dataclass(frozen=True)
 class Folder:
-    """Your own images with labels of your own: numbers, captions, classes, masks or keypoints.
+    """Your own images with labels of your own: numbers, angles, rotations, places, boxes, captions, classes, masks ..
 
     Command: cml prepare folder --images DIR --labels labels.csv --kind captions --out DIR
 
     Input: images in a folder, and a CSV file with a header or a JSONL file with one object a line; one line an image,
     or with captions several. --kind says what the label columns hold, and so which task the dataset is for:
 
-    numbers (task value): one column gives a number, several a vector: ages, angles, scores.
+    numbers (task value): one column gives a number, several a vector: ages, scores.
+
+    angle (task value): degrees, one column or several, compared the shorter way round (circular). For hours say --unit
+    h --label-distance "circular(period=24)".
+
+    rotation (task value): 4 columns are a quaternion x, y, z, w; 3 are the Euler angles yaw, pitch and roll in degrees;
+    9 are a matrix, row by row. Compared by the angle between two (rotation).
+
+    place (task value): latitude and longitude in degrees, compared by metres (haversine); with a third column, the
+    heading, by how much of what two cameras see is the same (place).
+
+    boxes (task value): one line a box with its class and corners x0, y0, x1, y1 in pixels of the image, compared by IoU
+    (boxes).
 
     captions (task caption): texts, from one column or several and from every line of the image.
 
@@ -93,7 +85,10 @@ class Folder:
     file_column: str = "file_name"
     """Column with the image's path, relative to the folder of the images."""
     label_columns: tuple[str, ...] | None = None
-    """Columns with the label; when not given: value, caption, class or keypoints, and for masks none."""
+    """Columns with the label; when not given: value, angle, x y z w of a quaternion, latitude longitude, class x0 y0 x1
+    y1, caption, class or keypoints, and for masks none."""
+    label_distance: str = ""
+    """Label distance of numbers, angles, rotations and places if not the kind's, as in "rotation(form=rotvec)"."""
     split_column: str | None = None
     """Column that says train, query, gallery, test or val. Without it images are dealt at random, in exact shares."""
     group_column: str | None = None
@@ -109,7 +104,7 @@ class Folder:
     """Larger images are shrunk once so that their shorter side has so many pixels; without it files are kept. Of people
     cut out, the side of the squares: 288 without it."""
     unit: str = ""
-    """Unit of numbers, for tables and axes: "years", "degrees", .."""
+    """Unit of numbers and angles, for tables and axes: "years", "degrees", .."""
     masks: Path | None = None
     """Folder of the masks, if it is not that of the images."""
     mask_names: tuple[str, ...] = ()
@@ -134,8 +129,12 @@ class Folder:
             raise UserError("'labels' is missing: name the CSV or JSONL file with the images' labels.")
         if self.labels is None and self.masks is None:
             raise UserError("'masks' is missing: name the folder of the masks, or a labels file with their paths.")
-        if self.unit and self.kind != "numbers":
-            raise UserError(f"A unit belongs to numbers. Got {self.unit!r} for {self.kind}; leave it out.")
+        if self.unit and self.kind not in ("numbers", "angle"):
+            raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {self.kind}; leave it out.")
+        if self.kind == "boxes" and len(self._columns()) != 5:
+            raise UserError("label_columns of boxes should name five columns: the class, x0, y0, x1 and y1.")
+        if self.label_distance:
+            folder_labels.check_distance(self.kind, self.label_distance)
         if self.kind != "masks" and (self.masks is not None or self.mask_names or self.ignore_id is not None):
             raise UserError("masks, mask_names and ignore_id belong to --kind masks.")
         named_ids(self.mask_names)
@@ -148,8 +147,7 @@ class Folder:
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
         folders = [self.images, *([] if self.masks is None else [self.masks])]
-        files = [] if self.labels is None else [self.labels]
-        origin = made_with(self, revision=3, files=files, images=folders)
+        origin = made_with(self, revision=3, files=[self.labels] if self.labels else [], images=folders)
         if (done := already_prepared(out, origin)) is not None:
             return done
         read = list(self._read())
@@ -157,10 +155,8 @@ class Folder:
             raise unskipped(str(bad))
         images = [one for one in read if isinstance(one, Labelled)]
         kind, columns = KINDS[self.kind], self._columns()
-        classes, grouped = self.kind == "classes", self.group_column is not None
-        roles = deal.roles(
-            images, self.test_share, self.query_share, seed=self.split_seed, classes=classes, grouped=grouped
-        )
+        dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
+        roles = deal.roles(images, self.test_share, self.query_share, seed=self.split_seed, **dealt)
         details: dict[str, Any] = {"label_columns": list(columns)}
         own_gallery = "gallery" in roles.values()
         if self.kind == "classes":
@@ -168,6 +164,9 @@ class Folder:
             details |= Protocol([k for k in (1, 2, 4, 8) if k < searched] or [1], own_gallery).details()
         elif not own_gallery:
             details["gallery"] = "queries"
+        if kind.distances and images:
+            distance = self.label_distance or folder_labels.distance_of(self.kind, images[0].label, images[0].where)
+            details |= {} if distance == "euclidean" else {"label_distance": distance}
         if self.kind == "masks":
             ids = named_ids(self.mask_names) or found_ids((one.label for one in images), self.ignore_id)
             details |= {"ids": ids, "ignore_id": self.ignore_id}
@@ -195,7 +194,7 @@ class Folder:
     def _columns(self) -> tuple[str, ...]:
         if self.label_columns is not None:
             return self.label_columns
-        return () if self.kind == "masks" else (KINDS[self.kind].default,)
+        return KINDS[self.kind].default
 
     def _read(self) -> Iterator[Labelled | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""
@@ -229,13 +228,13 @@ class Folder:
         """What a row says of an image; None for a further row of captions, which go to the image's first."""
         name = self._file_name(row, where, said)
         first = seen.get(name)
-        if first is not None and self.kind not in ("captions", "keypoints"):
+        if first is not None and self.kind not in (*_FURTHER, "keypoints"):
             raise DataError(f"{where}: {name!r} is already in {first.where}; an image has one line.")
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
         one = Labelled(name, name, where, self._split(row, where, said), group, self._label(row, name, where))
         if first is not None and one.split != first.split:
             raise DataError(f"{where}: {name!r} is {one.split!r} here, but {first.split!r} in {first.where}.")
-        if first is not None and self.kind == "captions":
+        if first is not None and self.kind in _FURTHER:
             first.label += one.label
             return None
         plain = one.label.tolist() if self.kind == "keypoints" else one.label
@@ -259,18 +258,20 @@ class Folder:
 
     def _label(self, row: Row, name: str, where: str) -> Any:  # noqa: ANN401 - of any kind
         columns = self._columns()
-        if self.kind == "numbers":
-            return folder_labels.numbers_of(row, columns, where)
         if self.kind == "captions":
             return folder_labels.captions_of(row, columns, where)
         if self.kind == "classes":
             return folder_labels.class_of(row, columns, where)
+        if self.kind == "boxes":
+            return [folder_labels.box_of(row, columns, native_size(self.images / name), where)]
         if self.kind == "keypoints":
             joints = folder_labels.joints_of(row, columns, self.joint_names, where)
             names = folder_labels.joint_names(self.joint_names, len(joints))
             check_joints_inside(joints, names, native_size(self.images / name), where)
             return joints
-        return folder_labels.mask_of(row, columns, self.masks or self.images, name, where)
+        if self.kind == "masks":
+            return folder_labels.mask_of(row, columns, self.masks or self.images, name, where)
+        return folder_labels.checked_numbers(self.kind, row, columns, self.label_distance, where)
 
     def _split(self, row: Row, where: str, said: set[str]) -> str | None:
         if self.split_column is None:

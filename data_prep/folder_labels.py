@@ -8,6 +8,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
@@ -17,9 +18,32 @@ from cml.data.masks import MaskFault, read_mask
 from cml.data_prep.person_crop import Float64
 from cml.data_prep.table import Row, cell, number
 from cml.errors import DataError, UserError
+from cml.registry import Choice
 from cml.storage.safe_paths import file_inside
 
-KindName = Literal["numbers", "captions", "classes", "masks", "keypoints"]
+KindName = Literal["numbers", "angle", "rotation", "place", "boxes", "captions", "classes", "masks", "keypoints"]
+SHARES = "boxes in shares of the image's width and height"
+
+
+@dataclass
+class Labelled:
+    """An image and what the rows say of it.
+
+    Attributes:
+        item_id: The image's name; with a number, if it shows more people than one.
+        name: The image's path, relative to the folder of the images.
+        where: "FILE:LINE" of its first row.
+        split: What the split column says, or None.
+        group: What the group column says, or the image's name.
+        label: The label; for captions the list that further rows add to; for masks the file.
+    """
+
+    item_id: str
+    name: str
+    where: str
+    split: str | None
+    group: str
+    label: Any
 
 
 class Kind(NamedTuple):
@@ -29,22 +53,30 @@ class Kind(NamedTuple):
         task: The task that the dataset belongs to.
         column: Its label column.
         unit: The unit of its labels, where the user states none.
-        default: The column of the user's file, where the user names none.
+        default: The columns of the user's file, where the user names none.
+        distances: The label distance by how many numbers a label has, 0 for any; none where the task knows it.
     """
 
     task: str
     column: str
     unit: str
-    default: str
+    default: tuple[str, ...]
+    distances: Mapping[int, str] = {}
 
 
+_ROTATIONS = {4: "rotation", 3: "rotation(form=euler)", 9: "rotation(form=matrix)"}
 KINDS: Mapping[KindName, Kind] = {
-    "numbers": Kind("value", "value", "", "value"),
-    "captions": Kind("caption", "captions", "captions", "caption"),
-    "classes": Kind("classes", "class", "", "class"),
-    "masks": Kind("layout", "layout_file_name", "id of a region", "mask"),
-    "keypoints": Kind("pose", "keypoints", "px", "keypoints"),
+    "numbers": Kind("value", "value", "", ("value",), {0: "euclidean"}),
+    "angle": Kind("value", "value", "degrees", ("angle",), {0: "circular"}),
+    "rotation": Kind("value", "value", "rotation", ("x", "y", "z", "w"), _ROTATIONS),
+    "place": Kind("value", "value", "degrees", ("latitude", "longitude"), {2: "haversine", 3: "place"}),
+    "boxes": Kind("value", "value", "boxes", ("class", "x0", "y0", "x1", "y1"), {0: "boxes"}),
+    "captions": Kind("caption", "captions", "captions", ("caption",)),
+    "classes": Kind("classes", "class", "", ("class",)),
+    "masks": Kind("layout", "layout_file_name", "id of a region", ()),
+    "keypoints": Kind("pose", "keypoints", "px", ("keypoints",)),
 }
+_OFF = 2e-3  # how far a rotation's rows may be from unit length and square
 MIN_JOINTS = 3  # visible ones, of a person; poses that share fewer are not compared
 
 
@@ -59,6 +91,82 @@ def numbers_of(row: Row, columns: Sequence[str], where: str) -> float | list[flo
         return [number(value, columns[0], where) for value in values[0]]
     numbers = [number(value, column, where) for value, column in zip(values, columns, strict=True)]
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def distance_of(kind: KindName, label: Any, where: str) -> str:  # noqa: ANN401 - one of the kind's forms
+    """The label distance of a kind of numbers.
+
+    Raises:
+        DataError: labels of the kind have another number of numbers.
+    """
+    choices, numbers = KINDS[kind].distances, len(label) if isinstance(label, list) else 1
+    found = choices.get(numbers, choices.get(0, ""))
+    if not found:
+        wanted = " or ".join(map(str, sorted(choices)))
+        raise DataError(f"{where}: a label of kind {kind!r} should have {wanted} numbers. It has {numbers}.")
+    return found
+
+
+def check_distance(kind: KindName, text: str) -> None:
+    """Refuse a label distance that a kind of label cannot have.
+
+    Raises:
+        UserError: it is not one of numbers, or the kind is none of numbers.
+    """
+    known = {Choice.parse(one).name for each in KINDS.values() for one in each.distances.values()} - {"boxes"}
+    if kind == "boxes" or not KINDS[kind].distances:
+        raise UserError(f"Labels of kind {kind!r} have a label distance already: leave label_distance={text!r} out.")
+    if Choice.parse(text).name not in known:
+        raise UserError(f"The 'label_distance' should be one of {', '.join(sorted(known))}. Got {text!r} instead.")
+
+
+def checked_numbers(kind: KindName, row: Row, columns: Sequence[str], distance: str, where: str) -> float | list[float]:
+    """As ``numbers_of``, of a kind of numbers; ``distance`` is a label distance of the user's own, "" for the kind's.
+
+    Raises:
+        DataError: a number is none or not finite, or together they are no place on earth or no rotation.
+    """
+    label = numbers_of(row, columns, where)
+    if distance:
+        return label
+    distance_of(kind, label, where)
+    if kind == "place" and isinstance(label, list):
+        for value, (what, low, high) in zip(label, (("latitude", -90, 90), ("longitude", -180, 360)), strict=False):
+            if not low <= value <= high:
+                raise DataError(f"{where}: the {what} should be in {low}..{high} degrees. Got {value:g} instead.")
+    if kind == "rotation" and isinstance(label, list) and len(label) != 3:
+        rows = np.reshape(label, (-1, 3 if len(label) == 9 else 4))
+        off = np.abs(rows @ rows.T - np.eye(len(rows))).max()
+        if off > _OFF or (len(rows) == 3 and np.linalg.det(rows) < 0):
+            what = (
+                "quaternion x, y, z, w of length 1" if len(rows) == 1 else "matrix whose rows are a right-handed frame"
+            )
+            got = " ".join(f"{value:g}" for value in label)
+            raise DataError(f"{where}: {' '.join(columns)} should be a {what}. Got {got} instead.")
+    return label
+
+
+def box_of(row: Row, columns: Sequence[str], size: tuple[int, int], where: str) -> str:
+    """The box of a row as "class x0 y0 x1 y1", in shares of the image's width and height.
+
+    Args:
+        row: The row.
+        columns: Of its class, and of its corners in pixels of the image.
+        size: The image's height and width.
+        where: "FILE:LINE".
+
+    Raises:
+        DataError: a column is missing, the class is no name, a corner is not in the image or the box has no area.
+    """
+    name, ends = class_of(row, columns[:1], where), size[::-1] * 2
+    corners = [number(cell(row, column, where), column, where) for column in columns[1:]]
+    for corner, column, end in zip(corners, columns[1:], ends, strict=True):
+        if not 0 <= corner <= end:
+            raise DataError(f"{where}: {column} should be in the image, 0 to {end} pixels. Got {corner:g} instead.")
+    if not (corners[0] < corners[2] and corners[1] < corners[3]):
+        got = " ".join(f"{corner:g}" for corner in corners)
+        raise DataError(f"{where}: {' '.join(columns[1:])} should be left, top, right, bottom. Got {got} instead.")
+    return " ".join([name, *(f"{corner / end:.6g}" for corner, end in zip(corners, ends, strict=True))])
 
 
 def captions_of(row: Row, columns: Sequence[str], where: str) -> list[str]:

@@ -9,8 +9,13 @@ Expected score: with that head, on 640 steering angles of a Donkeycar tub, 3 see
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from cml.distances import made
 from cml.errors import DataError
 from cml.registry import Choice
 from cml.task import Task
@@ -50,14 +55,51 @@ def report(unit: str, info: DatasetInfo) -> tuple[float, str]:
 
 
 def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of any form
-    """The number, or the vector's numbers."""
-    numbers = label if isinstance(label, list) else [label]
+    """The number, or the vector's numbers; of boxes how many there are of each class."""
+    if _distance(info) == "boxes":
+        classes = Counter(box[0] for box in _boxes(label))
+        return ", ".join(f"{count} {name}" for name, count in classes.items())
+    numbers = np.ravel(label).tolist()
     return ", ".join(f"{number:.3g}" for number in numbers)
 
 
 def draw(image: Image, label: Any, info: DatasetInfo) -> Image:  # noqa: ANN401 - a label of any form
-    """The picture as it is: a number has no place in it; it is said below."""
+    """An angle as an arrow on a dial, a rotation as three axes, a place as a dot on a map, boxes as frames.
+
+    Any other number has no place in a picture; it is said below. An angle of 0 points up and grows clockwise.
+    """
+    from cml.reporting import label_marks
+
+    name = _distance(info)
+    if name == "circular" and not isinstance(label, list):
+        distance: Any = made(info.details["label_distance"])
+        return label_marks.draw_dial(image, label / distance.period)
+    if name == "rotation":
+        from scipy.spatial.transform import Rotation
+
+        packed = made(info.details["label_distance"]).encode([label])
+        return label_marks.draw_axes(image, Rotation.from_quat(packed.arrays["quaternions"][0]).as_matrix())
+    if name in ("haversine", "place") and "metres" not in info.details["label_distance"]:
+        return label_marks.draw_place(image, *label)
+    if name == "boxes":
+        from cml.data_prep.folder_labels import SHARES
+
+        size = (1, 1, 1, 1) if info.frame == SHARES else image.size * 2
+        shares = [
+            (kind, *(float(at) / most for at, most in zip(box, size, strict=True))) for kind, *box in _boxes(label)
+        ]
+        return label_marks.draw_boxes(image, shares)
     return image.copy()
+
+
+def _distance(info: DatasetInfo) -> str:
+    """Name of the label distance that dataset.json names; "" for none."""
+    text = info.details.get("label_distance", "")
+    return Choice.parse(text).name if text and isinstance(text, str) else ""
+
+
+def _boxes(label: Sequence[Any]) -> list[Any]:
+    return [box.rsplit(maxsplit=4) if isinstance(box, str) else box for box in label]
 
 
 TASK = Task(

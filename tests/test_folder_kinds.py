@@ -267,3 +267,91 @@ def test_settings_that_do_not_fit(photos: Path, tmp_path: Path) -> None:
     assert "no column 'caption'. There are: file_name, value" in message(kind="captions")
     labels.write_text("file_name,value\n0.jpg,a dog\n")
     assert "Got 'a dog' instead; for texts take --kind captions" in message()
+
+
+ROTATED = "x,y,z,w"
+QUATERNION = "0,0,0.6,0.8"
+
+
+@pytest.mark.parametrize(
+    ("kind", "header", "row", "expected", "label"),
+    [
+        ("angle", "angle", "350", "circular", 350.0),
+        ("rotation", ROTATED, QUATERNION, "rotation", [0, 0, 0.6, 0.8]),
+        ("rotation", "yaw,pitch,roll", "90,0,5", "rotation(form=euler)", [90, 0, 5]),
+        ("rotation", "a,b,c,d,e,f,g,h,i", "1,0,0,0,1,0,0,0,1", "rotation(form=matrix)", [1, 0, 0, 0, 1, 0, 0, 0, 1]),
+        ("place", "latitude,longitude", "48.1,-11.5", "haversine", [48.1, -11.5]),
+        ("place", "lat,lon,heading", "48.1,11.5,270", "place", [48.1, 11.5, 270]),
+    ],
+)
+def test_a_kind_of_numbers_brings_its_label_distance(
+    photos: Path, tmp_path: Path, kind: Any, header: str, row: str, expected: str, label: Any  # noqa: ANN401
+) -> None:  # fmt: skip
+    labels = written(tmp_path, f"file_name,{header}", lambda n: f"{name_of(n)},{row}")
+    dataset = Folder(photos, labels, kind, label_columns=tuple(header.split(","))).prepare(tmp_path / "set")
+    task = tasks.get(dataset.info.task)
+    assert task.label_distance(task.recipe, dataset.info) == expected
+    assert labels_of(dataset)["0.jpg"] == label
+    assert check_dataset(dataset.folder) == []
+    picture = Image.new("RGB", (300, 200))
+    drawn = task.draw(picture, label, dataset.info)
+    assert drawn.size == picture.size
+    assert drawn.tobytes() != picture.tobytes()
+    assert task.describe(label, dataset.info)
+
+
+def test_boxes_are_lines_of_an_image_in_shares_of_it(photos: Path, tmp_path: Path) -> None:
+    rows = "{0},big bed,0,0,20,15\n{0},desk,10,15,40,30"
+    labels = written(tmp_path, "file_name,class,x0,y0,x1,y1", lambda n: rows.format(name_of(n)))
+    dataset = Folder(photos, labels, "boxes", image_size=16).prepare(tmp_path / "set")
+    task, label = tasks.get(dataset.info.task), labels_of(dataset)["0.jpg"]
+    assert label == ["big bed 0 0 0.5 0.5", "desk 0.25 0.5 1 1"]
+    assert check_dataset(dataset.folder) == []
+    distance = distances.made(task.label_distance(task.recipe, dataset.info))
+    packed = distance.encode([label, label[:1]])
+    assert distance.pairwise(packed, packed).tolist() == [[0, 0.5], [0.5, 0]]
+    assert task.describe(label, dataset.info) == "1 big bed, 1 desk"
+    drawn = np.asarray(task.draw(Image.new("RGB", (400, 300)), label, dataset.info))
+    assert drawn[140:152, 60:90].max() > 0  # the lower side of the bed
+    assert drawn[100, 300].max() == 0
+
+
+def test_angles_of_another_period(photos: Path, tmp_path: Path) -> None:
+    labels = written(tmp_path, "file_name,angle", lambda n: f"{name_of(n)},{n}")
+    dataset = Folder(photos, labels, "angle", unit="h", label_distance="circular(period=24)").prepare(tmp_path / "set")
+    assert (dataset.info.label_unit, dataset.info.details["label_distance"]) == ("h", "circular(period=24)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "header", "row", "message"),
+    [
+        ("angle", "angle", "north", "labels.csv:3: angle should be a finite number. Got 'north'"),
+        ("angle", "angle", "nan", "labels.csv:3: angle should be a finite number. Got 'nan'"),
+        ("place", "latitude,longitude", "200,5", "csv:3: the latitude should be in -90..90 degrees. Got 200 instead"),
+        ("rotation", ROTATED, "0,0,0,0", "csv:3: x y z w should be a quaternion x, y, z, w of length 1. Got 0 0 0 0"),
+        ("boxes", "class,x0,y0,x1,y1", "bed,5,5,2,9", "csv:3: x0 y0 x1 y1 should be left, top, right, bottom. Got 5 5"),
+        ("boxes", "class,x0,y0,x1,y1", "bed,5,5,41,9", "csv:3: x1 should be in the image, 0 to 40 pixels. Got 41"),
+        ("boxes", "class,x0,y0,x1,y1", ",5,5,40,9", "labels.csv:3: class should be the name of a class"),
+    ],
+)  # fmt: skip
+def test_a_broken_value_names_its_row(
+    photos: Path, tmp_path: Path, kind: Any, header: str, row: str, message: str  # noqa: ANN401
+) -> None:  # fmt: skip
+    good = {"angle": "5", "place": "5,5", "rotation": QUATERNION, "boxes": "bed,0,0,9,9"}[kind]
+    labels = written(tmp_path, f"file_name,{header}", lambda n: f"{name_of(n)},{row if n == 1 else good}")
+    assert re.search(message, refusal(tmp_path, images=photos, labels=labels, kind=kind))
+
+
+def test_settings_of_numbers_that_do_not_fit(photos: Path, tmp_path: Path) -> None:
+    labels = written(tmp_path, "file_name,a,b", lambda n: f"{name_of(n)},5,6")
+    settings = {"images": photos, "labels": labels}
+    for kind, changes, message in (
+        ("captions", {"label_distance": "circular"}, "Labels of kind 'captions' have a label distance already"),
+        ("angle", {"label_distance": "classes"}, "'label_distance' should be one of circular, euclidean, haversine"),
+        ("angle", {"label_distance": "circle"}, "Got 'circle' instead"),
+        ("boxes", {"label_columns": ("a", "b")}, "label_columns of boxes should name five columns"),
+        ("place", {"label_columns": ("a",)}, "of kind 'place' should have 2 or 3 numbers. It has 1"),
+        ("rotation", {"unit": "degrees"}, "A unit belongs to numbers and angles"),
+    ):
+        with pytest.raises(UserError, match=message):
+            Folder(**settings, kind=kind, **changes).prepare(tmp_path / "set")  # type: ignore[arg-type]

@@ -31,7 +31,11 @@ class Distances:
     verify: bool = False
     """Recompute a random part of the finished --matrix or --neighbors, and compare."""
     label_distance: str = ""
-    """A name, or name(setting=value, ..); by default the one of the dataset's task."""
+    """A name, or name(setting=value, ..); by default the one of the dataset's task. Numbers and vectors: euclidean,
+    cosine. Angles, hours, hues: circular. Turns in space: rotation. Latitude and longitude: haversine; with a heading:
+    place. Poses: keypoints, procrustes, oks. Masks: layout. Labelled boxes: boxes. Captions: captions (words),
+    sentences. Tags: jaccard. Attributes: hamming. Classes: classes. Sets of labels: sets. Several labels: combined. A
+    matrix or neighbour lists: precomputed."""
     role: Literal["train", "query", "gallery", "query-gallery", "all"] = "train"
     """Which items: those of one role, or of several in this order."""
     dtype: Literal["float32", "float16"] = "float32"

@@ -23,8 +23,8 @@ Float64 = NDArray[np.float64]
 class Boxes(LabelDistance):
     """1 - the mean IoU of boxes that are matched one to one as well as possible; a box without a partner counts as 0.
 
-    A label is a list of boxes [class, x0, y0, x1, y1]; boxes of different classes have an IoU of 0. The mean is over
-    the larger of the two sets. Two empty sets are equal.
+    A label is a list of boxes [class, x0, y0, x1, y1], or of texts "class x0 y0 x1 y1"; boxes of different classes have
+    an IoU of 0. The mean is over the larger of the two sets. Two empty sets are equal.
 
     Source:
         Schuhmacher et al., "A Consistent Metric for Performance Evaluation of Multi-Object Filters", IEEE TSP 2008:
@@ -92,7 +92,7 @@ def _boxes(label: Any, position: int) -> tuple[list[str], Float64]:  # noqa: ANN
     names, corners = [], np.zeros((len(label), 4))
     for row, box in enumerate(label):
         try:
-            kind, *numbers = box
+            kind, *numbers = box.rsplit(maxsplit=4) if isinstance(box, str) else box
             corners[row] = numbers
         except (TypeError, ValueError):
             raise LabelError(position, f"{form}. Got {short(box)} as box {row}.") from None

@@ -62,8 +62,8 @@ def draw_skeleton(
     for limb in limbs:
         if not all(0 <= joint < len(joints) for joint in limb):
             raise UserError(f"The limb {tuple(limb)} names a joint outside 0..{len(joints) - 1}.")
-    picture, scale = _enlarged(image, least_side)
-    layer, draw, zoom = _layer(picture)
+    picture, scale = enlarged(image, least_side)
+    layer, draw, zoom = layer_of(picture)
     side = max(picture.size)
     seen = np.isfinite(joints).all(axis=1) & (joints[:, 2] > 0)
     far = 4 * side / scale  # PIL overflows on points far outside
@@ -81,7 +81,7 @@ def draw_skeleton(
         for sign, (x, y) in ends:
             radius = 0.85 * width + extra
             draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=color or color_of[sign])
-    return _joined(picture, layer)
+    return joined(picture, layer)
 
 
 def draw_regions(
@@ -109,7 +109,7 @@ def draw_regions(
     ids = np.asarray(mask)
     if ids.ndim != 2 or ids.dtype.kind not in "iub" or not ids.size:
         raise UserError(f"mask must be (H, W) integers. Got the shape {ids.shape} of {ids.dtype} instead.")
-    picture, _ = _enlarged(image, least_side)
+    picture, _ = enlarged(image, least_side)
     width, height = picture.size
     rows = np.arange(height) * ids.shape[0] // height
     columns = np.arange(width) * ids.shape[1] // width
@@ -161,8 +161,8 @@ def draw_gauge(
     signed = low < 0
     form = f"{'+' if signed else ''}.{_decimals(high - low)}f"
     shown = visible_text(text) if text is not None else format(value, form)
-    picture, _ = _enlarged(image, least_side)
-    layer, draw, zoom = _layer(picture)
+    picture, _ = enlarged(image, least_side)
+    layer, draw, zoom = layer_of(picture)
     width, height = layer.size
     strip = min(height, max(14.0, max(picture.size) * 0.105) * zoom)
     pad = 0.32 * strip
@@ -185,13 +185,13 @@ def draw_gauge(
     )
     knob = 0.24 * strip
     draw.ellipse((at[1] - knob, middle - knob, at[1] + knob, middle + knob), fill=color)
-    return _joined(picture, layer)
+    return joined(picture, layer)
 
 
 def draw_text(image: Image.Image, text: str, *, least_side: int = LEAST_SIDE) -> Image.Image:
     """Write one line of text on a dark badge in the lower left corner; what is too long ends in an ellipsis."""
-    picture, _ = _enlarged(image, least_side)
-    layer, draw, zoom = _layer(picture)
+    picture, _ = enlarged(image, least_side)
+    layer, draw, zoom = layer_of(picture)
     width, height = layer.size
     strip = min(height, max(14.0, max(picture.size) * 0.105) * zoom)
     pad = 0.32 * strip
@@ -203,7 +203,7 @@ def draw_text(image: Image.Image, text: str, *, least_side: int = LEAST_SIDE) ->
         shown = shown[:-2].rstrip() + "…"
     draw.rectangle((0, height - strip, 2 * pad + draw.textlength(shown, font), height), fill="#000000b8")
     draw.text((pad, height - strip / 2), shown, fill="#ffffff", font=font, anchor="lm")
-    return _joined(picture, layer)
+    return joined(picture, layer)
 
 
 def contact_sheet(
@@ -239,7 +239,8 @@ def flat(image: Image.Image) -> Image.Image:
     return image.convert("RGB") if image.mode != "RGB" else image.copy()
 
 
-def _enlarged(image: Image.Image, least_side: int) -> tuple[Image.Image, float]:
+def enlarged(image: Image.Image, least_side: int) -> tuple[Image.Image, float]:
+    """A copy whose longer side has at least so many pixels, and how much larger it is."""
     picture = flat(image)
     scale = least_side / max(picture.size)
     if scale <= 1:
@@ -248,14 +249,15 @@ def _enlarged(image: Image.Image, least_side: int) -> tuple[Image.Image, float]:
     return picture.resize((size[0], size[1]), Image.Resampling.BICUBIC), scale
 
 
-def _layer(picture: Image.Image) -> tuple[Image.Image, ImageDraw.ImageDraw, int]:
+def layer_of(picture: Image.Image) -> tuple[Image.Image, ImageDraw.ImageDraw, int]:
     """An empty layer to draw on, some times as large as the picture, and how many times."""
     zoom = max(1, min(_OVERSAMPLING, _LARGEST_LAYER // max(picture.size)))
     layer = Image.new("RGBA", (picture.width * zoom, picture.height * zoom), (0, 0, 0, 0))
     return layer, ImageDraw.Draw(layer), zoom
 
 
-def _joined(picture: Image.Image, layer: Image.Image) -> Image.Image:
+def joined(picture: Image.Image, layer: Image.Image) -> Image.Image:
+    """The picture with the layer over it."""
     shrunk = layer.resize(picture.size, Image.Resampling.BOX)
     return Image.alpha_composite(picture.convert("RGBA"), shrunk).convert("RGB")
 

@@ -82,7 +82,7 @@ def with_pairs(
 
     def apart(some: Embeddings) -> NDArray[np.float64]:
         rows = np.concatenate(some[: len(splits)]).astype(np.float64)
-        return np.square(rows[pairs.first] - rows[pairs.second]).sum(axis=1)
+        return np.asarray(np.square(rows[pairs.first] - rows[pairs.second]).sum(axis=1))
 
     def by_label() -> NDArray[np.float64]:
         distances = np.empty(len(pairs.given))
