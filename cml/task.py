@@ -35,6 +35,11 @@ def own_unit(unit: str, info: DatasetInfo) -> tuple[float, str]:
     return 1.0, unit
 
 
+def no_legend(info: DatasetInfo) -> Mapping[str, str]:
+    """The drawing needs no legend."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Task:
     """What a kind of label fixes.
@@ -50,6 +55,7 @@ class Task:
         mirror: Mirrors a label: (label, dataset's info) to the label of the mirrored image. None if it cannot be.
         report: How mean label distances are reported: (unit of the label distance, dataset's info) to what they are
             multiplied with and the unit that they then have. nDCG is always of the label distance itself.
+        legend: What the colours of ``draw`` mean: word to colour.
         sample: Name of the data source that draws an embedded dataset for ``cml demo NAME``; "" if there is none.
     """
 
@@ -63,6 +69,7 @@ class Task:
     mirror: Callable[[Any, DatasetInfo], Any] | None = None
     report: Callable[[str, DatasetInfo], tuple[float, str]] = own_unit
     sample: str = ""
+    legend: Callable[[DatasetInfo], Mapping[str, str]] = no_legend
 
 
 registry: Registry[Task] = Registry("task", {}, group="cml.tasks")  # cml's own are entry points too

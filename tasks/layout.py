@@ -86,15 +86,24 @@ def mirror(label: Path, info: DatasetInfo) -> NDArray[np.uint8]:
 
 
 def draw(image: Image, label: Path, info: DatasetInfo) -> Image:
-    """The surfaces tinted, their borders, and which colour is which."""
-    from cml.reporting.drawing import REGIONS, draw_regions
-    from cml.reporting.legend import with_legend
+    """The surfaces tinted, and their borders."""
+    from cml.reporting.drawing import draw_regions
 
-    names, ignored = surfaces(info), info.details.get("ignore_id")
-    colors = {number: COLORS.get(name, REGIONS[number % len(REGIONS)]) for number, name in names.items()}
-    ignore = () if ignored is None else (ignored,)
-    drawn = draw_regions(image, _mask(label), colors=colors, ignore=ignore, tint=0.2)
-    return with_legend(drawn, {name: colors[number] for number, name in names.items() if number != ignored})
+    ignored = info.details.get("ignore_id")
+    colors = {number: _color(number, name) for number, name in surfaces(info).items()}
+    return draw_regions(image, _mask(label), colors=colors, ignore=() if ignored is None else (ignored,), tint=0.2)
+
+
+def legend(info: DatasetInfo) -> dict[str, str]:
+    """Which colour is which surface."""
+    ignored = info.details.get("ignore_id")
+    return {name: _color(number, name) for number, name in surfaces(info).items() if number != ignored}
+
+
+def _color(number: int, name: str) -> str:
+    from cml.reporting.drawing import REGIONS
+
+    return COLORS.get(name, REGIONS[number % len(REGIONS)])
 
 
 def describe(label: Path, info: DatasetInfo) -> str:
@@ -125,6 +134,7 @@ TASK = replace(
     label_distance=label_distance,
     mirror=mirror,
     sample="rooms",
+    legend=legend,
 )
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from PIL import Image
 from cml.distances import made
 from cml.explore.page import Items, write_explorer
 from cml.explore.views import embedding_view, label_side, oracle_view
+from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 
 N = 60
 OPENED = "() => document.body.classList.contains('ready')"
@@ -298,3 +299,22 @@ def test_no_name_or_label_runs_and_nothing_asks_the_network(
     page.wait_for_timeout(300)
     assert seen == []
     assert page.title().startswith("<script>document.title=")
+
+
+def test_a_click_or_the_keyboard_enlarges_a_picture_of_the_gallery(browser: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    top = [Picture(Image.new("RGB", (60, 60), "red"), "label", float(place)) for place in range(3)]
+    rows = [GalleryRow(Picture(Image.new("RGB", (60, 60), "blue"), "query"), {"m": top}, 1.0)]
+    write_gallery(tmp_path / "g.html", rows, title="t", unit="px")
+    page = browser.new_page(viewport={"width": 400, "height": 700}, has_touch=True)
+    page.set_default_timeout(15_000)
+    page.goto((tmp_path / "g.html").as_uri())
+    picture = page.locator(".five .picture").first
+    small, below = picture.bounding_box(), page.locator("figcaption").last.bounding_box()
+    page.touchscreen.tap(small["x"] + 10, small["y"] + 10)
+    assert picture.bounding_box()["width"] > 300
+    assert page.locator("figcaption").last.bounding_box() == below  # nothing moves
+    page.touchscreen.tap(200, 5)
+    assert picture.bounding_box() == small
+    picture.focus()
+    assert picture.bounding_box()["width"] > 300
+    page.close()

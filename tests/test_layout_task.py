@@ -35,7 +35,7 @@ from cml.registry import Choice
 from cml.reporting.legend import with_legend
 from cml.runs.trained_run import TrainedRun
 from cml.sampling.lists import RandomBatches
-from cml.tasks.layout import TASK, describe, draw, label_distance, mirror, surfaces
+from cml.tasks.layout import TASK, describe, draw, label_distance, legend, mirror, surfaces
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
 
@@ -238,16 +238,18 @@ def test_drawing_tints_the_surfaces_and_names_their_colours(tmp_path: Path) -> N
     path = saved(tmp_path, np.repeat(np.repeat([[5, 0], [2, 3]], 20, axis=0), 20, axis=1))
     drawn = draw(image, path, info())
     assert image.tobytes() == before
-    assert drawn.width == 200
+    assert drawn.size == (200, 200)
     pixels = np.asarray(drawn).astype(int)
     assert pixels[150, 50, 2] > pixels[150, 50, 0] + 20  # the left wall is blue
     assert pixels[50, 50, 0] > pixels[50, 50, 1] + 8  # the ceiling is pink
     assert pixels[50, 150].tolist() == [128, 128, 128]  # ignored
     assert pixels[150, 100].tolist() == [255, 255, 255]  # a border
-    legend = pixels[200:]
-    assert len(legend) > 8
-    for colour in ((0xF0, 0xE4, 0x42), (0x00, 0x9E, 0x73)):  # front and floor, though this mask has neither
-        assert (legend == colour).all(axis=2).sum() > 10
+    named = legend(info())  # of all surfaces, though this mask has not all
+    assert (named["front"], named["floor"]) == ("#f0e442", "#009e73")
+    strip = np.asarray(with_legend(drawn, named))[200:]
+    assert len(strip) > 8
+    for colour in ((0xF0, 0xE4, 0x42), (0x00, 0x9E, 0x73)):
+        assert (strip == colour).all(axis=2).sum() > 10
 
 
 def test_description_says_the_shares(tmp_path: Path) -> None:

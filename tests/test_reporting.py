@@ -123,6 +123,38 @@ def test_rows_come_at_random_and_sort_at_the_readers_wish(tmp_path: Path) -> Non
     assert "by-gain" not in made(tmp_path, *(replace(one, gain=math.nan) for one in rows))
 
 
+def test_the_middle_score_comes_first_at_the_readers_wish(tmp_path: Path) -> None:
+    text = made(tmp_path, *(row(score) for score in (1.0, 5.0, 3.0, 2.0, 4.0, math.nan)))
+    places = dict(re.findall(r"#q(\d)\{--median:(\d)\}", text))
+    assert [places[place] for place in "123456"] == ["3", "1", "0", "2", "4", "5"]
+
+
+def test_a_range_of_numbers_as_labels_can_be_chosen(tmp_path: Path) -> None:
+    rows = [replace(row(float(-number)), value=float(number)) for number in range(20)]
+    text = made(tmp_path, *rows)
+    assert re.findall(r'id="part\d"> (.*?)</label>', text) == [
+        "0.0 to 4.0", "4.0 to 8.0", "8.0 to 12.0", "12.0 to 16.0", "16.0 to 19.0",
+    ]  # fmt: skip
+    assert {int(place): int(part) for part, place in re.findall(r'class="row p(\d)" id="q(\d+)"', text)} == {
+        place: (place - 1) // 4 for place in range(1, 21)
+    }
+    assert "body:has(#part4:checked) .row:not(.p4){display:none}" in text
+    for few in (rows[:9], [*rows, row(0.0)], [replace(one, value=1.0) for one in rows]):
+        assert 'id="part0"' not in made(tmp_path, *few)
+
+
+def test_one_legend_a_page_and_the_name_in_the_tooltip(tmp_path: Path) -> None:
+    path = tmp_path / "g.html"
+    shown = GalleryRow(Picture(plain(), "a label", name="a.jpg"), {"m": [Picture(plain(), "", 1.0, "b.jpg")]}, 0.0)
+    write_gallery(path, [shown], title="t", unit="px", legend={"floor": "#009e73", "<wall>": "red"})
+    page = Page(path.read_text("utf-8"))
+    assert "a.jpg · a label" in page.attributes("title")
+    assert "b.jpg · label distance 1.00 px" in page.attributes("title")
+    assert "m, place 1: b.jpg" in page.attributes("aria-label")
+    assert page.text.count("floor") == page.text.count("<wall>") == 1
+    assert ".k1{--color:#ff0000}" in path.read_text("utf-8")
+
+
 def test_overview_links_lead_to_rows_that_exist(tmp_path: Path) -> None:
     for count in (1, 2, 3, 400):
         page = Page(made(tmp_path, *(row(float(score)) for score in range(count))))

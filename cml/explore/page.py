@@ -42,6 +42,7 @@ class Items:
         roles: N roles.
         pictures: N functions that make a picture with its label drawn.
         columns: Name to (values (N,), period or None): numbers, which go round with a period, or texts.
+        legend: What the colours of the drawn labels mean: word to colour.
     """
 
     names: Sequence[str]
@@ -49,6 +50,7 @@ class Items:
     roles: Sequence[str]
     pictures: Sequence[Callable[[], Image.Image]]
     columns: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)
+    legend: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_explorer(
@@ -98,6 +100,7 @@ def write_explorer(
         "roles": [visible_text(role) for role in roles],
         "columns": columns,
         "unit": visible_text(unit),
+        "legend": [[visible_text(word, 40), visible_text(colour)] for word, colour in items.legend.items()],
         "exact": len(side.landmarks) == n,
         "sheet": {
             "width": sheets.width, "height": sheets.height, "across": sheets.across, "down": sheets.down,

@@ -43,7 +43,10 @@ def write_page(path: Path, images: Sequence[Path], found: Sequence[Sequence[Hit]
         UserError: there are no images.
     """
     rows = [
-        (Found(_Picture(image), image.name), [Found(_Picture(hit.path), hit.item_id, hit.distance) for hit in hits])
+        (
+            Found(_Picture(image), image.name),
+            [Found(_Picture(hit.path), hit.item_id, hit.distance, hit.label) for hit in hits],
+        )
         for image, hits in zip(images, found, strict=True)
     ]
     write_search_page(path, rows, title=f"Nearest in {index.name}", summary=f"An index of {items} images.")

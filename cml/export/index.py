@@ -44,11 +44,13 @@ class Hit:
         item_id: Id of the item.
         path: Its image file.
         distance: L2 distance of its embedding to the query's.
+        label: Its label, where the index was made of a dataset whose labels are numbers or texts.
     """
 
     item_id: str
     path: Path
     distance: float
+    label: str = ""
 
 
 class Manifest(TypedDict):
@@ -147,7 +149,7 @@ class Index:
             raise DataError(f"The embeddings of {self.folder} hold NaN or infinity, or numbers too large. Index anew.")
         items = self._items(set(positions[positions >= 0].tolist()))
         return [
-            [Hit(*items[position], distance) for position, distance in zip(places, row, strict=True) if position >= 0]
+            [Hit(*items[at][:2], distance, items[at][2]) for at, distance in zip(places, row, strict=True) if at >= 0]
             for places, row in zip(positions.tolist(), distances.tolist(), strict=True)
         ]
 
@@ -163,13 +165,9 @@ class Index:
         made.check(self.manifest["method"], len(self), self.manifest["dimension"])
         return made
 
-    def _items(self, wanted: set[int]) -> dict[int, tuple[str, Path]]:
-        """Id and path of some items; the lists are read through, not kept."""
-        found = {}
-        for position, (item_id, path) in enumerate(_named(self.parts)):
-            if position in wanted:
-                found[position] = (item_id, path)
-        return found
+    def _items(self, wanted: set[int]) -> dict[int, tuple[str, Path, str]]:
+        """Id, path and label of some items; the lists are read through, not kept."""
+        return {position: item for position, item in enumerate(_named(self.parts)) if position in wanted}
 
 
 def build_index(
@@ -233,7 +231,7 @@ def add_to_index(
     with _alone(out):
         index = Index.open(out)
         index.check_model(model, run)
-        there = dict(_named(index.parts))
+        there = {item_id: path for item_id, path, _ in _named(index.parts)}
         paths = set(there.values())
         fresh = []
         for item, (item_id, path) in enumerate(zip(images.item_ids, images.paths, strict=True)):
@@ -313,9 +311,11 @@ def _is_name(name: object) -> bool:
     return isinstance(name, str) and name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
 
 
-def _named(parts: Iterable[EmbeddingFolder]) -> Iterable[tuple[str, Path]]:
-    """Id and path of every item, in order."""
+def _named(parts: Iterable[EmbeddingFolder]) -> Iterable[tuple[str, Path, str]]:
+    """Id, path and label, or "", of every item, in order."""
     for part in parts:
         root = Path(part.manifest["images"])
         for entry in part.items():
-            yield str(entry["item_id"]), root / str(entry["file_name"])
+            label = [value for name, value in entry.items() if name not in ("item_id", "file_name", "role")]
+            shown = f"{label[0]:.6g}" if label and isinstance(label[0], float) else " ".join(map(str, label))
+            yield str(entry["item_id"]), root / str(entry["file_name"]), shown

@@ -7,6 +7,8 @@ pictures, which the caller has done.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import random
 import statistics
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
+from PIL import Image, ImageColor
 
 from cml.errors import UserError
 from cml.processes.bar import SILENT, Bar
@@ -24,6 +26,7 @@ from cml.reporting.number_text import NumberText
 from cml.reporting.visible_text import visible_text
 
 _MOST_TICKS = 160  # of the overview
+_PARTS, _FEWEST = 5, 10  # of the range of labels that a reader can choose, and queries for that
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,15 @@ class Picture:
     Attributes:
         image: The picture as it shall be seen, its label drawn on it; or what makes it when it is written, so that a
             page of any length holds one of them at a time. Equal functions make equal pictures.
-        caption: Any text: the label in words, or the item's id.
+        caption: Any text: the label in words.
         distance: Label distance to the query. None for the query itself; infinite = cannot be compared.
+        name: The item's id, which the tooltip tells.
     """
 
     image: Image.Image | Callable[[], Image.Image]
     caption: str
     distance: float | None = None
+    name: str = ""
 
     def drawn(self) -> Image.Image:
         """The picture itself."""
@@ -55,12 +60,14 @@ class GalleryRow:
         retrieved: Title of the method to its top pictures, nearest first.
         score: How badly the query goes: larger is worse. NaN = nothing could be compared; such rows come last.
         gain: How much better it goes than with a baseline; NaN = there is none, or nothing could be compared.
+        value: Its label, if that is a number: the reader can choose a range; NaN if not.
     """
 
     query: Picture
     retrieved: Mapping[str, Sequence[Picture]]
     score: float
     gain: float = math.nan
+    value: float = math.nan
 
 
 def write_gallery(
@@ -71,10 +78,14 @@ def write_gallery(
     unit: str,
     summary: str = "",
     table: Sequence[Sequence[str]] = (),
+    legend: Mapping[str, str] | None = None,
     thumbnail: int = 96,
     seed: int = 0,
 ) -> None:
-    """Write the page. It opens in a random order; the reader may sort it by worst, best or gain; ties keep their order.
+    """Write the page. It opens in a random order; the reader may sort it by median, worst, best or gain.
+
+    Queries of equal score keep their order. A click enlarges a picture; where labels are numbers, a fifth of them can
+    be chosen.
 
     Args:
         path: The HTML file; it is replaced as a whole or not at all.
@@ -83,6 +94,7 @@ def write_gallery(
         unit: Unit of the label distances, e.g. "squared px" or "1 - mIoU"; may be empty.
         summary: Paragraphs below the heading, one a line.
         table: Rows of cells below that, the first row being the heading, the first column the names.
+        legend: Word to the colour that it has on all pictures, any that PIL knows.
         thumbnail: Largest width and height of a retrieved picture on the page, in CSS pixels.
         seed: Of the random order.
 
@@ -92,7 +104,13 @@ def write_gallery(
     """
     methods = _check(rows, table, thumbnail)
     ordered = [rows[number] for number in _falling([row.score for row in rows])]
-    orders = {"worst": range(len(rows)), "best": _falling([-row.score for row in ordered])}
+    compared = sum(not math.isnan(row.score) for row in rows)
+    from_middle = [-abs(place - compared // 2) if place < compared else math.nan for place in range(len(rows))]
+    orders = {
+        "median": _falling(from_middle),
+        "worst": range(len(rows)),
+        "best": _falling([-row.score for row in ordered]),
+    }
     if any(math.isfinite(row.gain) for row in rows):
         orders["gain"] = _falling([row.gain for row in ordered])
     distances = [p.distance for row in rows for top in row.retrieved.values() for p in top if p.distance is not None]
@@ -102,8 +120,10 @@ def write_gallery(
     images = PictureRules(thumbnail)
     scores = NumberText([row.score for row in rows if math.isfinite(row.score)])
     places = _rising([row.score for row in ordered])
+    parts, part_of = _parts([row.value for row in ordered])
     view = [
-        _row_view(row, methods, place, images, show, scores, visible_text(unit), least_span)
+        {"part": part_of[place - 1]}
+        | _row_view(row, methods, place, images, show, scores, visible_text(unit), least_span)
         for place, row in enumerate(Bar(ordered, "gallery", unit="query", delay=SILENT), start=1)
     ]
     stride = -(-len(view) // _MOST_TICKS)
@@ -117,7 +137,9 @@ def write_gallery(
         table=[[_cell(text) for text in cells] for cells in table],
         rows=random.Random(seed).sample(view, len(view)),
         orders=list(orders),
-        rules=_order_rules(orders),
+        rules=_order_rules(orders) + _part_rules(parts) + _colour_rules(legend or {}),
+        parts=parts,
+        legend=[(visible_text(word, 40), f"k{place}") for place, word in enumerate(legend or {})],
         abreast=min(len(methods), 2 if len(methods) == 4 else 3),
         ticks=[(row["place"], places[row["place"] - 1], row["score"]) for row in view[::stride]],
         median=(len(view) + 1) // 2,
@@ -136,6 +158,27 @@ def _order_rules(orders: Mapping[str, Sequence[int]]) -> str:
     for name, places in orders.items():
         rules += [f"#q{place + 1}{{--{name}:{number}}}" for number, place in enumerate(places)]
     return "\n".join(rules)
+
+
+def _parts(values: Sequence[float]) -> tuple[list[str], list[str]]:
+    """Equal parts of the range of labels in words, and each row's classes; none where labels are no numbers."""
+    known = sorted(value for value in values if math.isfinite(value))
+    cuts = sorted({known[len(known) * part // _PARTS] for part in range(1, _PARTS)} - {known[0]}) if known else []
+    if len(known) < _FEWEST or not cuts or len(known) < len(values):
+        return [], [""] * len(values)
+    show, ends = NumberText(known), [known[0], *cuts, known[-1]]
+    words = [f"{show(low)} to {show(high)}" for low, high in itertools.pairwise(ends)]
+    return words, [f" p{bisect.bisect_right(cuts, value)}" for value in values]
+
+
+def _part_rules(parts: Sequence[str]) -> str:
+    rules = (f"body:has(#part{part}:checked) .row:not(.p{part}){{display:none}}" for part in range(len(parts)))
+    return "\n" + "\n".join(rules)
+
+
+def _colour_rules(legend: Mapping[str, str]) -> str:
+    colours = ("#{:02x}{:02x}{:02x}".format(*ImageColor.getrgb(colour)[:3]) for colour in legend.values())
+    return "\n" + "\n".join(f".k{place}{{--color:{colour}}}" for place, colour in enumerate(colours))
 
 
 def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail: int) -> list[str]:
@@ -208,7 +251,7 @@ def _row_view(
 
 def _picture_view(picture: Picture, images: PictureRules, show: NumberText, step: Any, unit: str) -> dict[str, Any]:  # noqa: ANN401
     distance = picture.distance
-    caption = visible_text(picture.caption)
+    caption, name = visible_text(picture.caption), visible_text(picture.name)
     if distance is None:
         number, words, bar = "", "", None
     elif math.isinf(distance):
@@ -218,9 +261,10 @@ def _picture_view(picture: Picture, images: PictureRules, show: NumberText, step
     return {
         "image": images.name(picture.image),
         "caption": caption,
+        "name": name,
         "number": number,
         "bar": bar,
-        "words": " · ".join(part for part in (caption, words) if part),
+        "words": " · ".join(part for part in (name, caption, words) if part),
     }
 
 

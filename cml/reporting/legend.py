@@ -16,17 +16,18 @@ _LARGEST_TEXT = 0.06  # of the picture's longer side
 _SMALLEST_TEXT = 7.0  # pixels
 
 
-def with_legend(image: Image.Image, colors: Mapping[str, str]) -> Image.Image:
+def with_legend(image: Image.Image, colors: Mapping[str, str], largest: float | None = None) -> Image.Image:
     """The picture with a strip below it that says what each colour means, in one row.
 
     Args:
         image: The picture; it is not touched.
         colors: Word to colour, in the order from left to right; any colour PIL knows.
+        largest: Pixels that the words are high at most; in proportion to the picture when not given.
     """
     words = {visible_text(word, 24): color for word, color in colors.items()}
     if not words:
         return flat(image)
-    size = max(_SMALLEST_TEXT, _LARGEST_TEXT * max(image.size))
+    size = max(_SMALLEST_TEXT, largest or _LARGEST_TEXT * max(image.size))
     while _needed(words, size) > image.width and size > _SMALLEST_TEXT:
         size -= 0.25
     strip = round(1.7 * size)

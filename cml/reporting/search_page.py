@@ -28,11 +28,13 @@ class Found:
         image: The picture, or what makes it when it is written; None where it cannot be read.
         caption: Any text, such as the item's id.
         distance: Embedding distance to the query; None for the query itself.
+        label: Its label in words; may be empty.
     """
 
     image: Drawable | None
     caption: str
     distance: float | None = None
+    label: str = ""
 
 
 def write_search_page(
@@ -64,6 +66,7 @@ def write_search_page(
         return {
             "image": image or images.name(_GONE),
             "caption": visible_text(found.caption) + ("" if image else " (cannot be read)"),
+            "label": visible_text(found.label),
             "number": shown,
             "bar": "" if found.distance is None else f"s{step}",
         }

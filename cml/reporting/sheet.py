@@ -7,7 +7,7 @@ queries (gallery.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 from cml.errors import UserError
 from cml.reporting.drawing import flat
 from cml.reporting.gallery import GalleryRow, Picture
+from cml.reporting.legend import with_legend
 from cml.reporting.number_text import NumberText
 from cml.reporting.visible_text import visible_text
 from cml.storage.atomic import atomic_file
@@ -28,7 +29,9 @@ _GAP = 6  # pixels between two pictures; three of them between two methods
 _QUERY_LINES, _LINES = 6, 3  # of words below a picture
 
 
-def write_sheet(path: Path, rows: Sequence[GalleryRow], *, unit: str, side: int = 144) -> None:
+def write_sheet(
+    path: Path, rows: Sequence[GalleryRow], *, unit: str, side: int = 144, legend: Mapping[str, str] | None = None
+) -> None:
     """Write the sheet; rows and methods keep their order.
 
     The number below a picture is its label distance to the query, the words are its caption, wrapped and cut.
@@ -38,6 +41,7 @@ def write_sheet(path: Path, rows: Sequence[GalleryRow], *, unit: str, side: int 
         rows: Queries with what each method retrieves; the first row's methods and their longest list make the columns.
         unit: Unit of the label distances; may be empty.
         side: Longer side of a picture in pixels.
+        legend: Word to the colour that it has on all pictures.
 
     Raises:
         UserError: no row, no method, or rows of different methods.
@@ -52,7 +56,7 @@ def write_sheet(path: Path, rows: Sequence[GalleryRow], *, unit: str, side: int 
     for row in rows:
         sheet.add(row, show)
     with atomic_file(path) as temporary:
-        sheet.image(visible_text(unit)).save(temporary, "PNG", optimize=True)
+        with_legend(sheet.image(visible_text(unit)), legend or {}, side / 9).save(temporary, "PNG", optimize=True)
 
 
 class _Sheet:

@@ -153,6 +153,7 @@ def explore_runs(
         [split.role for split, _ in chosen.items],
         chosen.pictures,
         chosen.columns(),
+        trained.task.legend(trained.dataset.info),
     )
     factor, unit = trained.report
     write_explorer(path, items, side, views, title=trained.dataset.info.name, unit=unit, factor=factor)

@@ -80,6 +80,7 @@ def write_run_gallery(
             f"label distance {trained.task.label_distance(trained.config.train, info)}."
         ),
         table=table,
+        legend=trained.task.legend(info),
         thumbnail=thumbnail,
     )
     return path

@@ -69,7 +69,8 @@ def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     order = order[: max(1, int(np.isfinite(behind).sum()))]
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
     rows = [shown_row(trained, retrieved, int(row), list(methods), size=_SIDE, ids=False) for row in shown]
-    write_sheet(path, rows, unit=trained.report[1], side=_SIDE)
+    legend = trained.task.legend(trained.dataset.info)
+    write_sheet(path, rows, unit=trained.report[1], side=_SIDE, legend=legend)
 
 
 def _over_k(comparison: Comparison, kind: str) -> Curves:

@@ -101,8 +101,8 @@ def shown_row(
         size: Longer side of a picture in pixels.
         score: How badly the query goes.
         gain: How much better than with a baseline.
-        ids: Captions are the item's id and its label in words; otherwise the words alone, and only where the picture
-            does not show the label already.
+        ids: Pictures have the item's id as name and the label in words as caption; otherwise the words alone, and only
+            where the picture does not show the label already.
     """
     from cml.reporting.gallery import GalleryRow
 
@@ -123,6 +123,7 @@ def shown_row(
         },
         score=score,
         gain=gain,
+        value=float(label) if isinstance(label := queries.labels[query], int | float) else math.nan,
     )
 
 
@@ -176,7 +177,7 @@ def _picture(trained: TrainedRun, split: Split, item: int, distance: float | Non
     drawn = Drawn(trained, split, split.paths[item], item, size)
     words = drawn.words()
     if ids:
-        return Picture(drawn, f"{split.item_ids[item]} {words}".strip(), distance)
+        return Picture(drawn, words, distance, split.item_ids[item])
     plain, image = drawn.plain(), drawn()
     seen = image.size != plain.size or image.tobytes() != plain.tobytes()
     return Picture(image, "" if seen else words, distance)

@@ -118,6 +118,7 @@ function panel() {
       make("div", { class: "one" }, picture(item, 176), make("div", {}, head(make("bdi", {}, meta.names[item])), make("p", { class: "words" }, make("bdi", {}, meta.words[item])), table(facts(item)))),
       make("h3", { class: "e" }, "Nearest by embedding", make("small", {}, "# rank by label")), neighbours(item, false),
       make("h3", { class: "l" }, "Nearest by label", make("small", {}, "# rank by embedding")), neighbours(item, true),
+      make("p", { class: "keys" }, ...meta.legend.map(([word, colour]) => make("span", {}, make("i", { style: { background: colour } }), make("bdi", {}, word)))),
       make("p", { class: "about" }, make("span", { class: "e" }, "embedding distance"), " · ", make("span", { class: "l" }, `label distance${meta.unit ? ` (${meta.unit})` : ""}`), ` · among all ${N.toLocaleString("en")} items`));
   } else {
     place.replaceChildren(head(count(N, "item")), make("p", {}, "Click an item on a map, search for one, or draw around many. With a map in focus the arrow keys walk."),
