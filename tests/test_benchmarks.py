@@ -24,6 +24,7 @@ TINY = {
     "dense_triplet": "--items 8 16 --repeat 1",
     "distance_jobs": "--sizes 120 150 --kinds neighbors",
     "evaluation": "--queries 5 --gallery 120 --dimension 4 --repeats 1",
+    "explorer": "--items 40 --seconds 0.3",
     "export": "--images 2 --scale 0.2 --layouts directory --att-sizes 7 --rounds 1",
     "geometric": "--items 6 --loop-pairs 3 --rounds 1",
     "gradient_cache": "--backbone small-cnn --items 8 --micro-batch 4",
