@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.data_prep.listed import Listed, ListedSource, table_rows
-from cml.data_prep.table import number
+from cml.data_prep.listed import Listed, ListedSource, read_each, table_rows, within
+from cml.data_prep.table import Row
 from cml.errors import DataError
 
 _ROLES = {"train": "train", "val": "", "test": "query"}
-_OLDEST = 120
+_OLDEST = 120  # years
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,10 @@ class Agedb(ListedSource):
         return [self.source / "agedb.csv"], self.source
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
-        for where, row in table_rows(lists[0], ("age", "path", "split")):
-            try:
-                if isinstance(row, DataError):
-                    raise row
-                if row["split"] not in _ROLES:
-                    raise DataError(f"{where}: split should be one of {', '.join(_ROLES)}. Got {row['split']!r}.")
-                if not 0 <= (age := number(row["age"], "age", where, own=False)) <= _OLDEST:
-                    raise DataError(f"{where}: age should be from 0 to {_OLDEST} years. Got {age:g} instead.")
-            except DataError as error:
-                yield error
-            else:
-                yield Listed(where, row["path"], age, _ROLES[row["split"]])
+        return read_each(table_rows(lists[0], ("age", "path", "split")), _line)
+
+
+def _line(where: str, row: Row) -> Listed:
+    if row["split"] not in _ROLES:
+        raise DataError(f"{where}: split should be one of {', '.join(_ROLES)}. Got {row['split']!r}.")
+    return Listed(where, row["path"], within(row["age"], "age", where, 0, _OLDEST), _ROLES[row["split"]])

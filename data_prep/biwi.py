@@ -6,10 +6,10 @@ Not for: its depth images and head models, nor telling where in a frame a head i
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,6 @@ Float64 = NDArray[np.float64]
 _AGAIN = {"15": "03", "18": "05", "21": "02", "22": "07"}  # recorded twice: the sequence that shows the same person
 _OFF = 1e-2  # how far a matrix may be from orthogonal; the files have five digits
 _FARTHEST = 100  # a head this many times its own size off the frame's middle is none
-
-
-class Camera(NamedTuple):
-    """What rgb.cal says: intrinsics (3, 3) in pixels, rotation (3, 3) and shift (3,) in mm from the depth camera."""
-
-    pixels: Float64
-    turn: Float64
-    shift: Float64
 
 
 @dataclass(frozen=True)
@@ -84,72 +76,56 @@ class Biwi(ListedSource):
         return {"gallery": "queries", "label_distance": "rotation"}
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
-        people = {f"{path.parent.name}/{path.name}": path.parent.name for path in lists}
-        people = {frame: _AGAIN.get(sequence, sequence) for frame, sequence in people.items()}
+        people = {str(path): _AGAIN.get(path.parent.name, path.parent.name) for path in lists}
         held = dealt(people, self.test_share, seed=self.split_seed, salt="test")
-        cameras: dict[Path, Camera] = {}
+        cameras: dict[Path, Float64] = {}
         for path in lists:
-            frame = f"{path.parent.name}/{path.name}"
             try:
-                calibration = path.with_name("rgb.cal")
-                if calibration not in cameras:
-                    cameras[calibration] = read_camera(calibration)
-                turn, centre = read_pose(path)
-                box = head_box(cameras[calibration], centre, self.millimetres, str(path))
+                if (file := path.with_name("rgb.cal")) not in cameras:
+                    cameras[file] = read_numbers(file, (0, 1, 2, 4, 5, 6, 7))  # between them, the lens's distortion
+                pose = read_numbers(path, range(4))
+                box = head_box(cameras[file], pose[3], self.millimetres, path)
+                turn = _rotation(pose[:3], path).as_quat(canonical=True).round(6).tolist()
             except DataError as error:
                 yield error
             else:
-                role, image = "query" if frame in held else "train", frame.replace("_pose.txt", "_rgb.png")
-                extra = {"person": people[frame], "box": [round(value, 2) for value in box]}
-                yield Listed(str(path), image, turn.round(6).tolist(), role, extra)
+                image = f"{path.parent.name}/{path.name.replace('_pose.txt', '_rgb.png')}"
+                extra = {"person": people[str(path)], "box": [round(value, 2) for value in box]}
+                yield Listed(str(path), image, turn, "query" if str(path) in held else "train", extra)
 
     def _picture(self, path: Path, one: Listed) -> Picture:
         return functools.partial(crop_file, path, Box(*one.extra["box"]), self.image_size)
 
 
-def read_pose(path: Path) -> tuple[Float64, Float64]:
-    """The quaternion (4,) and the centre (3,) in mm of a head, of a frame_NNNNN_pose.txt.
+def read_numbers(path: Path, wanted: Sequence[int]) -> Float64:
+    """Those lines of a text that are ``wanted``, empty ones not counted, each of three finite numbers: (L, 3).
 
     Raises:
-        DataError: it has not four lines of three finite numbers, or no rotation in the first three.
+        DataError: a line is missing, or has something else.
     """
-    rows = _numbers(path, {0: 3, 1: 3, 2: 3, 3: 3})
-    return np.asarray(_rotation(rows[:3], path).as_quat(canonical=True)), rows[3]
+    lines, rows = text_lines(path), []
+    for place in wanted:
+        where, text = lines[place] if place < len(lines) else (str(path), "")
+        if len(words := text.split()) != 3:
+            raise DataError(f"{where}: should have 3 numbers in line {place + 1}. Got {text.strip()!r} instead.")
+        rows.append([number(word, "each", where, own=False) for word in words])
+    return np.array(rows)
 
 
-def read_camera(path: Path) -> Camera:
-    """The colour camera, of an rgb.cal.
-
-    Raises:
-        DataError: it has other lines, or no rotation among them.
-    """
-    rows = _numbers(path, {0: 3, 1: 3, 2: 3, 4: 3, 5: 3, 6: 3, 7: 3})
-    return Camera(rows[:3], np.asarray(_rotation(rows[3:6], path).as_matrix()), rows[6])
-
-
-def head_box(camera: Camera, centre: Float64, millimetres: float, where: str) -> Box:
+def head_box(camera: Float64, centre: Float64, millimetres: float, where: Path) -> Box:
     """The square in the colour frame around a head's centre (3,) in mm before the depth camera.
 
+    ``camera`` (7, 3) is what rgb.cal has: intrinsics in pixels, rotation and shift in mm from the depth camera.
+
     Raises:
-        DataError: the head is behind the camera, or far out of the frame.
+        DataError: the head is behind the camera or far out of the frame, or the camera's rotation is none.
     """
-    x, y, depth = camera.pixels @ (camera.turn @ centre + camera.shift)
-    side = camera.pixels[0, 0] * millimetres / depth if depth > 0 else 0.0
+    turn = _rotation(camera[3:6], where.with_name("rgb.cal")).as_matrix()
+    x, y, depth = camera[:3] @ (turn @ centre + camera[6])
+    side = camera[0, 0] * millimetres / depth if depth > 0 else 0.0
     if not side >= 1 or max(abs(x), abs(y)) / depth > _FARTHEST * side:
         raise DataError(f"{where}: the head's centre {centre.tolist()} mm should lie before the camera.")
     return box_around(x / depth, y / depth, side)
-
-
-def _numbers(path: Path, wanted: dict[int, int]) -> Float64:
-    """Those lines of a text that are ``wanted``, each with so many finite numbers; empty lines do not count."""
-    lines = text_lines(path)
-    rows = []
-    for place, count in wanted.items():
-        where, text = lines[place] if place < len(lines) else (str(path), "")
-        if len(words := text.split()) != count:
-            raise DataError(f"{where}: should have {count} numbers in line {place + 1}. Got {text.strip()!r} instead.")
-        rows.append([number(word, "each", where, own=False) for word in words])
-    return np.array(rows)
 
 
 def _rotation(matrix: Float64, path: Path) -> Rotation:

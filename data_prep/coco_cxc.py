@@ -15,15 +15,14 @@ from typing import Literal
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import unskipped
 from cml.data_prep.coco_captions import CocoCaptions
-from cml.data_prep.listed import table_rows
-from cml.data_prep.table import number
+from cml.data_prep.listed import read_each, table_rows, within
+from cml.data_prep.table import Row
 from cml.errors import DataError
 from cml.storage.atomic import atomic_file
 
 PAIRS = "pairs.csv"  # where cml evaluate looks for them
 _COLUMNS = ("image1", "image2", "agg_score")
 _NAME = re.compile(r"COCO_(?:train|val)2014_(\d{12})\.jpg")
-_MOST = 5.0
 
 
 @dataclass(frozen=True)
@@ -51,23 +50,18 @@ class CocoCxc(CocoCaptions):
         """Write the dataset and the pairs beside it; see ``DataSource.prepare``."""
         (path,) = self._judgements()
         pairs: dict[tuple[str, str], float] = {}
-        bad = 0
         for one in read_pairs(path):
-            if isinstance(one, DataError):
-                if not skip_bad:
-                    raise unskipped(str(one))
-                bad += 1
-            else:
+            if not isinstance(one, DataError):
                 pairs.setdefault((min(one[:2]), max(one[:2])), one[2])  # of a pair that comes twice the first line
+            elif not skip_bad:
+                raise unskipped(str(one))
         dataset = super().prepare(out, skip_bad=skip_bad)
         if not (out / PAIRS).exists():
             known = {item for role in dataset.info.roles[1:] for item in dataset.split(role).item_ids}
             lines = [f"{a},{b},{score:g}" for (a, b), score in pairs.items() if a in known and b in known]
-            if not lines:
-                raise DataError(f"{path} judges no two of the photographs that are tested on.")
-            with atomic_file(out / PAIRS) as path_now:
-                path_now.write_text("\n".join(["item,other,similarity", *lines, ""]))
-            print(f"{out / PAIRS}: {len(lines)} of {len(pairs) + bad} judged pairs", file=sys.stderr)
+            with atomic_file(out / PAIRS) as file:
+                file.write_text("\n".join(["item,other,similarity", *lines, ""]))
+            print(f"{out / PAIRS}: {len(lines)} of {len(pairs)} judged pairs", file=sys.stderr)
         return dataset
 
     def _judgements(self) -> list[Path]:
@@ -84,22 +78,13 @@ def read_pairs(path: Path) -> Iterator[tuple[str, str, float] | DataError]:
     Raises:
         DataError: the file is no CSV, or lacks a column.
     """
-    for where, row in table_rows(path, _COLUMNS):
-        try:
-            if isinstance(row, DataError):
-                raise row
-            ids = []
-            for column in _COLUMNS[:2]:
-                if (match := _NAME.fullmatch(row[column])) is None:
-                    raise DataError(
-                        f"{where}: {column} should be the name of a photograph of COCO 2014. Got {row[column]!r}."
-                    )
-                ids.append(str(int(match[1])))
-            if not 0 <= (score := number(row["agg_score"], "agg_score", where, own=False)) <= _MOST:
-                raise DataError(f"{where}: agg_score should be from 0 to 5. Got {score:g} instead.")
-            if ids[0] == ids[1]:
-                raise DataError(f"{where}: should be two photographs. Got {row['image1']!r} twice.")
-        except DataError as error:
-            yield error
-        else:
-            yield ids[0], ids[1], score
+    return read_each(table_rows(path, _COLUMNS), _pair)
+
+
+def _pair(where: str, row: Row) -> tuple[str, str, float]:
+    found = [_NAME.fullmatch(row[column]) for column in _COLUMNS[:2]]
+    first, second = (match and str(int(match[1])) for match in found)
+    if not first or not second or first == second:
+        names = " and ".join(repr(row[column]) for column in _COLUMNS[:2])
+        raise DataError(f"{where}: should name two photographs of COCO 2014. Got {names} instead.")
+    return first, second, within(row["agg_score"], "agg_score", where, 0, 5)

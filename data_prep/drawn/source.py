@@ -125,11 +125,11 @@ class Heads(_Drawn):
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.heads.heads import draw_heads
 
-        heads = draw_heads(self.count, size=self.size, seed=self.seed, workers=self.workers)
+        images, rotations = draw_heads(self.count, size=self.size, seed=self.seed, workers=self.workers)
         frame = "quaternion x, y, z, w from the head to the camera: x to the right, y down, z away from the camera"
         about = {"task": "value", "label_column": "value", "label_unit": "rotation", "frame": frame}
         details = {"label_distance": "rotation"}
-        return _Drawing(about, details, "behind them", heads.images, heads.rotations.round(6).tolist())
+        return _Drawing(about, details, "behind them", images, rotations.round(6).tolist())
 
 
 @dataclass(frozen=True)

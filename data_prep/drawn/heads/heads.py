@@ -7,8 +7,7 @@ Not for: training anything meant for photographs of real people.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,29 +26,6 @@ _SKINS = ((255, 219, 190), (238, 190, 155), (205, 150, 110), (150, 100, 70), (95
 _HAIRS = ((30, 24, 20), (75, 48, 30), (140, 95, 50), (205, 170, 105), (150, 145, 140), (120, 45, 25))
 
 
-@dataclass(frozen=True)
-class Heads:
-    """Drawn heads and how they are turned.
-
-    Attributes:
-        images: (N, size, size, 3) RGB.
-        rotations: (N, 4) unit quaternions [x, y, z, w], w >= 0, from the head to the camera, whose x is to the right, y
-            down and z away from it: [0, 0, 0, 1] looks into the camera.
-    """
-
-    images: NDArray[np.uint8]
-    rotations: Float64
-
-
-class _Ellipsoid(NamedTuple):
-    """A part: centre (3,), semi-axes (3,), colour (3,), and whether it turns with the head."""
-
-    centre: tuple[float, float, float]
-    axes: tuple[float, float, float]
-    colour: Float64
-    turns: bool = True
-
-
 class _Looks(NamedTuple):
     """How somebody looks: colours (3,) each; the hairline (lower is more hair), glasses or none."""
 
@@ -63,7 +39,7 @@ class _Looks(NamedTuple):
     glasses: bool
 
 
-def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Heads:
+def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> tuple[NDArray[np.uint8], Float64]:
     """Draw heads: any yaw, pitch and roll as people hold their heads.
 
     Args:
@@ -73,14 +49,15 @@ def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -
         workers: Processes to draw in; the result is the same for any number.
 
     Returns:
-        The images and their rotations.
+        Images (N, size, size, 3), RGB, and rotations (N, 4): unit quaternions [x, y, z, w], w >= 0, from the head to
+        the camera, whose x is to the right, y down and z away from it: [0, 0, 0, 1] looks into the camera.
 
     Raises:
         UserError: An argument is out of its range, or the workers could not start.
     """
     draw = functools.partial(_draw_head, photos=sample_photos())
     images, rotations = draw_items("draw_heads", draw, count, size=size, seed=seed, workers=workers)
-    return Heads(np.stack(images), np.stack(rotations))
+    return np.stack(images), np.stack(rotations)
 
 
 def _draw_head(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> tuple[NDArray[np.uint8], Float64]:
@@ -117,25 +94,26 @@ def _sample_looks(rng: Rng) -> _Looks:
 def _render(pixels: Float64, x: Float64, y: Float64, turn: Float64, looks: _Looks, light: Float64) -> None:
     """Paint a head over ``pixels`` (H, W, 3), whose columns and rows lie at ``x`` (W,) and ``y`` (H,), in heads."""
     skull = (looks.wide, looks.long, 0.9)
-    parts = [
-        _Ellipsoid((0, 0, 0), skull, looks.skin),
-        _Ellipsoid((0, 0, 0), (1.07 * looks.wide, 1.07 * looks.long, 0.97), looks.hair),
-        _Ellipsoid((0, 0.14, -0.92), (0.12, 0.23, 0.2), 0.96 * looks.skin),
-        *(_Ellipsoid((side * looks.wide, 0.04, 0.06), (0.09, 0.2, 0.14), 0.92 * looks.skin) for side in (-1, 1)),
-        _Ellipsoid((0, 1.15, 0.12), (0.42, 0.8, 0.42), 0.85 * looks.skin, turns=False),
-        _Ellipsoid((0, 2.35, 0.25), (1.7, 1.0, 0.8), looks.shirt, turns=False),
+    still = np.eye(3)
+    ears = [((side * looks.wide, 0.04, 0.06), (0.09, 0.2, 0.14), 0.92 * looks.skin, turn) for side in (-1, 1)]
+    parts: list[tuple[Any, Any, Float64, Float64]] = [  # ellipsoids: centre, semi-axes, colour, rotation
+        ((0, 0, 0), skull, looks.skin, turn),
+        ((0, 0, 0), (1.07 * looks.wide, 1.07 * looks.long, 0.97), looks.hair, turn),
+        ((0, 0.14, -0.92), (0.12, 0.23, 0.2), 0.96 * looks.skin, turn),
+        *ears,
+        ((0, 1.15, 0.12), (0.42, 0.8, 0.42), 0.85 * looks.skin, still),
+        ((0, 2.35, 0.25), (1.7, 1.0, 0.8), looks.shirt, still),
     ]
     depth = np.full(pixels.shape[:2], np.inf)
     light = light / np.linalg.norm(light)
-    for place, part in enumerate(parts):
-        own = turn if part.turns else np.eye(3)
-        centre, axes = own @ part.centre, np.array(part.axes)
-        reach = np.sqrt(((own * axes) ** 2).sum(axis=1))  # of its box, along x, y and z
+    for place, (middle, axes, plain, own) in enumerate(parts):
+        centre = own @ middle
+        reach = np.linalg.norm(own * axes, axis=1)  # of its box, along x, y and z
         columns, rows = (
-            slice(*np.searchsorted(line, [middle - far, middle + far]))
-            for line, middle, far in zip((x, y), centre[:2], reach[:2], strict=True)
+            slice(*np.searchsorted(line, [at - far, at + far]))
+            for line, at, far in zip((x, y), centre[:2], reach[:2], strict=True)
         )
-        to_unit = own.T / axes[:, None]  # (3, 3), the part's ellipsoid to the unit sphere
+        to_unit = own.T / np.array(axes)[:, None]  # (3, 3), the part's ellipsoid to the unit sphere
         across, down = np.meshgrid(x[columns] - centre[0], y[rows] - centre[1])
         start = np.stack([across, down, np.full_like(across, -centre[2])], axis=-1) @ to_unit.T  # (h, w, 3)
         along = to_unit[:, 2]
@@ -146,9 +124,7 @@ def _render(pixels: Float64, x: Float64, y: Float64, turn: Float64, looks: _Look
         if place == 1:
             hit &= 0.7 * point[..., 2] - 0.75 * point[..., 1] > looks.hairline
         hit &= near < depth[rows, columns]
-        colour = np.broadcast_to(part.colour, (*hit.shape, 3))
-        if place == 0:
-            colour = _face(point, looks)
+        colour = np.broadcast_to(plain, point.shape) if place else _face(point, looks)
         normal = point @ to_unit
         normal /= np.linalg.norm(normal, axis=-1, keepdims=True)
         shade = 0.5 + 0.6 * np.clip(normal @ light, 0, 1)
