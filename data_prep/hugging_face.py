@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from PIL import Image
 
-from cml.data.images import ImageFault, opened, resized, upright_rgb
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data_prep import folder_labels
 from cml.data_prep.folder_labels import KINDS
+from cml.data_prep.listed import read_each
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.source import check_shares, made_with, role_by_hash
-from cml.data_prep.table import cell
 from cml.errors import DataError, UserError, extra_needed
 from cml.storage.hugging_face import dataset_commit, dataset_read
 from cml.storage.safe_paths import is_inside
@@ -96,23 +94,21 @@ class HuggingFace:
             if train is None:
                 held, train = None, held
             streams = {part: self._columns(datasets, parts[part]) for part in (train, held) if part is not None}
-        kind, details = KINDS[self.kind], {"gallery": "queries", "label_columns": list(self.label_columns)}
+        compared = {"label_distance": self.label_distance} if self.label_distance else {}
         info = DatasetInfo(
-            name=Path(name).resolve().name if local else name.replace("/", "-"),
-            task=kind.task,
-            label_column=kind.column,
-            label_unit=self.unit or kind.unit,
+            name=(folder.resolve().name if local else name).replace("/", "-"),
+            task=KINDS[self.kind].task,
+            label_column=KINDS[self.kind].column,
+            label_unit=self.unit or KINDS[self.kind].unit,
             frame="",
             source="a local folder read by datasets" if local else f"hf:{name}@{revision}",
             licence="the dataset's own",
-            details={**details, **({"label_distance": self.label_distance} if self.label_distance else {})},
+            details={"gallery": "queries", "label_columns": list(self.label_columns), **compared},
             made_with=origin,
         )
+        roles = {part: "query" if part == held else "train" if held else "" for part in streams}
         place = folder.resolve() if local else name
-        items = itertools.chain.from_iterable(
-            self._items(part, stream, "query" if part == held else "train" if held else "", place)
-            for part, stream in streams.items()
-        )
+        items = (item for part in streams for item in self._items(part, streams[part], roles[part], place))
         return write_dataset(out, info, items, skip_bad=skip_bad)
 
     def _columns(self, datasets: Any, stream: Any) -> Any:  # noqa: ANN401 - of a library without types
@@ -130,64 +126,44 @@ class HuggingFace:
         )
 
     def _items(self, part: str, stream: Any, role: str, place: Path | str) -> Iterator[Item | DataError]:  # noqa: ANN401
-        """The items of a part; without a role of the whole part each has its own."""
-        names = stream.features[self.label_columns[0]]
+        """The items of a part; where it has no role as a whole, each has its own."""
+        feature = stream.features[self.label_columns[0]]
         rows = iter(stream)
-        for number in itertools.count():
-            where = f"hf:{self.dataset} {part}:{number}"
-            with dataset_read(self.dataset):
-                row = next(rows, None)
-            if row is None:
-                return
-            try:
-                columns = {column: _plain(cell(row, column, where)) for column in self.label_columns}
-                if (
-                    self.kind == "classes"
-                    and hasattr(names, "int2str")
-                    and isinstance(columns[self.label_columns[0]], int)
-                ):
-                    columns[self.label_columns[0]] = names.int2str(columns[self.label_columns[0]])
-                label: Any = _READ[self.kind](columns, self.label_columns, where)
-            except DataError as error:
-                yield error
-            else:
-                by = label if self.kind == "classes" else f"{part}-{number}"
-                own = role or role_by_hash(by, self.test_share, 1.0)
-                picture = functools.partial(self._picture, row[self.image], place, where)
-                yield Item(f"{part}-{number:07d}", own, picture, label, where=where)
+
+        def item(where: str, row: Mapping[str, Any]) -> Item:
+            columns = {column: row[column] for column in self.label_columns}
+            if self.kind == "classes" and hasattr(feature, "int2str") and isinstance(row[self.label_columns[0]], int):
+                columns = {self.label_columns[0]: feature.int2str(row[self.label_columns[0]])}
+            label: Any = _READ[self.kind](columns, self.label_columns, where)
+            name = f"{part}-{where.rpartition(':')[2]:0>7}"
+            own = role or role_by_hash(label if self.kind == "classes" else name, self.test_share, 1.0)
+            picture = functools.partial(self._picture, row[self.image], place, where)
+            return Item(name, own, picture, label, where=where)
+
+        def numbered() -> Iterator[tuple[str, Mapping[str, Any] | DataError]]:
+            for number in itertools.count():
+                with dataset_read(self.dataset):
+                    row = next(rows, None)
+                if row is None:
+                    return
+                yield f"hf:{self.dataset} {part}:{number}", row
+
+        return read_each(numbered(), item)
 
     def _picture(self, stored: Mapping[str, Any] | None, place: Path | str, where: str) -> Image.Image | bytes:
         content = _content(stored or {}, place, where)
-        if self.image_size is None:
-            return content
-        try:
-            with opened(content) as image:
-                upright = upright_rgb(image)
-                size = Shrink(self.image_size, sys.maxsize).size((upright.height, upright.width))
-                same = size == (upright.height, upright.width)
-                return content if same else Image.fromarray(np.asarray(resized(upright, size)))
-        except ImageFault as fault:
-            raise DataError(f"{where}: the image {fault}.") from None
+        return content if self.image_size is None else Shrink(self.image_size, sys.maxsize).shrunk(content)
 
 
 def _content(stored: Mapping[str, Any], place: Path | str, where: str) -> bytes:
     """The bytes of a stored image: its own, or those of a file of the same dataset."""
     if isinstance(content := stored.get("bytes"), bytes):
         return content
-    path = stored.get("path")
-    if not isinstance(path, str):
-        raise DataError(f"{where}: there is no image.")
+    path = str(stored.get("path"))
     inside = is_inside(Path(path), place) if isinstance(place, Path) else f"hf://datasets/{place}@" in path
     if not inside:  # a table of a stranger may name any file of this machine
         raise DataError(f"{where}: the image should be a file of the dataset. Got {path!r} instead.")
     import fsspec
 
-    try:
-        with fsspec.open(path) as file:
-            return bytes(file.read())
-    except OSError as error:
-        raise DataError(f"{where}: the image {path!r} cannot be read ({error}).") from None
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - what a cell may hold
-    return value.tolist() if hasattr(value, "tolist") else value
+    with dataset_read(path), fsspec.open(path) as file:
+        return bytes(file.read())

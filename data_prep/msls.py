@@ -57,7 +57,8 @@ class Msls(ListedSource):
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         for path in lists:
-            yield from read_each(table_rows(path, ("key", *_BOUNDS, "pano")), partial(_line, *path.parts[-3:-1]))
+            read = partial(_line, path.parts[-3], path.parts[-2])
+            yield from read_each(table_rows(path, ("key", *_BOUNDS, "pano")), read)
 
 
 def _line(city: str, part: str, where: str, row: Row) -> Listed:

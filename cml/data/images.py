@@ -35,11 +35,11 @@ RESIZING = (
 )
 
 
-def read_image(path: Path, size: Size | None = None) -> UInt8:
+def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
     """Decode an image to RGB, turned upright by its EXIF orientation.
 
     Args:
-        path: One of ``FORMATS``; of an animation the first frame.
+        path: A file in one of ``FORMATS``, or the content of one; of an animation the first frame.
         size: (height, width) to resize to, as ``resized`` does; None keeps the size.
 
     Returns:
@@ -111,8 +111,8 @@ def _room_for(pixels: int) -> bool:
 
 
 @contextlib.contextmanager
-def opened_image(path: Path) -> Iterator[ImageFile.ImageFile]:
-    """Open an image file; what goes wrong there or in the ``with`` block, where it is decoded, names the file.
+def opened_image(path: Path | bytes) -> Iterator[ImageFile.ImageFile]:
+    """Open an image file, or the content of one; what goes wrong there, or in the ``with`` block, names the file.
 
     Raises:
         DataError: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or none of ``FORMATS``.
@@ -121,7 +121,8 @@ def opened_image(path: Path) -> Iterator[ImageFile.ImageFile]:
         with opened(path) as image:
             yield image
     except ImageFault as fault:
-        raise DataError(f"The image {path} {fault}. Replace it or take it out of the data.") from None
+        name = f"The image {path}" if isinstance(path, Path) else "The image"
+        raise DataError(f"{name} {fault}. Replace it or take it out of the data.") from None
 
 
 def is_upright(image: Image.Image) -> bool:
@@ -204,7 +205,7 @@ class Images:
         return images
 
 
-def native_size(path: Path) -> Size:
+def native_size(path: Path | bytes) -> Size:
     """(height, width) of an image file as it stands upright, read from its header."""
     with opened_image(path) as image:
         turned = image.getexif().get(_ORIENTATION, 1) >= 5  # the four orientations that swap the sides
