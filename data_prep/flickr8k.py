@@ -44,7 +44,7 @@ class Flickr8k:
     images: Path
     """Folder of the photographs."""
     train_list: Path | None = None
-    """Names of the photographs to train on, one a line; test_list is needed with it."""
+    """Names of the photographs to train on, one per line; test_list is needed with it."""
     test_list: Path | None = None
     """Names of those that are queries and gallery."""
     short_side: int | None = 256

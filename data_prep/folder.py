@@ -45,8 +45,8 @@ class Folder:
 
     Command: cml prepare folder --images DIR --labels labels.csv --kind captions --out DIR
 
-    Input: images in a folder, and a CSV file with a header or a JSONL file with one object a line; one line an image,
-    or with captions several. --kind says what the label columns hold, and so which task the dataset is for:
+    Input: images in a folder, and a CSV file with a header or a JSONL file with one object per line. Each image has one
+    line, or several with captions. --kind says what the label columns hold, and so which task the dataset is for:
 
     numbers (task value): one column gives a number, several a vector: ages, scores.
 
@@ -70,7 +70,7 @@ class Folder:
     masks (task layout): an 8-bit PNG of ids, as large as the image. The label column has its path; without one it has
     the image's name, ending in .png, in the folder --masks, and then no labels file is needed.
 
-    keypoints (task pose): one line a person in a JSONL file, a list of joints [x, y] or [x, y, visible], in pixels of
+    keypoints (task pose): one line per person in a JSONL file, a list of joints [x, y] or [x, y, visible], in pixels of
     the image. Each person is cut out as a square around the visible joints.
 
     Licence: yours.

@@ -40,7 +40,7 @@ class Mpii:
     pose recipe shows the network, has 1.25 person heights (200 px times scale) as its side. Beyond the photograph its
     border is repeated. Joints well outside the photograph make a person a bad one.
 
-    Split: the paper's needs a file that lists its people, one a line: IMAGE [PERSON] ROLE. ROLE is train, query,
+    Split: the paper's needs a file that lists its people, one per line: IMAGE [PERSON] ROLE. ROLE is train, query,
     gallery or test; the first 1,919 lines with test are queries, later ones the gallery. PERSON counts the image's
     people from 1 (in the .mat: the place in annorect); without it the line means all of them. # begins a comment. Who
     is not listed is left out. Without such a file the role follows from a hash of the video (of the image, where the

@@ -15,6 +15,7 @@ from making import mathml  # noqa: E402
 
 project = "cml"
 author = "the cml authors"
+copyright = f"2026, {author}"
 version = release = installed("cml")
 extensions = ["myst_nb", "sphinx_copybutton"]
 exclude_patterns = ["making", "_build"]

@@ -52,7 +52,7 @@ RECIPE = TrainConfig(
     warmup=33,  # one epoch of it
 )
 
-# Pair losses want several items a class in a batch; proxies do not. Settings are the published ones.
+# Pair losses want several items per class in a batch; proxies do not. Settings are the published ones.
 PAIRS = "per-class(batch_size=180, per_class=5)"
 VARIANTS = {
     "proxy-anchor": {},

@@ -281,7 +281,7 @@ def test_wrong_arguments() -> None:
     f = points(dtype=torch.float32)
     for name in ALL:
         loss = made(name).float()
-        with pytest.raises(UserError, match=r"one torch.int64 number an embedding, \(9,\). Got shape \(8,\)"):
+        with pytest.raises(UserError, match=r"one torch.int64 number per embedding, \(9,\). Got shape \(8,\)"):
             loss(f, CLASSES[:8])
         with pytest.raises(UserError, match=r"torch.int32 instead"):
             loss(f, CLASSES.int())
@@ -290,7 +290,7 @@ def test_wrong_arguments() -> None:
         with pytest.raises(UserError, match="at least 2 items"):
             loss(f[:1], CLASSES[:1])
     for name in PROXY_LOSSES:
-        with pytest.raises(UserError, match=r"must be in 0\.\.2, one a proxy's class. Got 0\.\.3"):
+        with pytest.raises(UserError, match=r"must be in 0\.\.2, the class of a proxy. Got 0\.\.3"):
             made(name).float()(f, CLASSES + (CLASSES == 2))
         with pytest.raises(UserError, match=r"has no proxies yet: call prepare"):
             losses.registry.make(name)(f, CLASSES)

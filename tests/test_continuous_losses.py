@@ -370,7 +370,7 @@ def test_bad_arguments_are_named(name: str) -> None:
     function, module = FUNCTIONS[name], losses.get(name)
     module.fit(torch.ones(3))
     for bad, message in (
-        ((embeddings, label_distances[:, :4]), "one column an embedding, 5. Got 4"),
+        ((embeddings, label_distances[:, :4]), "one column per embedding, 5. Got 4"),
         ((embeddings[:3], label_distances.T), "1 <= A <= B"),
         ((embeddings, label_distances.long()), "'label_distances' must be a floating-point"),
         ((embeddings[0], label_distances), "'embeddings' must be a floating-point"),

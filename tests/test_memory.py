@@ -259,7 +259,7 @@ def test_what_cannot_be_is_named() -> None:
     for size in (-1, 1.5, True):
         with pytest.raises(UserError, match="'size' of a memory"):
             CrossBatchMemory(size)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"one item number an embedding. Got shapes \(2,\) and \(3, 1\)"):
+    with pytest.raises(UserError, match=r"one item number per embedding. Got shapes \(2,\) and \(3, 1\)"):
         CrossBatchMemory(5).store(torch.ones(3, 1), torch.arange(2))
     larger = CrossBatchMemory(5)
     larger.store(torch.ones(4, 1), torch.arange(4))

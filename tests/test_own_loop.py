@@ -132,7 +132,7 @@ def test_a_bad_first_batch_is_the_usual_error() -> None:
     block[3, 1] = torch.nan
     with pytest.raises(UserError, match="Got nan between items 3 and 1"):
         losses.LogRatioLoss()(inputs, block)
-    with pytest.raises(UserError, match="one column an embedding"):
+    with pytest.raises(UserError, match="one column per embedding"):
         losses.LogRatioLoss()(inputs, block[:, :4])
     with pytest.raises(UserError, match="sample of zeros"):
         losses.LogRatioLoss()(inputs, torch.zeros(8, 8))

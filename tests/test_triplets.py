@@ -287,7 +287,7 @@ def test_wrong_arguments() -> None:
     near = torch.ones(4, 4, dtype=torch.bool)
     with pytest.raises(UserError, match="'margin'"):
         DenseTripletLoss(margin=-1)
-    with pytest.raises(UserError, match="one column an embedding"):
+    with pytest.raises(UserError, match="one column per embedding"):
         dense_triplet_loss(embeddings[:3], label_distances)
     with pytest.raises(UserError, match=r"at most the batch's 4. Got 5"):
         BinaryTripletLoss(k=5)(embeddings, label_distances)
@@ -297,7 +297,7 @@ def test_wrong_arguments() -> None:
         binary_triplet_loss(embeddings, near.int(), ~near)
     with pytest.raises(UserError, match="'negatives' must be a bool tensor"):
         binary_triplet_loss(embeddings, near, ~near[:3])
-    with pytest.raises(UserError, match="one column an embedding"):
+    with pytest.raises(UserError, match="one column per embedding"):
         binary_triplet_loss(embeddings[:3], near, ~near)
     with pytest.raises(UserError, match="no finite one"):
         BinaryTripletLoss(rule="threshold", quantile=0.1).fit(torch.tensor([torch.inf]))

@@ -177,7 +177,7 @@ def test_broken_arrays(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read as an array of word vectors"):
         open_word_vectors(str(path))
     np.save(path, np.arange(7))
-    with pytest.raises(DataError, match=r"one row of floating-point numbers a word. Got shape \(7,\), int64"):
+    with pytest.raises(DataError, match=r"one row of floating-point numbers per word. Got shape \(7,\), int64"):
         open_word_vectors(str(path))
 
 

@@ -26,7 +26,7 @@ class Check:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Print every problem, one a line; exit code 2 if there is one."""
+    """Print every problem, one per line; exit code 2 if there is one."""
     from cml.data.prepared import PreparedDataset, check_dataset
     from cml.retrieval.verdict import size_verdict
     from cml.runs.distances import refused_labels

@@ -3,7 +3,7 @@
 A prepared dataset is a folder that Hugging Face ``load_dataset("imagefolder", data_dir=..)`` reads as it is::
 
     dataset.json             what the dataset is: DatasetInfo
-    train/metadata.jsonl     one line an item: file_name, item_id, role, the label column
+    train/metadata.jsonl     one line per item: file_name, item_id, role, the label column
     train/images/..          where file_name points to, relative to its metadata.jsonl
     test/metadata.jsonl      the same for the roles query and gallery
     test/images/..

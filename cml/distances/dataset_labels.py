@@ -63,7 +63,7 @@ def encode(
 
 
 def label_faults(distance: LabelDistance, dataset: PreparedDataset) -> list[str]:
-    """Everything that a label distance refuses of a dataset's labels, one line a label."""
+    """Everything that a label distance refuses of a dataset's labels, one line per label."""
     found = []
     for role in dataset.info.roles:
         try:

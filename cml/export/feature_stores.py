@@ -112,7 +112,7 @@ class FeatureStore(ABC):
 
 
 class DirectoryStore(FeatureStore):
-    """A file an image in each of two folders."""
+    """One file per image in each of two folders."""
 
     suffixes = ("", "")
 

@@ -58,7 +58,7 @@ class BinaryLoss(RuleLoss):
     about: ClassVar[About] = About(
         cost="that of the loss that it makes pairs for",
         source="rules: Hadsell et al., CVPR 2006; Kim et al., CVPR 2019",
-        when="To see what a pair or triplet loss makes of continuous labels: a baseline.",
+        when="A baseline: any pair or triplet loss, on continuous labels that a rule makes binary.",
     )
 
     def __init__(

@@ -75,7 +75,7 @@ class BinaryTripletLoss(RuleLoss):
     about: ClassVar[About] = About(
         cost="O(A B log B), no tensor of triplets",
         source="Schroff et al., CVPR 2015; rule: Kim et al., CVPR 2019",
-        when="The baseline of continuous labels: near enough is positive, the rest negative.",
+        when="A baseline for continuous labels: items that are near enough are positives, the rest negatives.",
     )
 
     def __init__(

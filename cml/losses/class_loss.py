@@ -178,14 +178,14 @@ def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None)
         )
     if classes.dtype != torch.int64 or classes.shape != embeddings.shape[:1]:
         raise UserError(
-            f"The 'classes' must be one torch.int64 number an embedding, ({len(embeddings)},). "
+            f"The 'classes' must be one torch.int64 number per embedding, ({len(embeddings)},). "
             f"Got shape {tuple(classes.shape)}, {classes.dtype} instead."
         )
     if len(embeddings) < 2:
         raise UserError(f"A batch needs at least 2 items. Got {len(embeddings)} instead.")
     if count is not None and not (int(classes.min()) >= 0 and int(classes.max()) < count):
         raise UserError(
-            f"Every class number must be in 0..{count - 1}, one a proxy's class. "
+            f"Every class number must be in 0..{count - 1}, the class of a proxy. "
             f"Got {int(classes.min())}..{int(classes.max())} instead."
         )
 

@@ -29,7 +29,7 @@ class ContrastiveLoss(PmlPairLoss):
     the same loss with a reducer that squares. The paper takes half the sum over all pairs, not normalised.
 
     Args:
-        margin: Above 0; distance from which a negative pair is left in peace.
+        margin: Above 0; distance from which a negative pair is left alone.
         squared: The squares of the formula.
         normalize: L2-normalise the embeddings.
 
@@ -89,7 +89,7 @@ class TripletLoss(PmlPairLoss):
     about: ClassVar[About] = About(
         cost="O(triplets), at most O(B^3)",
         source="Schroff et al., CVPR 2015; Hermans et al., 2017",
-        when="The usual baseline: semi-hard mining, or batch-hard with a few items a class.",
+        when="The usual baseline: semi-hard mining, or batch-hard with a few items per class.",
     )
 
     def __init__(
@@ -131,7 +131,7 @@ class NPairLoss(PmlPairLoss):
     about: ClassVar[About] = About(
         cost="O(C^2)",
         source="Sohn, NeurIPS 2016",
-        when="Many classes with few items each, in batches of two items a class.",
+        when="Many classes with few items each, in batches of two items per class.",
     )
     needs_classes = True
 

@@ -54,7 +54,7 @@ class PmlProxyLoss(ProxyLoss):
 
 
 class ProxyNCALoss(PmlProxyLoss):
-    """A softmax over squared distances to one proxy a class.
+    """A softmax over squared distances to one proxy per class.
 
     The mean over items of
 
@@ -98,7 +98,7 @@ class SoftTripleLoss(PmlProxyLoss):
     The paper adds a term that merges centres of one class; the library leaves it out.
 
     Args:
-        centers: Centres a class, at least 1.
+        centers: Centres per class, at least 1.
         scale: Above 0.
         gamma: Above 0; how soft the choice among a class's centres is.
         margin: At least 0, a cosine.
@@ -108,7 +108,7 @@ class SoftTripleLoss(PmlProxyLoss):
     """
 
     about: ClassVar[About] = About(
-        cost="O(B C M), M centres a class",
+        cost="O(B C M), M centres per class",
         source="Qian et al., ICCV 2019",
         when="Classes that fall into several kinds, such as views of a product.",
     )

@@ -50,7 +50,7 @@ class CoSENTLoss(LabelDistanceLoss):
     about: ClassVar[About] = About(
         cost="O(A B log(A B))",
         source="Su, 2022; Sentence-Transformers",
-        when="One order of all pairs, across anchors: scores of similarity that mean the same everywhere.",
+        when="All pairs should be in one order, so that a similarity means the same for every anchor.",
     )
     normalize = True
     lacking = "two pairs of different label distance to compare (over the whole batch)"

@@ -47,7 +47,7 @@ class DenseTripletLoss(LabelDistanceLoss):
     about: ClassVar[About] = About(
         cost="O(A B log B), no tensor of triplets",
         source="the baseline of Kim et al., CVPR 2019",
-        when="The order of label distances alone should hold, by a margin.",
+        when="Only the order of label distances around each anchor matters, by a margin.",
     )
     lacking = "two items of different usable label distance"
 

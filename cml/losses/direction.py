@@ -19,7 +19,7 @@ TINY = 1e-30  # where all points are one
 
 
 def class_masks(classes: Tensor) -> tuple[Tensor, Tensor]:
-    """Positives and negatives of every item, (B, B) bool each; nobody is its own positive."""
+    """Positives and negatives of every item, (B, B) bool each; no item is its own positive."""
     same = classes[:, None] == classes
     negatives = ~same
     same.fill_diagonal_(False)

@@ -35,7 +35,7 @@ def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tenso
 
 
 class DirectionProxyNCALoss(OwnProxyLoss):
-    """ProxyNCA with direction regularisation and one learnt proxy a class, embeddings and proxies L2-normalised.
+    """ProxyNCA with direction regularisation and one learnt proxy per class, embeddings and proxies L2-normalised.
 
     The mean over items i, with y the item's class and D the squared Euclidean distance, of
 

@@ -56,7 +56,7 @@ class GradedContrastiveLoss(ScaledLabelLoss):
     about: ClassVar[About] = About(
         cost="O(A B)",
         source="Leyva-Vallina et al., CVPR 2023",
-        when="Labels overlap to a degree, 0 to 1, and most pairs not at all.",
+        when="Labels overlap by a degree from 0 to 1, and most pairs do not overlap.",
     )
     lacking = "an item of a usable label distance"
 

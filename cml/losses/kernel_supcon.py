@@ -55,7 +55,7 @@ class KernelSupConLoss(ScaledLabelLoss):
     about: ClassVar[About] = About(
         cost="O(A B)",
         source="Dufumier et al., MICCAI 2021",
-        when="As soft-target, all items within a bandwidth counting about alike.",
+        when="As soft-target, but all items within a bandwidth count about equally.",
     )
     normalize = True
 

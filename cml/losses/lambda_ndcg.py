@@ -44,7 +44,7 @@ class LambdaNDCGLoss(GradedRankLoss):
     about: ClassVar[About] = About(
         cost="O(A B^2)",
         source="Burges, 2010; Wang et al., CIKM 2018",
-        when="nDCG itself is the aim: the top of the ranking, with graded gains.",
+        when="nDCG is the goal: the top of the ranking counts, with graded gains.",
     )
 
     def compare(self, scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:

@@ -141,7 +141,7 @@ def text_embeddings(names: Sequence[str], vectors: str) -> Tensor:
     """The mean word vector of each class name.
 
     Args:
-        names: C names; letters in a row are a word, anything else parts words.
+        names: C names; letters in a row are a word, anything else separates words.
         vectors: A source of ``cml.word_vectors.open``.
 
     Returns:

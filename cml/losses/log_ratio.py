@@ -70,7 +70,7 @@ class LogRatioLoss(LabelDistanceLoss):
     about: ClassVar[About] = About(
         cost="O(A B), with rank weights O(A B log B)",
         source="Kim et al., CVPR 2019",
-        when="The default: how much label distances differ should show in the embedding.",
+        when="The default: ratios of embedding distances should follow those of label distances.",
     )
     constants: ClassVar[tuple[str, ...]] = ("label_exponent", "floor")
 

@@ -67,11 +67,11 @@ class CrossBatchMemory:
             items: (B,) int64 item numbers.
 
         Raises:
-            UserError: there is not one number an embedding.
+            UserError: there is not one number per embedding.
         """
         if items.shape != embeddings.shape[:1]:
             raise UserError(
-                f"A memory stores one item number an embedding. Got shapes {tuple(items.shape)} and "
+                f"A memory stores one item number per embedding. Got shapes {tuple(items.shape)} and "
                 f"{tuple(embeddings.shape)} instead."
             )
         if self.size == 0:

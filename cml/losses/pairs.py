@@ -91,7 +91,7 @@ def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
     anchors, items = label_distances.shape
     if items != len(embeddings):
         raise UserError(
-            f"The 'label_distances' must have one column an embedding, {len(embeddings)}. Got {items} instead."
+            f"The 'label_distances' must have one column per embedding, {len(embeddings)}. Got {items} instead."
         )
     if not 1 <= anchors <= items or items < 2:
         raise UserError(

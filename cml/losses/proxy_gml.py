@@ -1,4 +1,4 @@
-"""ProxyGML: several proxies a class, of which each item looks only at its own and the nearest others."""
+"""ProxyGML: several proxies per class, of which each item looks only at its own and the nearest others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ProxyGMLLoss(OwnProxyLoss):
     Relations: with M = 1 and all proxies kept, the first part is a softmax over cosines.
 
     Args:
-        per_class: M, proxies a class, at least 1; 12 as published for CUB and Cars, 1 for SOP.
+        per_class: M, proxies per class, at least 1; 12 as published for CUB and Cars, 1 for SOP.
         share: r, above 0 and at most 1; an item keeps K = ceil(r C M) of all C M proxies. 0.05 as published. It must be
             above 1 / C, or no proxy of another class would be kept.
         regularization: At least 0; weight of the proxies' own term, the second part. 0.3 as published.
@@ -87,7 +87,7 @@ class ProxyGMLLoss(OwnProxyLoss):
     """
 
     about: ClassVar[About] = About(
-        cost="O(B C M log(C M)), M proxies a class",
+        cost="O(B C M log(C M)), M proxies per class",
         source="Zhu et al., NeurIPS 2020",
         when="Classes that fall into kinds, where each item should learn from a few near proxies alone.",
     )

@@ -28,7 +28,7 @@ def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, t
 
 
 class ProxyNCAPlusPlusLoss(OwnProxyLoss):
-    """Cross-entropy of a softmax over squared distances to all proxies, one learnt proxy a class.
+    """Cross-entropy of a softmax over squared distances to all proxies, one learnt proxy per class.
 
     The mean over items i of
 
@@ -55,7 +55,7 @@ class ProxyNCAPlusPlusLoss(OwnProxyLoss):
     about: ClassVar[About] = About(
         cost="O(B C)",
         source="Teh et al., ECCV 2020",
-        when="A plain softmax over one proxy a class, at a low temperature.",
+        when="A plain softmax over one proxy per class, at a low temperature.",
     )
 
     def __init__(self, temperature: float = 1 / 9) -> None:

@@ -54,7 +54,7 @@ class RankNContrastLoss(LabelDistanceLoss):
     about: ClassVar[About] = About(
         cost="O(A B log B)",
         source="Zha et al., NeurIPS 2023",
-        when="The order of label distances is what counts, not by how much they differ.",
+        when="The order of label distances matters, but not by how much they differ.",
     )
 
     def __init__(self, temperature: float = 2.0, normalize: bool = False) -> None:

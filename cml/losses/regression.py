@@ -75,7 +75,7 @@ class RegressionLoss(VectorLoss):
     about: ClassVar[About] = About(
         cost="O(B V)",
         source="the usual baseline",
-        when="Labels are numbers or vectors and one guess of the label is all that retrieval needs.",
+        when="Labels are numbers or vectors, and retrieval by the predicted label is enough.",
     )
     starts_at_zero = True  # the mean label, not random ones
     center: Tensor

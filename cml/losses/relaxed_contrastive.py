@@ -52,7 +52,7 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
     about: ClassVar[About] = About(
         cost="O(A B)",
         source="Kim et al., CVPR 2021",
-        when="Near labels should cluster; beyond a mean distance nothing is asked.",
+        when="Near labels should cluster; pairs farther apart than the mean are left alone.",
     )
 
     def __init__(

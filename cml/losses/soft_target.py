@@ -50,7 +50,7 @@ class SoftTargetLoss(ScaledLabelLoss):
     about: ClassVar[About] = About(
         cost="O(A B)",
         source="Sobal et al., ICLR 2025",
-        when="Near neighbours count most, and by how much they are nearer.",
+        when="Near neighbours count most, weighted by how near they are.",
     )
 
     def __init__(

@@ -72,7 +72,7 @@ class SumLoss(_OfLosses):
     about: ClassVar[About] = About(
         cost="that of its parts",
         source="a sum",
-        when="Two losses have what the other lacks: distances in proportion, and one order of all pairs.",
+        when="Each of two losses has what the other lacks, such as proportions and one order of all pairs.",
     )
 
     def __init__(self, parts: Sequence[str] = ("log-ratio", "0.3*cosent(scale=2.0)")) -> None:
@@ -113,7 +113,7 @@ class MatryoshkaLoss(_OfLosses):
     """
 
     about: ClassVar[About] = About(
-        cost="that of its loss, a time for each size",
+        cost="that of its loss, once per size",
         source="Kusupati et al., NeurIPS 2022",
         when="One model should serve several sizes of embedding.",
     )

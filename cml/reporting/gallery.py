@@ -92,7 +92,7 @@ def write_gallery(
         rows: The queries, in any order. All have the same methods.
         title: Heading of the page.
         unit: Unit of the label distances, e.g. "squared px" or "1 - mIoU"; may be empty.
-        summary: Paragraphs below the heading, one a line.
+        summary: Paragraphs below the heading, one per line.
         table: Rows of cells below that, the first row being the heading, the first column the names.
         legend: Word to the colour that it has on all pictures, any that PIL knows.
         thumbnail: Largest width and height of a retrieved picture on the page, in CSS pixels.

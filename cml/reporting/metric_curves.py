@@ -65,7 +65,7 @@ class Panel:
 def write_metric_curves(
     path: Path, panels: Sequence[Panel], *, quiet: Collection[str] = ("oracle", "random"), title: str = ""
 ) -> None:
-    """Draw metrics side by side, one line a method; bars are the intervals of the methods that are not ``quiet``.
+    """Draw metrics side by side, one line per method; bars are the intervals of the methods that are not ``quiet``.
 
     Args:
         path: The PNG.

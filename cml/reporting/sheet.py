@@ -1,4 +1,4 @@
-"""A sheet of retrievals as one picture for a paper or a README: a row a query, beside it what each method retrieves.
+"""A sheet of retrievals as one picture for a paper or a README: one row per query, and what each method retrieves.
 
 Not for: choosing queries or drawing labels on pictures, which the caller has done; nor for looking through hundreds of
 queries (gallery.py).

@@ -16,7 +16,7 @@ def mean_intervals(values: Float64, *, resamples: int = 1000, level: float = 0.9
     All columns share the resamples, so a difference of two rankers' columns is a paired comparison.
 
     Args:
-        values: (Q, M), a row a query; NaN is left out of its column, as it is of the mean.
+        values: (Q, M), one row per query; NaN is left out of its column, as it is of the mean.
         resamples: Number of resamples; 0 gives NaN.
         level: Share of the resampled means inside the interval.
         seed: Seed of the resampling.

@@ -34,7 +34,7 @@ class Comparison:
     """What a comparison found.
 
     Attributes:
-        trained: Method to the evaluations of its runs, one a seed, at the dimension of the table.
+        trained: Method to the evaluations of its runs, one per seed, at the dimension of the table.
         references: The rows that no training changes: frozen features, random, oracle.
         row: Name of the row of an evaluation that holds the trained embedding.
         dimension: Dimension of the embeddings in the table.
@@ -63,7 +63,7 @@ class Comparison:
         return [name for name in self.references.rows if name != self.row]
 
     def values(self, metric: str, *, dimension: int | None = None) -> dict[str, list[float]]:
-        """One figure a seed of each trained method."""
+        """One figure per seed of each trained method."""
         runs = self.trained if dimension in (None, self.dimension) else self.at[dimension or 0]
         return {
             method: [evaluation.rows[self.row][metric].mean for evaluation in evaluations]
@@ -154,7 +154,7 @@ class Comparison:
         return text_table.markdown(self.table())
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A line a dimension, method and metric: its mean and the ends of its 95 % interval; see ``rows``.
+        """One line per dimension, method and metric: its mean and the ends of its 95 % interval; see ``rows``.
 
         Raises:
             UserError: pandas is not installed.
@@ -188,7 +188,7 @@ class Comparison:
 
 
 def over_seeds(values: Sequence[float]) -> Interval:
-    """Mean and 95 % interval (Student's t) of one figure a seed; no interval for a single seed."""
+    """Mean and 95 % interval (Student's t) of one figure per seed; no interval for a single seed."""
     from scipy import stats
 
     mean = float(np.mean(values))

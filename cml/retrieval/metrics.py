@@ -109,7 +109,7 @@ def hits(retrieved: Float32, ideal: Float32, ks: Sequence[int], neighbors: int =
         retrieved: (R, >= max K) label distances in the order retrieved.
         ideal: (R, >= neighbors) the smallest label distances, rising.
         ks: The K.
-        neighbors: True nearest items a query.
+        neighbors: True nearest items per query.
 
     Returns:
         (R, len(ks)) float64 of 0 and 1; NaN where nothing in the gallery can be compared.

@@ -16,7 +16,7 @@ from cml.retrieval.evaluation import ORACLE
 from cml.runs.retrieved import retrieve, shown_row
 from cml.runs.trained_run import TrainedRun
 
-_QUERIES, _K, _SIDE = 6, 4, 144  # of the sheet: rows, pictures a method, pixels a picture
+_QUERIES, _K, _SIDE = 6, 4, 144  # of the sheet: rows, pictures per method, pixels per picture
 
 
 def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out: Path) -> None:

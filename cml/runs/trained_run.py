@@ -191,7 +191,7 @@ class TrainedRun:
         return self.model.embed_extracted(frozen_features(self.model, paths))
 
     def _rows(self, embed: Callable[[Sequence[Path]], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
-        """A row an image, (N, D); of several processes each embeds its share."""
+        """One row per image, (N, D); of several processes each embeds its share."""
         if self.ranks is None:
             return embed(split.paths)
         return self.ranks.rows(len(split.paths), lambda rows: embed(split.paths[rows]))

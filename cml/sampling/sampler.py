@@ -54,7 +54,7 @@ class Sampler(ABC):
     """How batches are composed.
 
     Attributes:
-        batch_size: B, items a batch.
+        batch_size: B, items per batch.
     """
 
     batch_size: int = 150
@@ -111,7 +111,7 @@ class Sampler(ABC):
         items = len(given)
         self.check_count(items)
         if given.shape[1] < self.neighbors:
-            raise UserError(f"This sampler needs {self.neighbors} neighbors an item. Got {given.shape[1]} instead.")
+            raise UserError(f"This sampler needs {self.neighbors} neighbors per item. Got {given.shape[1]} instead.")
         epoch, within = divmod(step, self.steps_per_epoch(items))
         order = _epoch_order(items, seed, epoch)
         anchors = order[within * self.counted_anchors : (within + 1) * self.counted_anchors]

@@ -40,11 +40,11 @@ class ArrayVectors(WordVectors):
             raise DataError(f"{path} cannot be read as an array of word vectors: {error}.") from None
         if self._matrix.ndim != 2 or self._matrix.dtype.kind != "f":
             raise DataError(
-                f"{path} should hold one row of floating-point numbers a word. "
+                f"{path} should hold one row of floating-point numbers per word. "
                 f"Got shape {self._matrix.shape}, {self._matrix.dtype} instead."
             )
         if not words.is_file():
-            raise DataError(f"{words} is missing; it should hold the words of {path.name}, one a line.")
+            raise DataError(f"{words} is missing; it should hold the words of {path.name}, one per line.")
         self.dimension = self._matrix.shape[1]
 
     def find(self, words: Collection[str]) -> dict[str, int]:

@@ -154,7 +154,7 @@ def _items(dataset: PreparedDataset, roles: Sequence[str]) -> _Items:
 
 
 def _features(options: CompareCaptioning, dataset: PreparedDataset) -> dict[str, list[Path]]:
-    """Folders of spatial features: one for Img, one a run for Cap, exported where they are not there yet."""
+    """Folders of spatial features: one for Img, one per run for Cap, exported where they are not there yet."""
     images = ImageList.open(dataset.folder).with_coco_ids()
     device = pick_device(options.device)
     shapes = []

@@ -38,7 +38,7 @@ class Bags(NamedTuple):
 
 
 def pack(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
-    """Word numbers of each caption of each image, as arrays with one row an image.
+    """Word numbers of each caption of each image, as arrays with one row per image.
 
     Returns:
         ``lengths`` (N, most captions) int32, words a caption, 0 where an image has fewer; ``words`` (N, most words)

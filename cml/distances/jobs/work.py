@@ -33,7 +33,7 @@ class Strip(NamedTuple):
 
 
 class Form(NamedTuple):
-    """An array of the result, with one row an item."""
+    """An array of the result, with one row per item."""
 
     columns: int
     dtype: np.dtype[Any]

@@ -84,7 +84,7 @@ class Layout(LabelDistance):
         """Read and pack N masks.
 
         Returns:
-            Arrays ``planes`` (N, bits, words) uint64, the bits of the ids, one bit a pixel; ``areas`` (N, 1 + highest
+            Arrays ``planes`` (N, bits, words) uint64, the bits of the ids, one bit per pixel; ``areas`` (N, 1 + highest
             id) int32, the pixels of each id; and ``size`` (N, 2) int32, the masks' common height and width.
 
         Raises:
@@ -190,7 +190,7 @@ def _packed(flat: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _unpacked(labels: Labels, one: int) -> NDArray[np.uint64]:
-    """Where the id ``one`` is: (N, words), one bit a pixel."""
+    """Where the id ``one`` is: (N, words), one bit per pixel."""
     planes = labels.arrays["planes"]
     height, width = labels.arrays["size"][0].tolist()
     where = np.tile(_packed(np.ones(height * width, np.uint8)), (len(labels), 1))  # filling is of no class

@@ -1,4 +1,4 @@
-"""Intersection over union of many pairs of masks at once, compiled: one bit a pixel, 64 pixels an instruction.
+"""Intersection over union of many pairs of masks at once, compiled: one bit per pixel, 64 pixels per instruction.
 
 This is the matrix product of one-hot maps with AND for times and a bit count for the sum. Everything counted is a
 whole number, so results depend on neither blocks nor threads. Not for: reading or packing masks (distance.py).
@@ -24,7 +24,7 @@ _SUM_BITS = _IOU_BITS + 4  # room for the sum of up to 15 IoUs, below the pixels
 class Bits(NamedTuple):
     """N masks of P pixels and K classes; both sides of a comparison name the classes alike unless they are matched."""
 
-    classes: NDArray[np.uint64]  # (N, K, W) pixels of each class, one bit a pixel
+    classes: NDArray[np.uint64]  # (N, K, W) pixels of each class, one bit per pixel
     areas: NDArray[np.int64]  # (N, K) how many they are
     ignored: NDArray[np.uint64]  # (N, W) pixels that do not count
     ignores: NDArray[np.bool_]  # (N,) whether there are any

@@ -15,7 +15,7 @@ from cml.word_vectors.open import PACKAGED, SCENE_WORDS, open_word_vectors
 
 
 def glove_text() -> str:
-    """What scene_words.txt has to hold: a line a word, the word and 50 numbers that read back as the same float32.
+    """What scene_words.txt has to hold: one line per word: the word and 50 numbers that read back as the same float32.
 
     Raises:
         UserError: the packaged GloVe is not installed.
