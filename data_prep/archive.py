@@ -78,7 +78,7 @@ def _unpacked(packed: io.BufferedReader) -> IO[bytes]:
 
 
 class _Counted:
-    """A file that is read forwards only, a part at a time, and not for ever."""
+    """A file that is read forwards only, a part at a time, and not forever."""
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
         self._file, self._limit, self._at = file, limit, 0

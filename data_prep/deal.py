@@ -83,7 +83,7 @@ def deal_classes(classes: Iterable[str], test_share: float) -> set[str]:
     """The classes that are for testing alone: those of the least hashes of their names, one at least.
 
     Raises:
-        UserError: with fewer than 3 classes, 2 to train on and 1 that was never seen cannot be had.
+        UserError: there are fewer than 3 classes, 2 to train on and 1 that is never seen.
     """
     known = sorted(set(classes), key=lambda name: hashlib.sha256(name.encode()).digest())
     if len(known) < 3:

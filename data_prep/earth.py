@@ -1,6 +1,6 @@
 """Tiles of a map of the earth, each with its place and how much of it is land; whole regions are held out.
 
-Not for: heights, of which the maps have colours alone, nor maps of one's own.
+Not for: heights, of which the maps have colours alone, nor maps of your own.
 """
 
 from __future__ import annotations

@@ -103,11 +103,11 @@ def _title(function: Any) -> str:  # noqa: ANN401 - anything that can be called
 def register(
     name: str, *, unit: str = "label units", metric: bool = False, symmetric: bool = False
 ) -> Callable[[Entry], Entry]:
-    """Decorator that gives a label distance of one's own a name: a function of two labels, or a ``LabelDistance``.
+    """Decorator that gives a label distance of your own a name: a function of two labels, or a ``LabelDistance``.
 
     The function is called once for each pair, with labels as they were given (those of a prepared dataset are as JSON
     gives them); it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. What it
-    gives is kept in the cache on disk for as long as neither its code nor anything of one's own that it refers to
+    gives is kept in the cache on disk for as long as neither its code nor anything of your own that it refers to
     changes; a function that reads files should be given the files' content. A class is the fast way for large data:
     it packs labels once and computes whole blocks; ``cosine.py`` is a short model to follow.
 

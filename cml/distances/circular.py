@@ -28,7 +28,7 @@ class Circular(LabelDistance):
     Any real numbers may be given: with a period of 360, -10 and 350 are the same label.
 
     Args:
-        period: After how much a label is the same again: 360 for degrees, 24 for hours, 1 for hues in 0..1.
+        period: The period after which a label repeats: 360 for degrees, 24 for hours, 1 for hues in 0..1.
         reduce: How the distances of a vector's components become one: ``rms``, their root mean square, or ``max``.
 
     Example:

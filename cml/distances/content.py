@@ -1,7 +1,7 @@
-"""What a value says, as a digest: a label of any form, or a function with everything of one's own that it refers to.
+"""What a value says, as a digest: a label of any form, or a function with everything of your own that it refers to.
 
 Two equal digests mean equal content, also in another process. Of installed packages the name and version count, of
-one's own functions and classes the code, constants, closures and the globals that they use. What a function reads from
+your own functions and classes the code, constants, closures and the globals that they use. What a function reads from
 files or the network cannot be seen. Not for: arrays of packed labels, which ``Labels.fingerprint`` digests.
 """
 

@@ -121,7 +121,7 @@ class LabelDistance(ABC):
     def is_costly(self) -> bool | None:
         """True if a pair takes many microseconds, so that the distances of a small training set are worth keeping.
 
-        None, as of a class of one's own that does not say: it is measured.
+        None, as of a class of your own that does not say: it is measured.
         """
         return False if is_own(type(self)) else None
 

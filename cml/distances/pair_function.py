@@ -1,7 +1,7 @@
 """A user's own function of two labels as a label distance.
 
 It calls the function once for each pair of different labels and keeps the values (kept_pairs.py), so it is for small
-data or a first try; a ``LabelDistance`` of one's own that computes whole blocks is the fast way. Not for: registering
+data or a first try; a ``LabelDistance`` of your own that computes whole blocks is the fast way. Not for: registering
 (``cml.distances.register``), or making one of a function (``cml.distances.made``).
 """
 

@@ -32,7 +32,7 @@ class Precomputed(LabelDistance):
         path: A ``.npy`` file with an N x N matrix of floating-point label distances, where infinity says that two
             items cannot be compared; in Python also the matrix itself. Or a folder of neighbour lists: ``ids.npy``
             (N, k) integer row numbers, -1 where a list is shorter, and ``distances.npy`` (N, k). Item j is then at the
-            distance that the list of i or the list of j says (the smaller, if they differ), at 0 from itself, and
+            distance that the list of i or the list of j gives (the smaller, if they differ), at 0 from itself, and
             everything else cannot be compared: infinite.
         unit: The unit of the distances, for tables and axes.
         symmetric: True if the matrix is known to equal its transpose. Neighbour lists always count as symmetric.

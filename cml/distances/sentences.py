@@ -78,7 +78,7 @@ class Sentences(LabelDistance):
 
         Raises:
             LabelError: a label is neither, or a text is empty.
-            UserError: there is no label, or the model cannot be had.
+            UserError: there is no label, or the model cannot be loaded.
         """
         if len(labels) == 0:
             raise UserError("There are no labels to encode.")

@@ -1,6 +1,6 @@
 """Losses, by class, by function and by name: ``LogRatioLoss()``, ``log_ratio_loss(..)``, ``get("log-ratio")``.
 
-``get`` takes what the command line takes, too: ``cml.losses.get("log-ratio(weights=uniform)")``. In a loop of one's own
+``get`` takes what the command line takes, too: ``cml.losses.get("log-ratio(weights=uniform)")``. In a loop of your own
 a loss over label distances is a module like any other; ``fit`` takes its constants from the training set:
 
     >>> from cml import distances, losses

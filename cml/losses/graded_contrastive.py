@@ -1,6 +1,6 @@
 """Graded contrastive loss: the contrastive loss with a similarity between 0 and 1 in the place of "same or not".
 
-The file to copy for a loss of one's own over label distances: a module that holds the settings and says where the loss
+The file to copy for a loss of your own over label distances: a module that holds the settings and says where the loss
 comes from, its formula over pairs in plain torch, of which autograd makes the gradient, and a function over it.
 One line in ``cml/losses/__init__.py``, or ``@cml.losses.register("name")`` elsewhere, gives it a name.
 """

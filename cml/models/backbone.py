@@ -1,6 +1,6 @@
-"""Backbones: what they are, their registry, and how a module of one's own becomes one.
+"""Backbones: what they are, their registry, and how a module of your own becomes one.
 
-A backbone is a file of ``cml/models/backbones`` and a line here; of one's own it is a decorator::
+A backbone is a file of ``cml/models/backbones`` and a line here; of your own it is a decorator::
 
     @cml.models.register("my-net")
     class MyNet(nn.Module):  # (B, 3, h, w) normalised pixels to (B, 64) features
@@ -27,7 +27,7 @@ from cml.models.feature_maps import last_map
 from cml.models.weights import FILE, load_weights
 from cml.registry import Choice, Registry
 
-CUSTOM = "custom"  # the name of a backbone that is a module of one's own
+CUSTOM = "custom"  # the name of a backbone that is a module of your own
 LARGEST_TRIED = 384  # pixels; the largest that a torchvision classifier wants by default
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -144,7 +144,7 @@ def as_backbone(
     std: Three | None = None,
     image_size: tuple[int, int] = (64, 64),
 ) -> Backbone:
-    """A module of one's own as a backbone.
+    """A module of your own as a backbone.
 
     Args:
         made: Maps normalised pixels (B, 3, h, w) to features (B, F). It may state ``features``, ``mean`` and ``std`` as

@@ -42,7 +42,7 @@ def joined(device: str) -> Iterator[Ranks]:
         yield Ranks(device=pick_device(device))
         return
     import torch.distributed as dist
-    import torch.distributed.nn.functional  # noqa: F401 - after init_process_group its defaults keep the group for ever
+    import torch.distributed.nn.functional  # noqa: F401 - after init_process_group its defaults keep the group forever
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 

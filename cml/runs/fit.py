@@ -1,4 +1,4 @@
-"""Training on one's own images and labels from Python, without a prepared dataset or a command line."""
+"""Training on your own images and labels from Python, without a prepared dataset or a command line."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Run(TrainedRun):
             A row a ranking, each metric with its 95 % interval over queries.
 
         Raises:
-            UserError: the run was trained on arrays, or its dataset or label distance cannot be had here.
+            UserError: the run was trained on arrays, or its dataset or label distance is not available here.
         """
         evaluation = evaluate_run(
             self,

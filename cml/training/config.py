@@ -116,7 +116,7 @@ class TrainConfig:
     """Images that go through the network at once. Larger batches take two passes, in the memory of one part. The
     gradient is the whole batch's, except with batch normalisation: see batch_norm, or small-cnn(norm=group)."""
     batch_norm: Literal["batch", "fixed"] = "batch"
-    """Batch normalisation by the images that go through at once, or fixed: by the backbone's own statistics."""
+    """Batch normalisation by the images that go through at once, or fixed: by the backbyour own statistics."""
     precision: Precision = "float32"
     """bfloat16 runs the network under autocast; the loss is float32 either way."""
 

@@ -69,7 +69,7 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
         source: Gives a batch by its step.
         steps: Which.
         workers: Processes; 0 makes them here.
-        timeout: Seconds to wait for a batch until the workers count as hung; 0 for ever.
+        timeout: Seconds to wait for a batch until the workers count as hung; 0: forever.
 
     Raises:
         MachineError: a worker ran out of memory, under ``ended`` also: died, or hung.
@@ -103,7 +103,7 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
 
 @contextlib.contextmanager
 def _watched(batches: Any, timeout: float) -> Iterator[None]:  # noqa: ANN401 - torch's iterator over a loader
-    """Kill the workers of a loader if the block lasts ``timeout`` seconds; 0 lets it last for ever."""
+    """Kill the workers of a loader if the block lasts ``timeout`` seconds; 0 lets it last forever."""
 
     def kill() -> None:
         batches.hung_for = timeout

@@ -93,7 +93,7 @@ def sentence_vectors(model: str, texts: Sequence[str]) -> Float32:
         texts: Equal ones are embedded once.
 
     Raises:
-        UserError: the model cannot be had.
+        UserError: the model cannot be loaded.
     """
     wanted, place = np.unique(np.asarray(texts, dtype=object).astype(str), return_inverse=True)
     digest = hashlib.sha256(model_sha256(model).encode())

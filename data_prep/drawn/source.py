@@ -80,7 +80,7 @@ class _Drawn:
                 extra=extra,
             )
             for number, (image, label, extra) in enumerate(
-                zip(drawn.images, drawn.labels, drawn.extras, strict=False)  # extras may go on for ever
+                zip(drawn.images, drawn.labels, drawn.extras, strict=False)  # extras may go on forever
             )
         )
         return write_dataset(out, info, items, total=self.count, skip_bad=skip_bad)

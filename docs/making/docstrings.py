@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from textwrap import dedent
 
-HEADS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example", "Examples", "Reference", "References")
+HEADS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example", "Examples", "Reference", "Source")
 NAMED = re.compile(r"(?P<name>\*{0,2}[\w.\[\]]+): (?P<text>.*)")
 
 

@@ -46,7 +46,7 @@ class Captions(LabelDistance):
         lower: Lower-case the captions. Right for vectors of lower-cased text, as GloVe's 6B.
         stop_words: Words to leave out: ``english`` (gensim's list of 337, as the inventors of the distance do for
             theirs), ``none``, or a list of words.
-        normalize: Bring vectors to unit length, as gensim does; distances are then from 0 to 2 a caption. The
+        normalize: Bring vectors to unit length, as gensim does; distances are then from 0 to 2 per caption. The
             inventors take the vectors as they are.
         out_of_vocabulary: What to do with a word that the vectors do not know: ``drop`` it or call it an ``error``.
         empty_caption: What to do with a caption of which no word is left: call it an ``error`` or ``drop`` it.

@@ -41,14 +41,14 @@ class Layout(LabelDistance):
     Args:
         ignore: Id of pixels that do not count; None if every id is a class.
         largest_id: A larger id is an error; ``ignore`` alone may be larger.
-        resolution: Masks are reduced to this many pixels a side (nearest), whatever their size and shape. None keeps
+        resolution: Masks are reduced to this many pixels per side (nearest), whatever their size and shape. None keeps
             them as they are; all must then have the same size. Measured on 262 real room layouts of 320x240, error of
             1 - mIoU on average and at most, and time for all pairs of a batch of 150: 32 pixels 0.004, 0.064, 0.6 ms;
             64 pixels 0.002, 0.034, 1.0 ms; 128 pixels 0.001, 0.019, 1.7 ms; as they are 14 ms. At 64 it is a
             hundredth of a training step, and the rows fill whole machine words.
         matching: ``fixed``: an id means the same in both masks. ``hungarian``: ids are names only; the ids of one mask
             are matched one to one with those of the other so that most pixels agree, and among such matchings to
-            the highest mIoU. A class left over counts with an IoU of 0. Up to 10 classes a mask.
+            the highest mIoU. A class left over counts with an IoU of 0. Up to 10 classes per mask.
 
     Source:
         Kim et al., "Deep Metric Learning Beyond Binary Supervision", CVPR 2019: 1 - mIoU; resolution and matching
