@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(scratch: Path, pages: list[Path]) -> int:
-    """Run all pages, two at a time; returns 1 if one fails or nothing was run."""
+    """Run all pages, two at a time; returns 1 if a command fails or nothing was run."""
     scratch.mkdir(parents=True)
     before = scratch / "before"
     draw_photos(before)
@@ -43,9 +43,12 @@ def main(scratch: Path, pages: list[Path]) -> int:
         if any(needs(text, place) for text in texts.values()):
             run(shortened(command), before)
     with ThreadPoolExecutor(2) as pool:
-        ran = list(pool.map(lambda one: run_page(*one, before, scratch), texts.items()))
-    print(f"{sum(map(int, ran))} commands of {len(pages)} pages passed")
-    return 0 if any(ran) else 1
+        running = [pool.submit(run_page, page, text, before, scratch) for page, text in texts.items()]
+    faults = [one.exception() for one in running]
+    print(*(fault for fault in faults if fault is not None), sep="\n\n", file=sys.stderr)
+    ran = sum(one.result() for one, fault in zip(running, faults, strict=True) if fault is None)
+    print(f"{ran} commands of {len(pages)} pages passed")
+    return 0 if ran and not any(faults) else 1
 
 
 def needs(text: str, place: str) -> bool:
@@ -54,7 +57,7 @@ def needs(text: str, place: str) -> bool:
 
 
 def run_page(page: Path, text: str, before: Path, scratch: Path) -> int:
-    """Run a page's blocks and return how many commands there were; exits with the first failure."""
+    """Run a page's blocks until one fails, and return how many commands there were."""
     data = Path(os.environ.get("CML_DATA", ROOT.parent / "shared" / "data"))
     folder = scratch / "-".join(page.relative_to(ROOT).with_suffix("").parts)
     folder.mkdir()
@@ -95,7 +98,7 @@ def run(command: str, folder: Path, kind: str = "sh", page: str = "before") -> N
     done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(f"{page}: + {command}", flush=True)
     if done.returncode != 0:
-        sys.exit(f"{done.stdout}\n{page}: failed: {command}")
+        raise RuntimeError(f"{done.stdout}\n{page}: failed: {command}")
 
 
 def shortened(command: str) -> str:

@@ -170,7 +170,7 @@ class Registry(Generic[T]):
             if not self.origin(name):
                 raise
             raise UserError(
-                f"The {self.kind} {name!r} cannot be imported from {entry!r}, where an installed package says that it is: "
+                f"The {self.kind} {name!r} cannot be imported from {entry!r}, where an installed package says it is: "
                 f"{error}. Mend or uninstall that package."
             ) from error
         finally:

@@ -168,7 +168,7 @@ def test_a_packages_entry_point_that_takes_a_name_is_one_sentence(
     registry = Registry("thing", {}, group="cml.things")
     assert registry.names() == ["one", "two"]
     assert registry.origin("two") == "rival"
-    with pytest.raises(UserError, match=r"The thing 'two' cannot be imported from 'rival:Two'.* No module named 'rival'"):
+    with pytest.raises(UserError, match=r"'two' cannot be imported from 'rival:Two'.* No module named 'rival'"):
         registry.get("two")
     (tmp_path / "rival.py").write_text("One = 3\n")
     with pytest.raises(UserError, match="has no attribute 'Two'"):
