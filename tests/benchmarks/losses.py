@@ -34,8 +34,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--repeat", type=int, default=9)
     options.add_argument("--items", type=int, default=1024)
+    options.add_argument("--only", nargs="+", default=[], help="names of losses; 2. is left out then")
     chosen = options.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
+
+    embeddings_of_all, label_distances_of_all = batch(chosen.items)
+    found = sides(embeddings_of_all, label_distances_of_all)
+    if chosen.only:
+        found = {name: found[name] for name in ("log-ratio", "log-ratio(weights=uniform)", *chosen.only)}
+    everything = measure(found, embeddings_of_all, chosen.repeat)
+    report(f"B={chosen.items}, ms", everything)
+    print(f"\n{f'B={chosen.items}, time over that of':40}{'log-ratio':>12}{'its uniform':>14}   bar 6")
+    for name, times in sorted(everything.items(), key=lambda entry: entry[1]):
+        usual, uniform = (times[0] / everything[base][0] for base in ("log-ratio", "log-ratio(weights=uniform)"))
+        print(f"{name:40}{usual:12.2f}{uniform:14.2f}")
+    if chosen.only:
+        return
 
     embeddings, label_distances = batch(256)
     ours = rank_n_contrast_loss(embeddings, label_distances).item()
@@ -48,15 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         embeddings,
         chosen.repeat,
     )
-
-    embeddings_of_all, label_distances_of_all = batch(chosen.items)
-    everything = measure(sides(embeddings_of_all, label_distances_of_all), embeddings_of_all, chosen.repeat)
-    report(f"B={chosen.items}, ms", everything)
     report("B=256, ms", loop)
-    print(f"\n{f'B={chosen.items}, time over that of':40}{'log-ratio':>12}{'its uniform':>14}   bar 6")
-    for name, found in sorted(everything.items(), key=lambda entry: entry[1]):
-        usual, uniform = (found[0] / everything[base][0] for base in ("log-ratio", "log-ratio(weights=uniform)"))
-        print(f"{name:40}{usual:12.2f}{uniform:14.2f}")
     print(f"\nB=256 values: ours {ours:.8f}, loop {theirs:.8f}, relative difference {abs(ours / theirs - 1):.1e}; 1e-6")
     median, fastest = (a / b for a, b in zip(loop["loop over the positives"], loop["rank-n-contrast"], strict=True))
     print(f"B=256 loop over the positives over rank-n-contrast: {median:.1f} (fastest {fastest:.1f}); bar 20")
