@@ -17,7 +17,7 @@ from scipy.spatial.transform import Rotation
 
 from cml.data.image_files import Picture
 from cml.data_prep.deal import dealt
-from cml.data_prep.listed import Listed, ListedSource
+from cml.data_prep.listed import Listed, ListedSource, read_each
 from cml.data_prep.person_crop import Box, box_around, crop_file
 from cml.data_prep.source import check_shares, text_lines
 from cml.data_prep.table import number
@@ -79,19 +79,18 @@ class Biwi(ListedSource):
         people = {str(path): _AGAIN.get(path.parent.name, path.parent.name) for path in lists}
         held = dealt(people, self.test_share, seed=self.split_seed, salt="test")
         cameras: dict[Path, Float64] = {}
-        for path in lists:
-            try:
-                if (file := path.with_name("rgb.cal")) not in cameras:
-                    cameras[file] = read_numbers(file, (0, 1, 2, 4, 5, 6, 7))  # between them, the lens's distortion
-                pose = read_numbers(path, range(4))
-                box = head_box(cameras[file], pose[3], self.millimetres, path)
-                turn = _rotation(pose[:3], path).as_quat(canonical=True).round(6).tolist()
-            except DataError as error:
-                yield error
-            else:
-                image = f"{path.parent.name}/{path.name.replace('_pose.txt', '_rgb.png')}"
-                extra = {"person": people[str(path)], "box": [round(value, 2) for value in box]}
-                yield Listed(str(path), image, turn, "query" if str(path) in held else "train", extra)
+
+        def frame(where: str, path: Path) -> Listed:
+            if (file := path.with_name("rgb.cal")) not in cameras:
+                cameras[file] = read_numbers(file, (0, 1, 2, 4, 5, 6, 7))  # between them, the lens's distortion
+            pose = read_numbers(path, range(4))
+            box = head_box(cameras[file], pose[3], self.millimetres, path)
+            turn = _rotation(pose[:3], path).as_quat(canonical=True).round(6).tolist()
+            image = f"{path.parent.name}/{path.name.replace('_pose.txt', '_rgb.png')}"
+            extra = {"person": people[where], "box": [round(value, 2) for value in box]}
+            return Listed(where, image, turn, "query" if where in held else "train", extra)
+
+        return read_each(((str(path), path) for path in lists), frame)
 
     def _picture(self, path: Path, one: Listed) -> Picture:
         return functools.partial(crop_file, path, Box(*one.extra["box"]), self.image_size)

@@ -94,8 +94,6 @@ class Earth:
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share)
         check_at_least(self, kilometres=20, size=16, least_land=0, region=1)
-        if self.kilometres > 5000:
-            raise UserError(f"The kilometres should be at most 5000. Got {self.kilometres} instead.")
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
@@ -142,7 +140,7 @@ class Earth:
 
 def tiles(kilometres: float) -> Iterator[Tile]:
     """Square tiles side by side, row by row; each row is divided evenly, so that none reaches around the map's edge."""
-    rows = round((_NORTH - _SOUTH) * _DEGREE / kilometres)
+    rows = max(1, round((_NORTH - _SOUTH) * _DEGREE / kilometres))
     height = (_NORTH - _SOUTH) / rows
     for row in range(rows):
         south = _SOUTH + row * height

@@ -25,15 +25,7 @@ Read = TypeVar("Read")
 
 
 class Listed(NamedTuple):
-    """A line of a list of images.
-
-    Attributes:
-        where: Where it stands: "FILE:LINE".
-        name: The image's path.
-        label: Its label.
-        role: Its role; "" leaves it out.
-        extra: Further columns.
-    """
+    """A line of a list: where it stands ("FILE:LINE"), the image's path, label, role ("": none) and further columns."""
 
     where: str
     name: str
@@ -73,8 +65,8 @@ class ListedSource:
         if (done := already_prepared(out, origin)) is not None:
             return done
         seen: dict[str, str] = {}
-        listed = [one for one in self._listed(lists) if isinstance(one, DataError) or one.role]
-        items = [self._item(folder, one, seen) for one in listed]
+        listed = (("", one) for one in self._listed(lists) if isinstance(one, DataError) or one.role)
+        items = list(read_each(listed, lambda _, one: self._item(folder, one, seen)))
         info = self._info(origin)
         good = [item for item in items if isinstance(item, Item)]
         for role in info.roles if skip_bad or len(good) == len(items) else ():  # a bad item is the error itself
@@ -107,15 +99,10 @@ class ListedSource:
             made_with=origin,
         )
 
-    def _item(self, folder: Path, one: Listed | DataError, seen: dict[str, str]) -> Item | DataError:
-        if isinstance(one, DataError):
-            return one
-        try:
-            path = file_inside(folder, one.name, one.where)
-            if (first := seen.setdefault(one.name, one.where)) is not one.where:
-                raise DataError(f"{one.where}: {one.name!r} is already in {first}; an image has one line.")
-        except DataError as error:
-            return error
+    def _item(self, folder: Path, one: Listed, seen: dict[str, str]) -> Item:
+        path = file_inside(folder, one.name, one.where)
+        if (first := seen.setdefault(one.name, one.where)) is not one.where:
+            raise DataError(f"{one.where}: {one.name!r} is already in {first}; an image has one line.")
         return Item(one.name, one.role, self._picture(path, one), one.label, extra=one.extra, where=one.where)
 
     def _picture(self, path: Path, one: Listed) -> Picture:

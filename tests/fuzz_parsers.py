@@ -525,7 +525,9 @@ def _listed(source: Any, *files: Path) -> Callable[[bytes, Path], None]:  # noqa
         lists, root = made._files()
         seen: dict[str, str] = {}
         for one in made._listed(lists):
-            made._item(root, one, seen)
+            with contextlib.suppress(DataError):
+                if not isinstance(one, DataError):
+                    made._item(root, one, seen)
 
     return run
 

