@@ -20,7 +20,8 @@ from cml.errors import DataError, UserError
 from cml.runs import sweep
 from cml.runs.planned import slug
 from cml.runs.swept import Swept
-from cml.runs.trials import Trial, TrialLog, Varied, best, drawn, grid, search, space, titled, with_settings
+from cml.runs.trials import Trial, TrialLog, best, drawn, search, titled, with_settings
+from cml.runs.varied import Varied, grid, space
 from cml.task import Task
 from cml.trackers import TrackedRun
 from cml.training.config import TrainConfig

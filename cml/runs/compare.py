@@ -16,7 +16,7 @@ from cml.retrieval.comparison import Comparison
 from cml.runs.comparison import run_comparison, with_losses
 from cml.runs.sweep import run_sweep
 from cml.runs.train import options_for
-from cml.runs.trials import space
+from cml.runs.varied import space
 from cml.task import Task
 from cml.training.config import TrainConfig
 

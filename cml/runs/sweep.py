@@ -24,7 +24,8 @@ from cml.runs.planned import Planned, finished, planned, varied
 from cml.runs.sweep_pictures import write_sweep_pictures
 from cml.runs.swept import Swept
 from cml.runs.train import train_task
-from cml.runs.trials import Settings, Trial, TrialLog, Varied, best, grid, search, titled, with_settings
+from cml.runs.trials import Settings, Trial, TrialLog, best, search, titled, with_settings
+from cml.runs.varied import Varied, grid
 from cml.storage.safe_paths import check_no_link
 from cml.task import Task
 from cml.training import run_folder

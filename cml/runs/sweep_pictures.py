@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from cml.reporting.metric_curves import Panel, write_metric_curves
 from cml.retrieval.comparison import Interval, over_seeds
 from cml.runs.pictures import figure_metrics
-from cml.runs.trials import Trial, Varied, titled, value_text
+from cml.runs.trials import Trial, titled
+from cml.runs.varied import Varied, value_text
 
 if TYPE_CHECKING:
     from cml.runs.swept import Swept
