@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -160,7 +161,10 @@ def _content(stored: Mapping[str, Any], place: Path | str, where: str) -> bytes:
     if isinstance(content := stored.get("bytes"), bytes):
         return content
     path = str(stored.get("path"))
-    inside = is_inside(Path(path), place) if isinstance(place, Path) else f"hf://datasets/{place}@" in path
+    if isinstance(place, Path):
+        inside = is_inside(Path(path), place)
+    else:
+        inside = re.fullmatch(rf"(zip://[^:]*::)?hf://datasets/{re.escape(place)}@[^:]*", path) is not None
     if not inside:  # a table of a stranger may name any file of this machine
         raise DataError(f"{where}: the image should be a file of the dataset. Got {path!r} instead.")
     import fsspec

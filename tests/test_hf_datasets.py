@@ -13,7 +13,7 @@ from PIL import Image
 
 from cml.cli import main
 from cml.data.prepared import PreparedDataset, check_dataset
-from cml.data_prep.hugging_face import HuggingFace
+from cml.data_prep.hugging_face import HuggingFace, _content
 from cml.errors import DataError, UserError
 
 # the library leaves the files of an imagefolder's metadata open
@@ -179,6 +179,15 @@ def test_a_table_cannot_name_files_elsewhere(tmp_path: Path) -> None:
     raw = parquet(tmp_path / "raw", 4, photo=[{"bytes": None, "path": str(tmp_path / "secret.png")}] * 4)
     with pytest.raises(DataError, match=r"should be a file of the dataset. Got .*secret.png"):
         HuggingFace(str(raw), image="photo", label_columns=("age",)).prepare(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/hosts", "file:///etc/hosts::hf://datasets/user/name@0/x.zip", "/etc/hosts#hf://datasets/user/name@0/a.png"],
+)
+def test_a_dataset_of_the_hub_cannot_name_files_of_this_machine(path: str) -> None:
+    with pytest.raises(DataError, match="should be a file of the dataset"):
+        _content({"bytes": None, "path": path}, "user/name", "here")
 
 
 def test_bad_items_can_be_skipped(tmp_path: Path) -> None:
