@@ -1,0 +1,76 @@
+"""The leaderboard as one page without scripts: a table a track, sorted and filtered by style rules alone.
+
+Not for: what the table holds (table.py).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cml.bench.result import place, read_result, results_in
+from cml.bench.table import BEST, Board, board, score_of
+from cml.reporting.gallery_style import write_html
+from cml.reporting.visible_text import visible_text
+
+_RULES = """
+fieldset { border: 0; margin: 12px 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: 4px 16px; }
+legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
+.lines { display: flex; flex-direction: column; width: max-content; }
+.line { display: flex; border-bottom: 1px solid var(--line); }
+.line span { flex: 0 0 84px; padding: 3px 0; text-align: right; }
+.line .name { flex-basis: 180px; text-align: left; }
+.head { order: -1; color: var(--quiet); }
+.best { font-weight: 600; }
+"""
+
+
+def write_leaderboard(results: Path, page: Path) -> None:
+    """Write the page of all versions and tracks of a folder of results.
+
+    Args:
+        results: The folder.
+        page: The HTML file, which links to the files of results by their places relative to it.
+
+    Raises:
+        UserError: there are no results.
+    """
+    kinds = sorted({(found.suite, found.track) for found in map(read_result, results_in(results))})
+    boards = [board(results, *kind) for kind in kinds]
+    rules = [_RULES]
+    for number, one in enumerate(boards):
+        rules.append(f"body:has(#t{number}:checked) .board:not(.b{number}){{display:none}}")
+        rules += _sorted(number, one)
+    shown = [_view(one, results, page.parent) for one in boards]
+    title = "Continuous metric learning: leaderboard"
+    write_html(page, "cml.reporting", "leaderboard.html.j2", rules=["\n".join(rules)], title=title, boards=shown)
+
+
+def _sorted(number: int, one: Board) -> list[str]:
+    """Rules that order the lines of a board by the set that is chosen, and show its column alone."""
+    rules = []
+    for column, name in enumerate(one.sets):
+        chosen = f"body:has(#b{number}s{column}:checked) .b{number}"
+        rules.append(f"{chosen} .line{{order:var(--s{column})}}{chosen} .head{{order:-1}}")
+        rules.append(f"{chosen} .line span:not(.s{column}):not(.name){{display:none}}")
+        scores = [score_of(row[name]) if name in row else -math.inf for row in map(one.results.__getitem__, one.order)]
+        for place_, row in enumerate(sorted(range(len(scores)), key=lambda row: -scores[row])):
+            rules.append(f"#b{number}m{row}{{--s{column}:{place_}}}")
+    return rules
+
+
+def _view(one: Board, results: Path, folder: Path) -> dict[str, Any]:
+    rows = []
+    for method, (_, *texts) in zip(one.order, one.grid()[1:], strict=True):
+        cells = [_cell(one, method, name, text, results, folder) for name, text in zip(one.sets, texts, strict=False)]
+        rows.append({"method": visible_text(method), "cells": cells, "rest": texts[len(one.sets) :]})
+    return {"title": f"{one.version}, {one.track}", "sets": one.sets, "rows": rows, "notes": one.notes()}
+
+
+def _cell(one: Board, method: str, name: str, text: str, results: Path, folder: Path) -> dict[str, Any]:
+    file = place(results, one.version, name, one.track, method)
+    link = quote(Path(os.path.relpath(file, folder)).as_posix()) if name in one.results[method] else ""
+    return {"text": text.removesuffix(BEST), "best": text.endswith(BEST), "file": link}

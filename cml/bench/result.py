@@ -1,0 +1,246 @@
+"""The files of results: written, read by their schema, and checked by computing every score again.
+
+``results/SUITE/SET/TRACK/METHOD.json`` says what was run with what and what it reached; ``METHOD.npz`` beside it holds
+the ranks. Not for: the scores themselves (scores.py), tables (table.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import platform
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cml.bench import scores
+from cml.bench.scores import Ranks
+from cml.bench.sets import BenchSet, open_set
+from cml.bench.suite import METHODS, RULES, SUITES, TRACKS, Suite, known
+from cml.errors import DataError, UserError
+from cml.storage.atomic import atomic_file, write_json
+from cml.storage.saved_options import read_record
+from cml.version import __version__
+
+_CLOSE = 2e-5  # relative: files hold six digits
+
+
+@dataclass(frozen=True)
+class BenchTrial:
+    """One trial: what it set beside the defaults, its score on validation, None where it failed, and why it did."""
+
+    number: int
+    settings: dict[str, Any]
+    score: float | None
+    seconds: float  # of heads trained together, the part of one
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score: its mean over seeds and queries, the ends of its 95 % interval, and the mean of each seed."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    seeds: list[float | None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a file of results holds.
+
+    Attributes:
+        suite: Version of the suite.
+        set: Name of the set.
+        track: "A", "B" or "C", then the backbone: "A-efficientnet-lite0".
+        method: Name of the method.
+        kind: Of label.
+        split: sha256 of the parts of the set.
+        data: sha256 of the prepared dataset.
+        pretraining: What the network was trained on before.
+        config: The options of the final runs, and their sha256.
+        config_sha256: Of them.
+        cml: Version of cml.
+        versions: Of Python and of the libraries that compute.
+        hardware: Processor.
+        trials: All of them.
+        chosen: Number of the trial with the best score on validation; None where there are no trials.
+        seconds: Of a final run, and of all trials.
+        memory_mb: Most memory that the process had.
+        unit: Of label distances.
+        scores: By name.
+        values: The normalised score of each query, (seeds, queries), four decimals.
+        ranks_sha256: Of the file of ranks.
+        failed: Why there are no scores; "" where there are.
+    """
+
+    suite: str
+    set: str
+    track: str
+    method: str
+    kind: str
+    split: str
+    data: str
+    pretraining: str
+    config: dict[str, Any]
+    config_sha256: str
+    cml: str
+    versions: dict[str, str]
+    hardware: str
+    trials: list[BenchTrial]
+    chosen: int | None
+    seconds: dict[str, float]
+    memory_mb: float
+    unit: str
+    scores: dict[str, Score] = field(default_factory=dict)
+    values: list[list[float | None]] = field(default_factory=list)
+    ranks_sha256: str = ""
+    failed: str = ""
+
+
+def place(out: Path, version: str, name: str, track: str, method: str) -> Path:
+    """Where the JSON file of a result lies."""
+    return out / version / name / track / f"{method}.json"
+
+
+def write_result(path: Path, result: Result, ranks: Ranks | None, data: BenchSet) -> Result:
+    """Write ranks, then the result with the scores that follow from them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if ranks is not None:
+        with atomic_file(path.with_suffix(".npz")) as temporary:
+            np.savez_compressed(temporary, top=ranks.top, probe=ranks.probe)
+        digest = hashlib.sha256(path.with_suffix(".npz").read_bytes()).hexdigest()
+        found, values = recomputed(ranks, data)
+        result = dataclasses.replace(result, ranks_sha256=digest, scores=found, values=values)
+    write_json(path, dataclasses.asdict(result))
+    return result
+
+
+def recomputed(ranks: Ranks, data: BenchSet) -> tuple[dict[str, Score], list[list[float | None]]]:
+    """The scores of ranks, and the primary one of each query, as a result holds them."""
+    each = scores.per_query(ranks, data.test_distances)
+    each["label_distance"] *= data.report[0]
+    values = [[None if math.isnan(one) else round(one, 4) for one in row] for row in each[scores.PRIMARY].tolist()]
+    return {name: Score(**one) for name, one in scores.summary(each).items()}, values
+
+
+def made_on() -> dict[str, Any]:
+    """Versions and processor of this machine."""
+    from importlib.metadata import version
+
+    versions = {"python": platform.python_version(), **{name: version(name) for name in ("torch", "numpy", "optuna")}}
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        processor = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+        return {"cml": __version__, "versions": versions, "hardware": processor}
+    return {"cml": __version__, "versions": versions, "hardware": platform.machine()}
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """sha256 of options."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+
+
+def read_result(path: Path) -> Result:
+    """Read a file of results.
+
+    Raises:
+        DataError: it is none, or lies where another one belongs.
+    """
+    found = read_record(path, Result, "a result of the benchmark", "It is not as cml bench wrote it.")
+    said = place(Path(), found.suite, found.set, found.track, found.method)
+    if path.resolve().parts[-4:] != said.parts:
+        raise DataError(f"{path} says that it is {said}, which is not where it lies.")
+    return found
+
+
+def results_in(folder: Path) -> list[Path]:
+    """The files of results below a folder, or the file itself.
+
+    Raises:
+        UserError: there are none.
+    """
+    found = [folder] if folder.is_file() else sorted(folder.rglob("*.json"))
+    if not found:
+        raise UserError(f"There are no results in {folder}: run cml bench.")
+    return found
+
+
+def check(path: Path) -> Result:
+    """Check a file of results against its ranks, its set and the rules of its suite.
+
+    Raises:
+        DataError: something does not agree; says what.
+        UserError: its set cannot be had here.
+    """
+    found = read_result(path)
+    wrong = next(_faults(path, found, known("suite", found.suite, SUITES), open_set(found.set, found.suite)), "")
+    if wrong:
+        raise DataError(f"{path}: {wrong}.")
+    return found
+
+
+def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator[str]:
+    track, own = found.track.partition("-")[0], found.method in METHODS
+    if track not in TRACKS:
+        yield f"there is no track {found.track!r}"
+    if found.split != data.split:
+        yield f"its split is {found.split[:12]}.., that of the suite's set {found.set} is {data.split[:12]}.."
+    if config_digest(found.config) != found.config_sha256:
+        yield "its config is not the one whose digest it gives"
+    if track != "C" and own:
+        yield from _trial_faults(found, rules)
+    elif found.trials or (track != "C" and found.method not in RULES):
+        yield f"{found.method} is no method of the suite that has trials"
+    if found.failed:
+        if found.scores or found.values:
+            yield "it says that it failed, but has scores"
+        return
+    held = path.with_suffix(".npz")
+    if not held.is_file() or hashlib.sha256(held.read_bytes()).hexdigest() != found.ranks_sha256:
+        yield f"{held.name} is not the file of ranks whose digest it gives: a rank was changed"
+    try:
+        with np.load(held, allow_pickle=False) as arrays:
+            ranks = Ranks(arrays["top"], arrays["probe"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        yield f"{held.name} should hold its ranks ({error})"
+        return
+    if fault := ranks.fault(rules.seeds if own and track != "C" else 1, data.test_distances):
+        yield f"its ranks: {fault}"
+        return
+    again, values = recomputed(ranks, data)
+    for name, score in again.items():
+        for entry, is_so in vars(score).items():
+            said = getattr(found.scores.get(name), entry, None)
+            if not _same(said, is_so):
+                yield f"the {entry} of {name} is {said}, but the ranks give {is_so}"
+    if found.scores.keys() != again.keys() or not _same(found.values, values, 2e-4):
+        yield "the scores of its queries are not those that the ranks give"
+
+
+def _trial_faults(found: Result, rules: Suite) -> Iterator[str]:
+    if [one.number for one in found.trials] != list(range(rules.trials)):
+        yield f"there should be the trials 0 to {rules.trials - 1}, all of them"
+    for one in found.trials:
+        if one.settings != METHODS[found.method].settings(one.number):
+            yield f"trial {one.number} has other settings than the suite draws for it"
+    scored = [(one.score, -one.number) for one in found.trials if one.score is not None]
+    best = -max(scored)[1] if scored else None
+    if found.chosen != best:
+        yield f"trial {found.chosen} was chosen, but {best} has the best score on validation"
+
+
+def _same(said: Any, is_so: Any, close: float = _CLOSE) -> bool:  # noqa: ANN401 - figures, or lists of them
+    if isinstance(said, list):
+        return len(said) == len(is_so) and all(_same(a, b, close) for a, b in zip(said, is_so, strict=True))
+    if said is None or is_so is None:
+        return said is is_so
+    return math.isclose(said, is_so, rel_tol=close, abs_tol=close)

@@ -1,0 +1,138 @@
+"""Scores of retrieval, each a function of ranks and label distances alone, so that anybody can compute them again.
+
+Ranks are of a method's final runs: the first items of each query, and the order of some items fixed for all methods,
+which tells the rank correlation without the whole ranking. Not for: making them (track.py), files (result.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.label_distance import Float32
+from cml.retrieval.evaluation import Ranker
+from cml.retrieval.metrics import h_ap, mean_label_distance, ndcg, relevance_gains, retrieved_distances, spearman_rho
+from cml.retrieval.over_queries import over_mean, score_terms
+from cml.retrieval.rankers import ranked_columns
+
+Float64 = NDArray[np.float64]
+
+DEPTH = 100  # items of each ranking that are kept
+PROBES = 32  # items whose whole order is kept
+FIRST = 10  # items whose mean label distance is the primary score
+PRIMARY = "score"
+_RESAMPLES = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """What the S final runs of a method retrieved for Q queries among G items.
+
+    Attributes:
+        top: (S, Q, K) the first items of each ranking, nearest first; K is 100, or a quarter of a small gallery.
+        probe: (S, Q, P) the order of the gallery's first 32 items, which hashes have put there.
+    """
+
+    top: NDArray[np.uint16]
+    probe: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, runs: list[Ranker], queries: int, gallery: int) -> Ranks:
+        """Rank the gallery by each of the rankers; equal scores in random order."""
+        blocks, probes = [ranker(slice(0, queries)) for ranker in runs], min(PROBES, gallery)
+        top = [ranked_columns(block, depth(gallery))[0] for block in blocks]
+        probe = [ranked_columns(np.ascontiguousarray(block[:, :probes]), probes)[0] for block in blocks]
+        return cls(np.stack(top).astype(np.uint16), np.stack(probe).astype(np.uint8))
+
+    def fault(self, seeds: int, distances: Float32) -> str:
+        """What is wrong with the ranks as such; "" if nothing."""
+        queries, gallery = distances.shape
+        probes = min(PROBES, gallery)
+        for name, found, kind, kept, items in (
+            ("top", self.top, np.uint16, depth(gallery), gallery),
+            ("probe", self.probe, np.uint8, probes, probes),
+        ):
+            if found.dtype != kind or found.shape != (seeds, queries, kept):
+                return f"{name} should be {(seeds, queries, kept)}. It is {found.shape}, {found.dtype}"
+            ordered = np.sort(found, axis=2)
+            if (ordered[:, :, 1:] == ordered[:, :, :-1]).any() or ordered.max() >= items:
+                return f"{name} ranks an item twice, or one that there is not"
+        return ""
+
+
+def depth(gallery: int) -> int:
+    """How many items of a ranking are kept."""
+    return min(DEPTH, max(FIRST, gallery // 4))
+
+
+def per_query(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
+    """Each score of each query, (S, Q); its mean over both is the score.
+
+    score: 1 - (d@10 - oracle) / (random - oracle) of mean label distances, 0 for chance and 1 for the order of the
+    labels. ndcg: with the gain 1 / (1 + number of nearer items), of the items kept. h_ap: of all items, those that are
+    not kept tied at the end. spearman: of the probes. worst: the score of the tenth of the queries with the lowest.
+    """
+    queries, gallery = distances.shape
+    kept = depth(gallery)
+    ideal = retrieved_distances(distances, distances, kept)
+    best = mean_label_distance(ideal, [FIRST])[:, 0]
+    finite = np.isfinite(distances)
+    chance = np.where(finite, distances, 0).sum(axis=1, dtype=np.float64) / np.maximum(finite.sum(axis=1), 1)
+    ideal_gains = relevance_gains(ideal, distances, "rank")
+    found: dict[str, list[Float64]] = {
+        name: [] for name in ("score", "label_distance", "ndcg", "h_ap", "spearman", "worst")
+    }
+    for top, probe in zip(ranks.top.astype(np.int64), ranks.probe.astype(np.int64), strict=True):
+        retrieved = np.take_along_axis(distances, top, axis=1)
+        ours = mean_label_distance(retrieved, [FIRST])[:, 0]
+        score = over_mean(*score_terms(ours, chance, best))
+        found["score"].append(score)
+        found["label_distance"].append(ours)
+        found["ndcg"].append(ndcg(relevance_gains(retrieved, distances, "rank"), ideal_gains, [kept])[:, 0])
+        places = np.full((queries, gallery), float(kept))
+        np.put_along_axis(places, top, np.arange(kept, dtype=np.float64)[None], axis=1)
+        found["h_ap"].append(h_ap(places, distances))
+        order = np.empty(probe.shape)
+        np.put_along_axis(order, probe, np.arange(probe.shape[1], dtype=np.float64)[None], axis=1)
+        found["spearman"].append(spearman_rho(order, np.ascontiguousarray(distances[:, : probe.shape[1]])))
+        lowest = np.argsort(score, kind="stable")[: max(1, queries // 10)]
+        worst = np.full(queries, np.nan)
+        worst[lowest] = score[lowest]
+        found["worst"].append(worst)
+    return {name: np.stack(values) for name, values in found.items()}
+
+
+def summary(values: Mapping[str, Float64]) -> dict[str, dict[str, Any]]:
+    """Mean, 95 % interval over seeds and queries, and the mean of each seed, of every score."""
+    found = {}
+    for name, each in values.items():
+        low, high = interval(each) if name != "worst" else (float("nan"), float("nan"))
+        figures = [_plain(one) for one in (float(np.nanmean(each)), low, high)]
+        seeds = [_plain(float(np.nanmean(one))) for one in each]
+        found[name] = {"mean": figures[0], "low": figures[1], "high": figures[2], "seeds": seeds}
+    return found
+
+
+def interval(values: Float64) -> tuple[float, float]:
+    """95 % bootstrap interval of the mean of values (S, Q), seeds and queries drawn with replacement.
+
+    Of the difference of two methods on the same seeds and queries it is the paired interval.
+    """
+    seeds, queries = values.shape
+    rng = np.random.default_rng(0)
+    known = np.isfinite(values)
+    drawn = [rng.multinomial(many, np.full(many, 1 / many), _RESAMPLES).astype(float) for many in (seeds, queries)]
+    totals, counts = (
+        np.einsum("rs,rs->r", drawn[0], drawn[1] @ part.T) for part in (np.where(known, values, 0), known.astype(float))
+    )
+    low, high = np.percentile(totals / np.maximum(counts, 1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _plain(value: float) -> float | None:
+    """A figure as the files hold it: six digits, null for what does not exist."""
+    return None if np.isnan(value) else float(f"{value:.6g}")

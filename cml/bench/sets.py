@@ -1,0 +1,198 @@
+"""The parts of a data set: training and validation to whoever asks, the test part to final runs alone.
+
+Which items a part has follows from hashes of their ids, or of their groups' names, and ``split`` digests all of it:
+ids, labels and label distance. Features and label distances are computed once and kept in the cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from cml import data_prep, distances, tasks
+from cml.bench.suite import SETS, SUITES, SetSpec, Suite, known
+from cml.data.prepared import PreparedDataset
+from cml.distances.dataset_labels import encode
+from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.errors import UserError
+from cml.storage.atomic import atomic_file, cache_folder, locked
+from cml.storage.npy import map_array
+from cml.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from cml.models.embedding import EmbeddingModel
+
+
+@dataclass(frozen=True)
+class Part:
+    """Items of a set: N ids, images and encoded labels."""
+
+    item_ids: Sequence[str]
+    paths: Sequence[Path]
+    labels: Labels
+
+    def __len__(self) -> int:
+        return len(self.item_ids)
+
+
+@dataclass(frozen=True)
+class BenchSet:
+    """A data set of the suite, opened.
+
+    Attributes:
+        name: Its name.
+        spec: Of the suite.
+        distance: Its label distance.
+        report: What label distances are multiplied with to be reported, and their unit then.
+        train: Training items.
+        validation: Validation items: each is searched among all others.
+        split: sha256 of all parts.
+        data: sha256 of the prepared dataset.
+        cache: Where its label distances are kept.
+    """
+
+    name: str
+    spec: SetSpec
+    distance: LabelDistance
+    report: tuple[float, str]
+    train: Part
+    validation: Part
+    split: str
+    data: str
+    cache: Path
+    _test: tuple[Part, Part]
+
+    def test(self, trials: int, wanted: int) -> tuple[Part, Part]:
+        """Queries and gallery, for the final runs of a method that had so many of its wanted trials.
+
+        Raises:
+            UserError: trials are missing.
+        """
+        if trials < wanted:
+            raise UserError(
+                f"The test part of {self.name} is for final runs: only {trials} of {wanted} trials are done."
+            )
+        return self._test
+
+    @functools.cached_property
+    def train_distances(self) -> Float32:
+        """Label distances among training items (N, N)."""
+        return self._kept("train", self.train.labels, self.train.labels)
+
+    @functools.cached_property
+    def validation_distances(self) -> Float32:
+        """Label distances among validation items (V, V), infinite from an item to itself."""
+        found = np.array(self._kept("validation", self.validation.labels, self.validation.labels))
+        np.fill_diagonal(found, np.inf)
+        return found
+
+    @functools.cached_property
+    def test_distances(self) -> Float32:
+        """Label distances of queries and gallery (Q, G), which ranks are scored with."""
+        return self._kept("test", self._test[0].labels, self._test[1].labels)
+
+    @functools.cached_property
+    def vectors(self) -> Float32 | None:
+        """Training labels as vectors (N, V), None where they are none."""
+        return self.distance.label_vectors(self.train.labels)
+
+    def _kept(self, part: str, rows: Labels, columns: Labels) -> Float32:
+        path = self.cache / f"distances-{self.split[:16]}-{part}.npy"
+        if not path.exists():
+            self.cache.mkdir(parents=True, exist_ok=True)
+            with atomic_file(path) as temporary:
+                np.save(temporary, self.distance.pairwise(rows, columns), allow_pickle=False)
+        kept: Float32 = map_array(path)
+        return kept
+
+
+@functools.lru_cache(maxsize=2)
+def open_set(name: str, version: str) -> BenchSet:
+    """Prepare a set in the cache if it is not there yet, and deal its items to the parts.
+
+    Raises:
+        UserError: its raw files are not there: says how to name them.
+    """
+    spec, suite = known("set", name, SETS), known("suite", version, SUITES)
+    paths, drawn = spec.paths(), f"-{suite.count}" if "{count}" in spec.source else ""
+    folder = cache_folder() / "bench" / f"{name}{drawn}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.parent / f".{name}.lock", f"the set {name}", wait=True):
+        dataset = data_prep.registry.get(spec.source.format(count=suite.count), **paths).prepare(folder)
+    return deal(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
+
+
+def deal(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache: Path) -> BenchSet:
+    """Deal the items of a prepared dataset to the parts of a suite."""
+    task = tasks.get(dataset.info.task)
+    distance = distances.made(task.label_distance(task.recipe, dataset.info)).fit(dataset.split("train").labels)
+    ids, groups = dataset.split("train").item_ids, _groups(dataset, spec.group)
+    order = _by_hash(ids)
+    held = {row for row in order if _share(groups.get(ids[row], ids[row]), "validation") < 0.2}
+    queries, gallery = (_by_hash(dataset.split(role).item_ids) for role in ("query", "gallery"))
+    if dataset.info.queries_are_gallery:
+        gallery = queries[suite.queries :]
+
+    def part(role: str, rows: list[int]) -> Part:
+        split, chosen = dataset.split(role), np.array(rows, np.int64)
+        some = encode(distance, dataset, role)[chosen]
+        return Part([split.item_ids[row] for row in rows], [split.paths[row] for row in rows], some)
+
+    parts = {
+        "train": part("train", [row for row in order if row not in held][: suite.train]),
+        "validation": part("train", [row for row in order if row in held][: suite.validation]),
+        "query": part("query", queries[: suite.queries]),
+        "gallery": part("gallery", gallery[: suite.gallery]),
+    }
+    digest = hashlib.sha256(f"{suite.version} {name} {distance.fingerprint()}".encode())
+    for role, one in parts.items():
+        digest.update(f"\n{role} {one.labels.fingerprint()} ".encode())
+        digest.update(hashlib.sha256("\n".join(one.item_ids).encode()).digest())
+    unit = distance.unit.replace("label units", dataset.info.label_unit or "label units")
+    report, made_of = task.report(unit, dataset.info), (digest.hexdigest(), dataset.fingerprint)
+    train, validation, *test = parts.values()
+    return BenchSet(name, spec, distance, report, train, validation, *made_of, cache, (test[0], test[1]))
+
+
+def features_of(config: TrainConfig, part: Part) -> Float32:
+    """Features (N, F) of the frozen backbone, from the cache if they are there."""
+    return _features(config.backbone, config.weights, config.image_size, tuple(part.paths))
+
+
+@functools.lru_cache(maxsize=8)
+def _features(backbone: str, weights: str, image_size: tuple[int, int], paths: tuple[Path, ...]) -> Float32:
+    from cml.models.frozen import frozen_features
+
+    return frozen_features(_network(backbone, weights, image_size), paths)
+
+
+@functools.lru_cache(maxsize=1)
+def _network(backbone: str, weights: str, image_size: tuple[int, int]) -> EmbeddingModel:
+    import torch
+
+    from cml.models.embedding import EmbeddingModel, ModelConfig
+
+    torch.manual_seed(0)  # of one without weights
+    return EmbeddingModel(ModelConfig(backbone, weights, 2, False, image_size))
+
+
+def _groups(dataset: PreparedDataset, column: str) -> dict[str, str]:
+    """The group of each training item, by its id; none without a column."""
+    lines = (dataset.folder / "train" / "metadata.jsonl").read_bytes().splitlines() if column else ()
+    return {str(item["item_id"]): str(item[column]) for item in map(msgspec.json.decode, lines)}
+
+
+def _share(text: str, salt: str) -> float:
+    """A number in 0..1 that depends on a text alone."""
+    return int.from_bytes(hashlib.sha256(f"{salt}:{text}".encode()).digest()[:6]) / 2**48
+
+
+def _by_hash(ids: Sequence[str]) -> list[int]:
+    return sorted(range(len(ids)), key=lambda row: _share(ids[row], "order"))

@@ -1,0 +1,194 @@
+"""What the benchmark measures: sets, sizes of their parts, training budget; and the methods with their ranges.
+
+Another of these is another version, and results of two versions are never mixed. Not for: the losses themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cml.errors import UserError, did_you_mean
+from cml.runs.trials import drawn, space
+from cml.storage.made_with import as_json
+from cml.training.config import TrainConfig
+
+T = TypeVar("T")
+TRACKS = ("A", "B", "C")  # a head on frozen features, a whole network, any embedding that was made elsewhere
+
+
+@dataclass(frozen=True)
+class SetSpec:
+    """A data set of the suite.
+
+    Attributes:
+        source: The data source as text; {count} is how many pictures the suite has drawn.
+        kind: Of label, for tables.
+        group: Column of metadata.jsonl whose items stay together when validation items are split off; "" for none.
+        variable: Environment variable with the place of the raw files, where they are the user's own.
+        tier: offline or download.
+    """
+
+    source: str
+    kind: str
+    group: str = ""
+    variable: str = ""
+    tier: str = "offline"
+
+    def paths(self) -> dict[str, Path]:
+        """The settings of the source that are the user's.
+
+        Raises:
+            UserError: the raw files are missing.
+        """
+        if not self.variable:
+            return {}
+        given = os.environ.get(self.variable)
+        if not given or not Path(given).exists():
+            raise UserError(f"its raw files are the user's own: set {self.variable} to where they lie")
+        return {"source": Path(given)}
+
+
+SETS: Mapping[str, SetSpec] = {
+    "people": SetSpec("people(count={count})", "poses"),
+    "rooms": SetSpec("rooms(count={count})", "layouts"),
+    "scenes": SetSpec("scenes(count={count})", "captions"),
+    "heads": SetSpec("heads(count={count})", "rotations"),
+    "digits": SetSpec("digits", "classes"),
+    "elpv": SetSpec("elpv", "probability"),
+    "earth": SetSpec("earth", "places", group="region"),
+    "steering": SetSpec("donkeycar", "angles", variable="CML_TUB"),
+    "cub": SetSpec("cub", "classes", variable="CML_CUB", tier="download"),
+    "cars": SetSpec("cars", "classes", variable="CML_CARS", tier="download"),
+}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The sizes and the budget of one version.
+
+    Attributes:
+        version: Its name.
+        count: Pictures that a drawn set has.
+        train: Training items of a set at most.
+        validation: Validation items at most: a fifth of the groups.
+        queries: Test queries at most.
+        gallery: Test gallery items at most.
+        trials: Of every loss, drawn by seed.
+        seeds: Final runs.
+        heads: How heads on frozen features are trained.
+        network: How whole networks are.
+    """
+
+    version: str
+    count: int
+    train: int
+    validation: int
+    queries: int
+    gallery: int
+    trials: int
+    seeds: int
+    heads: TrainConfig
+    network: TrainConfig
+
+    def config(self, track: str, backbone: str = "") -> TrainConfig:
+        """The options that all methods of a track share."""
+        config = self.network if track == "B" else self.heads
+        return replace(config, backbone=backbone) if backbone else config
+
+
+_HEADS = TrainConfig(
+    sampler="random(batch_size=64)", dimension=64, image_size=(128, 128), steps=300, freeze_backbone=True, workers=0
+)
+_NETWORK = replace(_HEADS, backbone="small-cnn", weights="none", image_size=(64, 64), freeze_backbone=False)
+_FULL = Suite("2026.1", 3000, 1600, 400, 100, 500, 20, 5, _HEADS, _NETWORK)
+_SMALLER = replace(_HEADS, steps=150, image_size=(96, 96))
+LATEST = "2026.1"
+SUITES: Mapping[str, Suite] = {
+    LATEST: _FULL,
+    # what two busy cores do in an hour: the first table of docs/results/benchmark.md
+    "2026.1-pilot": Suite("2026.1-pilot", 3000, 1000, 250, 100, 500, 6, 3, _SMALLER, replace(_NETWORK, steps=150)),
+    # to see that everything works: its figures say little
+    "2026.1-quick": Suite(
+        "2026.1-quick", 900, 480, 120, 100, 200, 5, 2, replace(_HEADS, steps=100), replace(_NETWORK, steps=30)
+    ),
+}
+
+RULES = ("oracle", "random", "frozen", "label-mds")  # the rows that every set has: no trials, no seeds
+_SHARED = {"learning_rate": "3e-4..3e-2:log", "weight_decay": "1e-4..1.0:log"}
+_TEMPERATURE = {"loss.temperature": "0.02..1.0:log"}
+_GRADED = {"loss.temperature": "0.01..0.5:log", "loss.neighbors": "3..30"}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A loss of the benchmark, with the ranges of its settings beside learning rate and weight decay.
+
+    Attributes:
+        loss: As the command line takes it.
+        vary: Setting to range.
+        vectors: Whether it predicts labels that are vectors.
+    """
+
+    loss: str
+    vary: Mapping[str, str]
+    vectors: bool = False
+
+    def settings(self, trial: int) -> dict[str, Any]:
+        """What a trial sets: nothing in the first, the defaults; the others are drawn by their number."""
+        found: dict[str, Any] = as_json(drawn(space({**_SHARED, **self.vary}), trial, seed=0)) if trial else {}
+        return found
+
+
+METHODS: Mapping[str, Method] = {
+    "log-ratio": Method(
+        "log-ratio",
+        {"loss.weights": "rank,uniform", "loss.floor_quantile": "0.0,0.02,0.1", "loss.rank_offset": "1..20"},
+    ),
+    "log-ratio-paper": Method(
+        "log-ratio(label_exponent=1.0, floor_quantile=0.0, weights=uniform, normalize=False)",
+        {"loss.label_exponent": "0.5..2.0"},
+    ),
+    "dense-triplet": Method("dense-triplet", {"loss.margin": "0.01..0.5:log"}),
+    "binary-threshold": Method(
+        "binary-triplet(rule=threshold, quantile=0.1)",
+        {"loss.quantile": "0.01..0.3:log", "loss.margin": "0.05..0.5:log"},
+    ),
+    "binary-nearest": Method("binary-triplet", {"loss.k": "1..20", "loss.margin": "0.05..0.5:log"}),
+    "rank-n-contrast": Method("rank-n-contrast", {"loss.temperature": "0.1..10.0:log", "loss.normalize": "True,False"}),
+    "rkd-distance": Method("rkd-distance", {"loss.normalize": "True,False"}),
+    "relaxed-contrastive": Method("relaxed-contrastive", {"loss.sigma": "0.1..2.0:log", "loss.delta": "0.5..2.0"}),
+    "graded-contrastive": Method("graded-contrastive", {"loss.reach": "0.3..3.0:log", "loss.margin": "0.2..1.5"}),
+    "soft-target": Method("soft-target", {"loss.label_temperature": "0.02..1.0:log", **_TEMPERATURE}),
+    "kernel-supcon": Method("kernel-supcon", {"loss.bandwidth": "0.05..2.0:log", **_TEMPERATURE}),
+    "cosent": Method("cosent", {"loss.scale": "1.0..50.0:log"}),
+    "h-ap": Method("h-ap", _GRADED),
+    "lambda-ndcg": Method("lambda-ndcg", _GRADED),
+    "sum": Method("sum(log-ratio, 0.3*cosent(scale=2.0))", {}),
+    "regression": Method("regression", {"loss.penalty": "squared,absolute,huber"}, vectors=True),
+}
+QUICK = ("log-ratio", "binary-nearest", "rank-n-contrast", "rkd-distance", "soft-target", "cosent")
+
+
+def methods(names: Iterable[str], quick: bool = False) -> list[str]:
+    """The rows that every set has, then the losses of these names, all if there are none.
+
+    Raises:
+        UserError: an unknown one.
+    """
+    chosen = list(names) or list(QUICK if quick else METHODS)
+    return [*RULES, *(name for name in chosen if known("method", name, {**dict.fromkeys(RULES), **METHODS}))]
+
+
+def known(kind: str, name: str, there: Mapping[str, T]) -> T:
+    """What a table has under a name.
+
+    Raises:
+        UserError: nothing.
+    """
+    if name not in there:
+        raise UserError(f"Unknown {kind} {name!r}.{did_you_mean(name, there)} Known: {', '.join(there)}.")
+    return there[name]

@@ -1,0 +1,208 @@
+"""Results of one version and track beside each other: scores, mean ranks, Borda counts, and which differences are told.
+
+Not for: the page (leaderboard.py), nor the results themselves (result.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.bench.result import Result, read_result, results_in
+from cml.bench.scores import interval
+from cml.bench.suite import SETS, SUITES
+from cml.errors import UserError
+from cml.retrieval import text_table
+
+_UNRANKED = ("oracle", "random")
+BEST = "*"  # marks the best of a set, and what cannot be told from it
+_LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Board:
+    """What the methods of one version and track reached.
+
+    Attributes:
+        version: Of the suite.
+        track: With its backbone.
+        sets: Names of the sets.
+        results: Method to set to result.
+        ranks: Method to its ranks on the sets, 1 the best; of those alone that were run on all sets. One that failed
+            on a set shares the last ranks there.
+        told: (method, set) of the best of each set and of those that cannot be told from it: the 95 % interval of the
+            paired difference over seeds and queries holds 0.
+        friedman: p of all methods being alike (Friedman, 1937); NaN for fewer than 3 methods or sets.
+        critical: Mean ranks that are farther apart differ (Nemenyi, 1963; Demsar, Statistical Comparisons of
+            Classifiers over Multiple Data Sets, JMLR 2006).
+    """
+
+    version: str
+    track: str
+    sets: list[str]
+    results: Mapping[str, Mapping[str, Result]]
+    ranks: Mapping[str, NDArray[np.float64]]
+    told: frozenset[tuple[str, str]]
+    friedman: float
+    critical: float
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Method to mean rank."""
+        return {method: float(ranks.mean()) for method, ranks in self.ranks.items()}
+
+    @property
+    def borda(self) -> dict[str, float]:
+        """Method to the sum over sets of how many others it is ahead of."""
+        return {method: float((len(self.ranks) - ranks).sum()) for method, ranks in self.ranks.items()}
+
+    @property
+    def order(self) -> list[str]:
+        """Methods, the oracle first, then by mean rank, those without one by their mean score."""
+
+        def key(method: str) -> tuple[int, float]:
+            if method in _UNRANKED:
+                return (0 if method == "oracle" else 3), 0.0
+            if method in self.ranks:
+                return 1, self.means[method]
+            return 2, -float(np.mean([score_of(one) for one in self.results[method].values()]))
+
+        return sorted(self.results, key=key)
+
+    def grid(self) -> list[list[str]]:
+        """Header and rows as text."""
+        rows, means, borda = [["", *self.sets, "mean rank", "Borda", "seconds"]], self.means, self.borda
+        for method in self.order:
+            cells = [self._cell(method, name) for name in self.sets]
+            over = [f"{means[method]:.2f}", f"{borda[method]:g}"] if method in means else ["", ""]
+            seconds = np.mean([one.seconds["run"] for one in self.results[method].values()])
+            rows.append([method, *cells, *over, f"{seconds:.2f}"])
+        return rows
+
+    def _cell(self, method: str, name: str) -> str:
+        found = self.results[method].get(name)
+        if found is None:
+            return "not run"
+        return "failed" if found.failed else f"{score_of(found):.3f}{BEST if (method, name) in self.told else ''}"
+
+    def notes(self) -> str:
+        """What the figures are."""
+        some = [one for row in self.results.values() for one in row.values()]
+        runs = max((len(one.values) for one in some), default=0)
+        trials = max((len(one.trials) for one in some), default=0)
+        tests = ""
+        if not math.isnan(self.friedman):
+            alike = "" if self.friedman < _LEVEL else "; the methods cannot be told apart by their ranks"
+            tests = (
+                f" All methods being alike has p = {self.friedman:.2g} (Friedman{alike}); mean ranks that differ by "
+                f"{self.critical:.2f} or more are told apart (Nemenyi, 5 %)."
+            )
+        return (
+            f"Suite {self.version}, track {self.track}: 1 - (d@10 - oracle) / (random - oracle), 0 for chance, 1 for "
+            f"the order of the labels; mean of {runs} runs, each method chosen from {trials} trials on validation "
+            f"items. {BEST}: the best of the set, or not to be told from it (95 % interval of the paired difference "
+            f"over seeds and queries). seconds: of one run.{tests}"
+        )
+
+    def markdown(self) -> str:
+        """The table and its notes as Markdown."""
+        return f"{text_table.markdown(self.grid())}\n\n{self.notes()}\n"
+
+    def __str__(self) -> str:
+        return f"{text_table.aligned(self.grid())}\n{self.notes()}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures for machines."""
+        tests = {"friedman_p": self.friedman, "critical_difference": self.critical}
+        scores = {
+            method: {name: None if one.failed else score_of(one) for name, one in row.items()}
+            for method, row in self.results.items()
+        }
+        return {
+            "suite": self.version,
+            "track": self.track,
+            "scores": scores,
+            "mean_ranks": self.means,
+            "borda": self.borda,
+            **{name: None if math.isnan(value) else value for name, value in tests.items()},
+        }
+
+
+def score_of(found: Result) -> float:
+    """The normalised score, minus infinity where it failed."""
+    value = found.scores["score"].mean if found.scores else None
+    return -math.inf if value is None else value
+
+
+def board(out: Path, version: str = "", track: str = "") -> Board:
+    """The results of a version and track.
+
+    Args:
+        out: Folder of the results.
+        version: Of the suite; the latest that has results where it is "".
+        track: With its backbone; the first where it is "".
+
+    Raises:
+        UserError: there are none.
+        DataError: a file is no result.
+    """
+    found = [read_result(path) for path in results_in(out)]
+    version = version or next(name for name in SUITES if any(one.suite == name for one in found))
+    found = [one for one in found if one.suite == version]
+    track = track or min((one.track for one in found), default="")
+    found = [one for one in found if one.track == track]
+    if not found:
+        raise UserError(f"There are no results of {version} {track} in {out}: run cml bench.")
+    return of_results(version, track, found)
+
+
+def of_results(version: str, track: str, found: list[Result]) -> Board:
+    """The board of some results of one version and track."""
+    sets = [name for name in SETS if any(one.set == name for one in found)]
+    results: dict[str, dict[str, Result]] = {}
+    for one in found:
+        results.setdefault(one.method, {})[one.set] = one
+    ranked = [method for method, row in results.items() if method not in _UNRANKED and len(row) == len(sets)]
+    scores = np.array([[score_of(results[method][name]) for name in sets] for method in ranked])  # (M, sets)
+    told = frozenset((method, name) for name in sets for method in _best(name, results))
+    if not ranked:
+        return Board(version, track, sets, results, {}, told, math.nan, math.nan)
+    from scipy import stats
+
+    ranks: NDArray[np.float64] = stats.rankdata(-scores, axis=0)  # equal scores share their mean rank
+    friedman = critical = math.nan
+    if min(ranks.shape) > 2:
+        friedman = float(stats.friedmanchisquare(*ranks).pvalue)
+        studentized = float(stats.studentized_range.ppf(1 - _LEVEL, len(ranked), np.inf)) / math.sqrt(2)
+        critical = studentized * math.sqrt(len(ranked) * (len(ranked) + 1) / (6 * len(sets)))
+    return Board(version, track, sets, results, dict(zip(ranked, ranks, strict=True)), told, friedman, critical)
+
+
+def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
+    """The best method of a set and those that cannot be told from it."""
+    there = {
+        method: row[name]
+        for method, row in results.items()
+        if method not in _UNRANKED and name in row and not row[name].failed
+    }
+    if not there:
+        return []
+    first = max(there, key=lambda method: score_of(there[method]))
+    ours, found = _values(there[first]), [first]
+    for method, one in there.items():
+        theirs = _values(one)
+        if method != first and theirs.shape[1] == ours.shape[1]:
+            low, high = interval(ours - theirs if len(theirs) == len(ours) else ours - theirs.mean(axis=0))
+            if low <= 0 <= high:
+                found.append(method)
+    return found
+
+
+def _values(found: Result) -> NDArray[np.float64]:
+    return np.array([[math.nan if one is None else one for one in row] for row in found.values])

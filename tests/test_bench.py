@@ -1,0 +1,296 @@
+"""The benchmark keeps its rules: equal trials, the test part once, results that can be checked, work that is shared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cml.bench import fitted, result, sets, suite, table, track
+from cml.bench.scores import Ranks, interval, per_query
+from cml.cli import main
+from cml.errors import DataError, UserError
+
+SETTING = """
+from dataclasses import replace
+from cml.bench import result, sets, suite, table, track
+heads = replace(suite.SUITES["2026.1"].heads, backbone="small-cnn", weights="none", image_size=(16, 16), steps=3,
+                dimension=4, sampler="random(batch_size=20)", device="cpu")
+tiny = suite.Suite("tiny", 60, 60, 20, 12, 44, 3, 2, heads, replace(heads, freeze_backbone=False))
+for module in (suite, sets, result, table):
+    module.SUITES = {"tiny": tiny}
+track.AT_ONCE = {"A": 2, "B": 1}
+"""
+METHODS = ("rkd-distance", "cosent")
+SET = "digits"
+TRACK = "A-small-cnn"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tiny() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (suite, sets, result, table):
+            patch.setattr(module, "SUITES", suite.SUITES)
+        patch.setattr(track, "AT_ONCE", track.AT_ONCE)
+        exec(SETTING, {"__name__": __name__})  # what other processes run, too
+        yield
+    sets.open_set.cache_clear()
+
+
+def plan(out: Path, *methods: str, letter: str = "A") -> track.Plan:
+    return track.Plan(suite.SUITES["tiny"], letter, [SET], [*suite.RULES, *(methods or METHODS)], out)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of results."""
+    out = tmp_path_factory.mktemp("bench") / "results"
+    track.run(plan(out))
+    return out
+
+
+@pytest.fixture
+def results(made: Path, tmp_path: Path) -> Path:
+    """A copy of them, to be tampered with."""
+    return Path(shutil.copytree(made, tmp_path / "results"))
+
+
+def at(out: Path, method: str) -> Path:
+    return result.place(out, "tiny", SET, TRACK, method)
+
+
+def test_results_of_a_run_can_be_trusted(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = result.check(at(results, "cosent"))
+    assert [one.number for one in found.trials] == [0, 1, 2]
+    assert len(found.values) == 2  # seeds
+    assert found.scores.keys() == {"score", "label_distance", "ndcg", "h_ap", "spearman", "worst"}
+    assert result.check(at(results, "oracle")).scores["score"].mean == 1
+    assert abs(result.check(at(results, "random")).scores["score"].mean or 0) < 0.5
+    assert main(["bench", "check", str(results)]) == 0
+    assert "6 results agree" in capsys.readouterr().out
+    assert not list(results.rglob("journal.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("score", "the mean of score is"),
+        ("rank", "a rank was changed"),
+        ("rank and digest", "of .* is .*, but the ranks give"),
+        ("split", "its split is"),
+        ("trial left out", "all of them"),
+        ("trial tuned", "other settings than the suite draws"),
+        ("trial chosen", "has the best score on validation"),
+        ("config", "its config is not"),
+        ("moved", "not where it lies"),
+        ("twice", "ranks an item twice"),
+        ("entry", "seconds"),
+    ],
+)
+def test_a_tampered_result_is_refused_with_the_reason(results: Path, what: str, reason: str) -> None:
+    path = at(results, "cosent")
+    held = json.loads(path.read_text("utf-8"))
+    if what == "score":
+        held["scores"]["score"]["mean"] += 0.01
+    elif what in ("rank", "rank and digest", "twice"):
+        with np.load(path.with_suffix(".npz")) as arrays:
+            top, probe = arrays["top"].copy(), arrays["probe"]
+        if what == "twice":
+            top[0, 0, 0] = top[0, 0, 1]
+        else:
+            top[:, :, [0, 10]] = top[:, :, [10, 0]]
+        np.savez_compressed(path.with_suffix(".npz"), top=top, probe=probe)
+        if what != "rank":
+            import hashlib
+
+            held["ranks_sha256"] = hashlib.sha256(path.with_suffix(".npz").read_bytes()).hexdigest()
+    elif what == "split":
+        held["split"] = "0" * 64
+    elif what == "trial left out":
+        held["trials"].pop()
+    elif what == "trial tuned":
+        held["trials"][1]["settings"]["learning_rate"] = 0.5
+    elif what == "trial chosen":
+        held["chosen"] = (held["chosen"] + 1) % 3
+    elif what == "config":
+        held["config"]["steps"] = 9
+    elif what == "entry":
+        held["seconds"] = "none"
+    path.write_text(json.dumps(held), "utf-8")
+    if what == "moved":
+        path = path.rename(path.with_name("soft-target.json"))
+    with pytest.raises(DataError, match=reason):
+        result.check(path)
+
+
+def test_the_test_part_is_for_methods_whose_trials_are_all_there() -> None:
+    data = sets.open_set(SET, "tiny")
+    with pytest.raises(UserError, match="2 of 3 trials"):
+        data.test(2, 3)
+    query, gallery = data.test(3, 3)
+    parts = [set(one.item_ids) for one in (data.train, data.validation, query, gallery)]
+    assert [len(one) for one in parts] == [60, 20, 12, 44]
+    assert sum(map(len, parts)) == len(set.union(*parts))
+
+
+def test_groups_stay_together(tmp_path: Path) -> None:
+    from cml.data.prepared import PreparedDataset
+
+    dataset = sets.open_set(SET, "tiny")
+    folder = shutil.copytree(dataset.cache.parent / SET, tmp_path / "data")
+    lines = (folder / "train" / "metadata.jsonl").read_text("utf-8").splitlines()
+    grouped = [{**json.loads(line), "region": f"r{number % 7}"} for number, line in enumerate(lines)]
+    text = "".join(json.dumps(one) + "\n" for one in grouped)
+    (folder / "train" / "metadata.jsonl").write_text(text, "utf-8")
+    spec = replace(suite.SETS[SET], group="region")
+    rules = replace(suite.SUITES["tiny"], train=2000, validation=2000)
+    dealt = sets.deal(SET, spec, rules, PreparedDataset.open(folder), tmp_path)
+    region = {one["item_id"]: one["region"] for one in grouped}
+    sides = [{region[item] for item in part.item_ids} for part in (dealt.train, dealt.validation)]
+    assert not sides[0] & sides[1]
+    assert dealt.split != sets.deal(SET, spec, suite.SUITES["tiny"], PreparedDataset.open(folder), tmp_path).split
+
+
+def test_a_killed_run_keeps_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    fit = fitted.fit
+
+    def counted(letter: str, data: sets.BenchSet, configs: list[object]) -> object:
+        calls.append(len(configs))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return fit(letter, data, configs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(track, "fit", counted)
+    with pytest.raises(KeyboardInterrupt):
+        track.run(plan(tmp_path, "cosent"))
+    track.run(plan(tmp_path, "cosent"))
+    assert calls == [2, 1, 1, 1, 1]  # two trials, the third killed and again, two final runs
+    result.check(at(tmp_path, "cosent"))
+
+
+def test_two_processes_share_the_work(tmp_path: Path) -> None:
+    code = f"{SETTING}\nfrom pathlib import Path\nfit, made = track.fit, []\n"
+    code += "track.fit = lambda letter, data, configs: made.append(len(configs)) or fit(letter, data, configs)\n"
+    code += f"track.run(track.Plan(suite.SUITES['tiny'], 'A', ['{SET}'], {METHODS}, Path({str(tmp_path)!r})))\n"
+    code += "print(sum(made))"
+    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [one.communicate(timeout=240)[0] for one in both]
+    assert all(one.returncode == 0 for one in both)
+    assert sum(map(int, told)) == len(METHODS) * (3 + 2)  # trials and final runs, none of them twice
+    for method in METHODS:
+        result.check(at(tmp_path, method))
+
+
+def test_a_loss_that_does_not_suit_the_labels_is_a_result_too(tmp_path: Path) -> None:
+    track.run(plan(tmp_path, "log-ratio"))  # of classes all label distances are equal
+    found = result.check(at(tmp_path, "log-ratio"))
+    assert "all equal" in found.failed
+    assert not at(tmp_path, "log-ratio").with_suffix(".npz").exists()
+    assert table.board(tmp_path, "tiny").grid()[-2][1] == "failed"
+
+
+def test_whole_networks_are_track_b(tmp_path: Path) -> None:
+    track.run(plan(tmp_path, "cosent", letter="B"))
+    assert result.check(result.place(tmp_path, "tiny", SET, "B-small-cnn", "cosent")).pretraining == "none"
+
+
+def test_a_set_of_the_users_own_is_left_out_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CML_TUB", raising=False)
+    (said,) = track.run(replace(plan(tmp_path), sets=["steering"]))
+    assert "set CML_TUB" in said
+
+
+def test_an_embedding_made_elsewhere_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query, gallery = sets.open_set(SET, "tiny").test(0, 0)
+    ids = [*query.item_ids, *gallery.item_ids]
+    np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=(len(ids), 5)).astype(np.float32))
+    (tmp_path / "ids.txt").write_text("\n".join(ids), "utf-8")
+    given = ["bench", "embedding", str(tmp_path / "mine.npy"), "--ids", str(tmp_path / "ids.txt"), "--set", SET]
+    given += ["--name", "mine", "--pretraining", "none", "--version", "tiny", "--out", str(tmp_path / "results")]
+    assert main(given) == 0
+    result.check(Path(capsys.readouterr().out.strip()))
+    (tmp_path / "ids.txt").write_text("\n".join(["other", *ids[1:]]), "utf-8")
+    assert main(given) == 2
+    assert "lacks 1 of the test items" in capsys.readouterr().err
+
+
+def test_submitted_results_are_checked_and_never_replace_others(results: Path, tmp_path: Path) -> None:
+    from cml.bench.submit import submit
+
+    told = submit(results, tmp_path / "project")
+    assert "cosent" in told
+    assert result.check(at(tmp_path / "project", "cosent"))
+    other = json.loads(at(tmp_path / "project", "cosent").read_text("utf-8"))
+    at(tmp_path / "project", "cosent").write_text(json.dumps({**other, "hardware": "mine"}), "utf-8")
+    with pytest.raises(UserError, match="keeps its results"):
+        submit(results, tmp_path / "project")
+
+
+def test_the_table_and_the_page_have_every_method(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "table", str(results), "--version", "tiny", "--markdown"]) == 0
+    said = capsys.readouterr().out
+    assert all(method in said for method in (*METHODS, *suite.RULES))
+    assert main(["bench", "page", str(results), "--out", str(tmp_path / "board.html")]) == 0
+    page = (tmp_path / "board.html").read_text("utf-8")
+    assert "<script" not in page
+    assert f'href="results/tiny/{SET}/{TRACK}/cosent.json"' in page
+
+
+def _board(scores: np.ndarray) -> table.Board:
+    """A board of methods (rows) on sets, each with two seeds and some queries."""
+    rng = np.random.default_rng(0)
+    found = []
+    for method, row in enumerate(scores):
+        for name, score in zip(list(suite.SETS)[: len(row)], row.tolist(), strict=True):
+            values = score + 0.01 * rng.normal(size=(2, 30))
+            kept = {"score": result.Score(score, score, score, [score, score])}
+            texts = ("tiny", name, "A-x", f"m{method}", "", "", "", "none")
+            found.append(
+                result.Result(*texts, {}, "", "", {}, "", [], None, {"run": 1.0}, 1, "", kept, values.tolist())
+            )
+    return table.of_results("tiny", "A-x", found)
+
+
+def test_ranks_borda_and_the_critical_difference_follow_their_definitions(tmp_path: Path) -> None:
+    board = _board(np.array([[0.9, 0.8, 0.9], [0.5, 0.6, 0.4], [0.5, 0.1, 0.2]]))
+    assert board.means == {"m0": 1.0, "m1": (2.5 + 2 + 2) / 3, "m2": (2.5 + 3 + 3) / 3}
+    assert board.borda["m0"] == 6
+    assert board.critical == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 3)), rel=1e-3)  # Demsar, table 5
+    assert all(("m0", name) in board.told and ("m2", name) not in board.told for name in board.sets)
+    from cml.bench.diagram import draw_diagram
+
+    draw_diagram(board, tmp_path / "critical.png")
+    assert (tmp_path / "critical.png").stat().st_size > 1000
+
+
+def test_scores_from_ranks_are_those_of_slow_definitions() -> None:
+    rng = np.random.default_rng(0)
+    distances = rng.random((3, 60)).astype(np.float32)
+    ranks = Ranks.of([lambda rows: distances[rows] + 0.3 * rng.random((3, 60))], 3, 60)
+    found = per_query(ranks, distances)
+    chance, best = distances.mean(axis=1), np.sort(distances, axis=1)[:, :10].mean(axis=1)
+    ours = np.array([row[top[:10]].mean() for row, top in zip(distances, ranks.top[0].astype(int), strict=True)])
+    np.testing.assert_allclose(found["score"][0].mean(), 1 - (ours - best).mean() / (chance - best).mean(), rtol=1e-5)
+    assert found["worst"].shape == (1, 3)
+    assert np.isfinite(found["worst"]).sum() == 1
+    oracle = per_query(Ranks.of([distances.__getitem__], 3, 60), distances)
+    for name in ("score", "ndcg", "spearman"):
+        np.testing.assert_allclose(oracle[name].mean(), 1, rtol=1e-6)
+
+
+def test_the_interval_of_a_mean_covers_seeds_and_queries() -> None:
+    values = np.random.default_rng(0).normal(size=(5, 200))
+    low, high = interval(values)
+    assert low < values.mean() < high
+    apart = values + np.array([-3.0, -1, 0, 1, 3])[:, None]  # seeds differ much more than queries
+    assert np.diff(interval(apart)) > 3 * (high - low)

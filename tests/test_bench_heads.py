@@ -1,0 +1,166 @@
+"""Heads trained at once are the heads that are trained alone, and those of ``cml train``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from cml import distances
+from cml.bench.batched_losses import batched
+from cml.bench.heads import train_heads
+from cml.bench.suite import METHODS, SUITES
+from cml.distances.precomputed import Precomputed
+from cml.errors import UserError
+from cml.losses.loss import Loss
+from cml.runs.trials import with_settings
+from cml.training.batches import TrainingData
+from cml.training.config import TrainConfig
+from cml.training.frozen import Features
+from cml.training.loop import train
+
+ITEMS = 40
+CONFIG = TrainConfig(
+    backbone="small-cnn",
+    weights="none",
+    image_size=(16, 16),
+    dimension=6,
+    sampler="random(batch_size=24)",
+    steps=4,
+    freeze_backbone=True,
+    learning_rate=3e-3,
+    device="cpu",
+)
+
+
+def _labels(ties: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Label distances (N, N), and the labels."""
+    vectors = np.random.default_rng(0).normal(size=(ITEMS, 2)).astype(np.float32)
+    if ties:
+        vectors = np.round(vectors)
+    distance = distances.get("euclidean")
+    encoded = distance.encode(vectors.tolist())
+    return distance.pairwise(encoded, encoded), vectors
+
+
+def _features(width: int) -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(ITEMS, width)).astype(np.float32)
+
+
+def _assert_alike(found: np.ndarray, wanted: np.ndarray, normalize: bool) -> None:
+    """Embeddings agree to rounding; the common shift of those that are not normalised is rounding alone."""
+    if not normalize:
+        found, wanted = found - found.mean(axis=0), wanted - wanted.mean(axis=0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=3e-4)
+
+
+@pytest.fixture(scope="module")
+def width() -> int:
+    from cml.models import get
+
+    return get("small-cnn", "none", image_size=(16, 16)).features
+
+
+def _configs(name: str) -> list[TrainConfig]:
+    """The first trials of a method."""
+    method = METHODS[name]
+    base = replace(CONFIG, loss=method.loss, dimension=2 if method.vectors else CONFIG.dimension)
+    return [with_settings(base, method.settings(number)) for number in range(3)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_heads_trained_at_once_are_those_trained_alone(name: str, width: int) -> None:
+    features, labels, configs = _features(width), _labels(), _configs(name)
+    together = train_heads(configs, features, *labels)
+    for config, head in zip(configs, together, strict=True):
+        (alone,) = train_heads([config], features, *labels)
+        assert not head.failed
+        _assert_alike(head.embed(features), alone.embed(features), head.normalize)
+
+
+@pytest.mark.parametrize("name", ["log-ratio", "binary-nearest", "rank-n-contrast", "regression", "sum"])
+def test_a_head_is_that_of_a_training_run_on_the_same_features(name: str, width: int) -> None:
+    features, labels = _features(width), _labels()
+    config = _configs(name)[1]
+    distance = distances.get("euclidean")
+    data = TrainingData(Features(features), distance.encode(labels[1].tolist()), distance)
+    run = train(data, config, quiet=True).model.embed_extracted(features)
+    (head,) = train_heads([config], features, *labels)
+    _assert_alike(head.embed(features), run, head.normalize)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("name", METHODS)
+def test_the_batched_form_of_a_loss_has_its_values_and_slopes(name: str, ties: bool) -> None:
+    losses = _fitted(name, ties)
+    together = batched(losses)
+    if together is None:
+        assert name in (
+            "dense-triplet",
+            "binary-threshold",
+            "binary-nearest",
+            "h-ap",
+            "lambda-ndcg",
+            "regression",
+            "relaxed-contrastive",
+            "graded-contrastive",
+        )
+        return
+    block = torch.from_numpy(_labels(ties)[0][:12, :12])
+    torch.manual_seed(0)
+    points = torch.randn(len(losses), 12, 4)
+    points = torch.stack(
+        [
+            torch.nn.functional.normalize(one, dim=1) if loss.normalize else one
+            for one, loss in zip(points, losses, strict=True)
+        ]
+    ).requires_grad_()
+    values = together(points, block)
+    (slopes,) = torch.autograd.grad(values.sum(), points)
+    for h, loss in enumerate(losses):
+        own = points[h].detach().clone().requires_grad_()
+        value = loss(own, block)
+        torch.testing.assert_close(values[h], value, rtol=1e-4, atol=1e-5)
+        (wanted,) = torch.autograd.grad(value, own)
+        # the module normalises its points once more: slopes along a point of length 1 mean nothing
+        found = slopes[h] - (slopes[h] * own).sum(1, keepdim=True) * own if loss.normalize else slopes[h]
+        torch.testing.assert_close(found.detach(), wanted, rtol=1e-3, atol=1e-4)
+
+
+def _fitted(name: str, ties: bool) -> Sequence[Loss]:
+    from cml import losses
+
+    distance = Precomputed(_labels(ties)[0], symmetric=True)
+    made = [losses.get(config.loss) for config in _configs(name)]
+    for one in made:
+        if one.labels == "label distances":
+            one.fit(distance, range(ITEMS))  # type: ignore[operator]
+    return made
+
+
+def test_a_head_whose_loss_cannot_be_made_of_the_labels_fails_alone(width: int) -> None:
+    classes = np.random.default_rng(0).integers(0, 3, ITEMS)
+    same = (classes[:, None] != classes).astype(np.float32)
+    configs = [replace(CONFIG, loss=loss) for loss in ("log-ratio", "rkd-distance", "regression")]
+    heads = train_heads(configs, _features(width), same)
+    assert "all equal" in heads[0].failed
+    assert not heads[1].failed
+    assert "vectors" in heads[2].failed
+
+
+def test_heads_that_differ_in_more_than_their_loss_and_rates_are_refused(width: int) -> None:
+    with pytest.raises(UserError, match="share all options"):
+        train_heads([CONFIG, replace(CONFIG, seed=1)], _features(width), *_labels())
+
+
+def test_every_trial_follows_from_its_number_and_the_first_is_the_default() -> None:
+    assert len(METHODS) >= 14
+    for method in METHODS.values():
+        assert method.settings(0) == {}
+        assert method.settings(3) == method.settings(3) != method.settings(4)
+        assert "learning_rate" in method.settings(1)
+    assert SUITES["2026.1"].trials == 20
+    assert SUITES["2026.1"].seeds == 5
