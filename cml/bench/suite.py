@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cml.errors import UserError, did_you_mean
-from cml.runs.trials import drawn, space
+from cml.runs.trials import drawn
+from cml.runs.varied import space
 from cml.storage.made_with import as_json
 from cml.training.config import TrainConfig
 
