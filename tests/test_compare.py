@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import statistics
 from collections.abc import Mapping
@@ -72,6 +73,14 @@ def test_table_figures_and_pictures(finished: Path) -> None:
     for picture in ("retrieval.png", "dimension.png", "sheet.png"):
         with Image.open(finished / picture) as image:
             assert image.width > 1000, picture
+    for figure in ("retrieval.svg", "retrieval.pdf", "dimension.svg", "dimension.pdf"):
+        assert (finished / figure).stat().st_size > 5000
+    page = (finished / "report.html").read_text()
+    assert page.count('<img src="data:image/') == 3
+    links = re.findall(r'<a href="(.*?)">', page)
+    assert all((finished / link).is_file() for link in links)
+    assert {"gallery.html", "retrieval.pdf", "sheet.png"} <= set(links)
+    assert sum(link.endswith("evaluation.json") for link in links) == 2 * 2 * 2  # variants, seeds, dimensions
     found = json.loads((finished / "comparison.json").read_text())
     assert set(found["dimensions"]) == {"8", "16"}
     assert found["rows"] == found["dimensions"]["16"]

@@ -585,6 +585,19 @@ def test_metric_curves_take_any_name_and_any_gap(tmp_path: Path) -> None:
     write_metric_curves(path, [Panel({"cml": {10: (0.5, 0.4, 0.6)}}, "nDCG")])
 
 
+def test_curves_lie_as_vectors_at_a_columns_width_beside_the_picture(tmp_path: Path) -> None:
+    panels = [Panel({"cml": flat_curve(1.0, width=0.5), "oracle": flat_curve(0.5)}, "d@K")] * 2
+    first = [(tmp_path / f"{name}.png") for name in "ab"]
+    for path in first:
+        write_metric_curves(path, panels)
+    svg = (tmp_path / "a.svg").read_text("utf-8")
+    width = float(re.search(r'<svg[^>]* width="([\d.]+)pt"', svg)[1])  # type: ignore[index]
+    assert width == pytest.approx(2 * 3.4 * 72)
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    for kind in ("png", "svg", "pdf"):
+        assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+
+
 def test_a_reference_at_a_single_place_is_a_line_across(tmp_path: Path) -> None:
     grey, path = (0x66, 0x63, 0x5E), tmp_path / "k.png"
     one = {name: {8: (value, value - 0.01, value + 0.01)} for name, value in (("cml", 0.5), ("frozen", 0.48))}

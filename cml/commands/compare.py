@@ -19,6 +19,7 @@ from cml.errors import UserError
 from cml.runs.compare import compare
 from cml.runs.comparison import quoted
 from cml.runs.gallery import GALLERY
+from cml.runs.report import REPORT
 from cml.training.config import TrainConfig
 
 
@@ -106,4 +107,5 @@ def run(arguments: Sequence[str]) -> None:
     print(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
     pictures = ", ".join(sorted(path.name for path in options.out.glob("*.png")))
     print(f"In {options.out}: comparison.json with all figures, table.md, {pictures}")
+    print(f"report: {options.out / REPORT}")
     print(f"gallery: {options.out / GALLERY}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,12 +45,21 @@ def dress(axis: Axes, *, ylabel: str) -> None:
     axis.set_axisbelow(True)
 
 
+_UNDATED: Mapping[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
+
+
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, atomically; the same figure gives the same bytes."""
+    """Write a figure as PNG, SVG or PDF, as the path ends, atomically; the same figure gives the same bytes."""
+    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    with atomic_file(path) as temporary, any_script():
-        options: dict[str, Any] = {"format": "png", "metadata": {"Software": None}}
+    kind = path.suffix[1:]
+    with atomic_file(path) as temporary, any_script(), rc_context({"svg.hashsalt": "cml", "pdf.fonttype": 42}):
+        options: dict[str, Any] = {"format": kind, "metadata": _UNDATED[kind]}
         FigureCanvasAgg(figure).figure.savefig(temporary, **options)
 
 

@@ -23,6 +23,7 @@ from cml.reporting.visible_text import visible_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     Float64 = NDArray[np.float64]
     Style = dict[str, Any]
@@ -31,6 +32,7 @@ Interval = tuple[float, float, float]  # value, lower end, upper end
 Curves = Mapping[str, Mapping[float, Interval]]
 
 _DOTS = 200  # an inch
+_COLUMN = 3.4  # inches of a paper's column
 _LONGEST = 40  # letters of a name
 _LEGEND_LETTER, _LEGEND_MARK = 0.078, 0.7  # inches that a letter of a legend takes, and its mark with the gaps
 _FEW = 5  # so many x, or fewer: every point has its bar; else a method has bars at some x only, so that all are seen
@@ -67,6 +69,8 @@ def write_metric_curves(
 ) -> None:
     """Draw metrics side by side, one line per method; bars are the intervals of the methods that are not ``quiet``.
 
+    Beside the PNG lie an SVG and a PDF for a paper: a panel is a column wide (3.4 inches), the letters are of 8 points.
+
     Args:
         path: The PNG.
         panels: What to draw, from left to right; a method has the same look in all of them.
@@ -85,9 +89,23 @@ def write_metric_curves(
     styles = {method: _loud_style(place) for place, method in enumerate(loud)}
     styles |= {method: _quiet_style(method) for method in methods if method in quiet}
 
-    width = 5.2 * len(panels)
-    columns = _columns(methods, width)
-    figure = new_figure(width, 4.0 + 0.22 * -(-len(methods) // columns), dots=_DOTS)
+    from matplotlib import rc_context
+
+    save_figure(_figure(panels, methods, styles, loud, title, 5.2), path)
+    with rc_context({"font.size": 8}):
+        figure = _figure(panels, methods, styles, loud, title, _COLUMN)
+        for kind in (".svg", ".pdf"):
+            save_figure(figure, path.with_suffix(kind))
+
+
+def _figure(
+    panels: Sequence[Panel], methods: Sequence[str], styles: Mapping[str, Style], loud: Sequence[str], title: str,
+    wide: float,
+) -> Figure:  # fmt: skip
+    """The panels, each ``wide`` inches wide, and the legend below them."""
+    width, letters = wide * len(panels), 0.8 if wide < 4 else 1.0
+    columns = _columns(methods, width / letters)
+    figure = new_figure(width, 0.77 * wide + 0.22 * letters * -(-len(methods) // columns), dots=_DOTS)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     with any_script():
         drawn: set[str] = set()
@@ -100,12 +118,12 @@ def write_metric_curves(
         handles = [Line2D([], [], **styles[method]) for method in methods]
         # the names go in afterwards: the legend would leave out one that begins with an underscore
         numbers = [str(place) for place in range(len(methods))]
-        columns = _columns(methods, width)
+        columns = _columns(methods, width / letters)
         legend = figure.legend(handles, numbers, loc="outside lower center", ncols=columns, frameon=False)
         for text, method in zip(legend.get_texts(), methods, strict=True):
             text.set_parse_math(False)
             text.set_text(visible_text(method, _LONGEST))
-    save_figure(figure, path)
+    return figure
 
 
 def _columns(methods: Sequence[str], width: float) -> int:
@@ -196,7 +214,8 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
         notes = [_note(*note, above=above) for note in far if (note[2] > high) is above]
         least, most = (least, most + 1.2 * room * len(notes)) if above else (least - 1.2 * room * len(notes), most)
         if notes:
-            look: Style = {"color": QUIET, "fontsize": 9, "va": align, "ha": "right", "parse_math": False, "zorder": 5}
+            look: Style = {"color": QUIET, "fontsize": "small", "va": align, "ha": "right", "zorder": 5}
+            look["parse_math"] = False
             look["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
             axis.text(0.985, edge, "\n".join(notes), transform=axis.transAxes, **look)
     axis.set_ylim(least - room, most + room)

@@ -21,6 +21,7 @@ from cml.runs.gallery import GALLERY, write_run_gallery
 from cml.runs.measures import EMBEDDING, cut_row
 from cml.runs.pictures import sheet_variants, write_pictures
 from cml.runs.planned import finished, kept_evaluation, planned
+from cml.runs.report import write_report
 from cml.runs.train import train_task
 from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import atomic_file, write_json
@@ -163,6 +164,7 @@ def run_comparison(
     (_, ours), *rest = shown.items()
     beside = [(name.partition(",")[0], run.embeddings) for name, run in rest]
     page = write_run_gallery(ours, beside[0] if beside else ours.frozen, table=comparison.table(), path=out / GALLERY)
+    write_report(comparison, plan, out, title=f"{dataset.info.name}: {len(chosen)} losses, {seeds} runs each")
     return Compared(comparison, page)
 
 

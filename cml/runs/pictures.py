@@ -22,6 +22,8 @@ _QUERIES, _K, _SIDE = 6, 4, 144  # of the sheet: rows, pictures per method, pixe
 def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out: Path) -> None:
     """Write retrieval.png, sheet.png and, where there are several dimensions, dimension.png into ``out``.
 
+    Curves lie there as SVG and PDF too.
+
     Args:
         comparison: The figures.
         opened: Variants that the sheet shows, to a run of each.
@@ -48,7 +50,7 @@ def sheet_variants(variants: Sequence[str]) -> list[str]:
 
 
 def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
-    """Write a sheet of what runs on one dataset retrieve, and frozen ImageNet features beside them.
+    """Write a sheet of what runs on one dataset retrieve, beside frozen ImageNet features and the oracle.
 
     The queries are evenly spaced by how far the methods, taken together, stay behind the oracle: from the worst row to
     the best, whoever does well in it.
@@ -68,7 +70,7 @@ def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     order = np.argsort(-behind, kind="stable")  # queries without a comparable item come last
     order = order[: max(1, int(np.isfinite(behind).sum()))]
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
-    rows = [shown_row(trained, retrieved, int(row), list(methods), size=_SIDE, ids=False) for row in shown]
+    rows = [shown_row(trained, retrieved, int(row), [*methods, ORACLE], size=_SIDE, ids=False) for row in shown]
     legend = trained.task.legend(trained.dataset.info)
     write_sheet(path, rows, unit=trained.report[1], side=_SIDE, legend=legend)
 

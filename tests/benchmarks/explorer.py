@@ -97,9 +97,10 @@ def visit(page_file: Path, seconds: float) -> None:
         metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
         heap = metrics["JSHeapUsedSize"] / 2**20
         print(f"first paint {paint:.0f} ms, ready {ready:.2f} s, script's heap {heap:.0f} MiB")
+        spent = callbacks or [math.nan]
         print(
-            f"panning: {len(times) / seconds:.0f} frames a second, {np.median(gaps):.1f} ms apart (median), callbacks "
-            f"{np.median(callbacks or [math.nan]):.2f} ms (95 %: {np.percentile(callbacks or [math.nan], 95):.2f})"
+            f"panning: {len(times) / seconds:.0f} frames a second, {np.median(gaps):.1f} ms between two (median), "
+            f"callbacks {np.median(spent):.2f} ms (95 %: {np.percentile(spent, 95):.2f})"
         )
         browser.close()
 
