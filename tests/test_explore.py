@@ -206,7 +206,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> cml.Run:
     (folder / "labels.csv").write_text("\n".join(lines))
     cml.prepare("folder", folder / "data", images=folder / "raw", labels=folder / "labels.csv", label_columns=["angle"])
     tiny = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16), "workers": 0, "steps": 3}
-    cml.train("value", folder / "data", folder / "run", sampler="random(batch_size=16)", checkpoint_every=1, **tiny)
+    cml.train(
+        "value",
+        folder / "data",
+        folder / "run",
+        sampler="random(batch_size=16)",
+        checkpoint_every=1,
+        keep_models=True,
+        **tiny,
+    )
     return cml.open_run(folder / "run")
 
 
@@ -217,6 +225,7 @@ def test_a_run_is_explored(run: cml.Run, capsys: pytest.CaptureFixture[str]) -> 
     meta = json.loads(re.search(r'id="meta">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
     assert [view["title"] for view in meta["views"]] == ["log-ratio", "oracle"]
     assert len(meta["names"]) == 60
+    assert [view["stages"] for view in meta["views"]] == [[1, 2, 3], []]
     assert [column["name"] for column in meta["columns"]] == ["angle"]
     assert "<iframe srcdoc=" in made_page._repr_html_()
     out = run.folder / "held.html"

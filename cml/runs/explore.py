@@ -140,7 +140,10 @@ def explore_runs(
     held_out = np.array([split.role != "train" for split, _ in chosen.items])
     side = label_side(trained.distance, chosen.labels, held_out=held_out, seed=seed)
 
-    views = [embedding_view(name, run.embed_files(chosen.paths), side, maps, seed=seed) for name, run in opened.items()]
+    views = [
+        embedding_view(name, run.embed_files(chosen.paths), side, maps, stages=run.stages(chosen.paths), seed=seed)
+        for name, run in opened.items()
+    ]
     if "frozen" in beside and trained.frozen is not None:
         features = trained.embed_files(chosen.paths, frozen=True)
         views.append(embedding_view(trained.frozen[0], features, side, maps, seed=seed))

@@ -22,6 +22,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import features_file, frozen_features
 from cml.runs.model import Model, load, needs_plugins
 from cml.task import Task
+from cml.training.run_folder import kept_models, load_model
 
 if TYPE_CHECKING:
     from torch import nn
@@ -183,6 +184,14 @@ class TrainedRun:
     def embed_files(self, paths: Sequence[Path], *, frozen: bool = False) -> NDArray[np.float32]:
         """Embeddings (N, D) of image files by the trained model, or the features of the frozen ImageNet network."""
         return frozen_features(self._published, paths) if frozen else self._embed(paths)
+
+    def stages(self, paths: Sequence[Path]) -> dict[int, NDArray[np.float32]]:
+        """Embeddings (N, D) of image files by the models that were kept during training, by their steps."""
+        found = {}
+        for step, file in kept_models(self.folder).items():
+            early = load_model(self.folder, self.config.model, self.model.mean.device, file=file)
+            found[step] = replace(self, model=Model(early, self.config)).embed_files(paths)
+        return found
 
     def _embed(self, paths: Sequence[Path]) -> NDArray[np.float32]:
         """By the trained model; the features below a head on a frozen backbone are read from their cache."""

@@ -17,7 +17,14 @@ from cml.storage.strict_yaml import parse_yaml
 
 T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
-_HOW = ("checkpoint_every", "workers", "worker_timeout", "cache_bytes", "device")  # a resumed run may go on with others
+_HOW = (
+    "checkpoint_every",
+    "keep_models",
+    "workers",
+    "worker_timeout",
+    "cache_bytes",
+    "device",
+)  # a resumed run may go on with others
 _OPTIONS = "options of training"
 _LARGE = 10**9  # of what nobody counts further
 _BOUNDS = {  # a stranger's config may claim any number
@@ -116,7 +123,7 @@ class TrainConfig:
     """Images that go through the network at once. Larger batches take two passes, in the memory of one part. The
     gradient is the whole batch's, except with batch normalisation: see batch_norm, or small-cnn(norm=group)."""
     batch_norm: Literal["batch", "fixed"] = "batch"
-    """Batch normalisation by the images that go through at once, or fixed: by the backbyour own statistics."""
+    """Batch normalisation by the images that go through at once, or fixed: by the backbone's own statistics."""
     precision: Precision = "float32"
     """bfloat16 runs the network under autocast; the loss is float32 either way."""
 
@@ -128,6 +135,8 @@ class TrainConfig:
     """Validations without a better score after which the run ends early; 0 for never."""
     checkpoint_every: int = 200
     """Steps between two checkpoints."""
+    keep_models: bool = False
+    """Keep the model of every checkpoint as well, for the slider over training of cml explore."""
     seed: int = 0
     """Seed of everything random."""
     workers: int = 2
@@ -150,6 +159,8 @@ class TrainConfig:
             raise UserError(f"'patience' counts validations: set 'evaluate_every'. Got patience={self.patience} alone.")
         if self.freeze_backbone and self.lora:
             raise UserError(f"A backbone is frozen or has adapters: leave out 'freeze_backbone' or lora={self.lora}.")
+        if self.keep_models and self.lora:
+            raise UserError(f"Adapters are merged at the end alone: leave out 'keep_models' or lora={self.lora}.")
         if self.freeze_backbone and self.flip != "none":
             raise UserError(
                 "With 'freeze_backbone' every image is embedded once, as it is: set 'flip' to none. "

@@ -175,6 +175,8 @@ def train(
             if ended or stop or done % config.checkpoint_every == 0:
                 progress.catch_up()
                 checkpoint.save(folder, done)
+                if config.keep_models:
+                    run_folder.keep_model(folder, done, model)
                 watched.call("on_checkpoint")
             if ended:
                 break

@@ -32,6 +32,7 @@ from cml.training.metrics_log import METRICS
 from cml.training.run_config import RunConfig
 
 MODEL = "model.safetensors"
+_KEPT = "checkpoints/step-{}.safetensors"
 LOSS = "loss.safetensors"
 CURVE = "loss.png"
 EVALUATION = "evaluation.json"
@@ -139,6 +140,18 @@ def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module, metrics: Se
     save_model(run / MODEL, model)
 
 
+def keep_model(run: Path | None, step: int, model: EmbeddingModel) -> None:
+    """Write the model as it is after so many steps, beside the checkpoint; without a run folder, nothing."""
+    if run is not None:
+        save_model(run / _KEPT.format(step), model)
+
+
+def kept_models(run: Path) -> dict[int, str]:
+    """The models that were kept during training: step to file name below the run folder, in order."""
+    steps = (path.stem.removeprefix("step-") for path in run.glob(_KEPT.format("*")))
+    return {step: _KEPT.format(step) for step in sorted(int(step) for step in steps if step.isdecimal())}
+
+
 def save_model(path: Path, model: EmbeddingModel) -> None:
     """Write the model's weights as safetensors, atomically."""
     _save_tensors(path, model.state_dict())
@@ -165,7 +178,12 @@ _ANEW = "Delete it and write it anew from the last checkpoint: cml train TASK --
 
 
 def load_model(
-    run: Path, config: ModelConfig, device: torch.device, backbone: nn.Module | Backbone | None = None
+    run: Path,
+    config: ModelConfig,
+    device: torch.device,
+    backbone: nn.Module | Backbone | None = None,
+    *,
+    file: str = MODEL,
 ) -> EmbeddingModel:
     """The trained model of a run, in evaluation mode.
 
@@ -174,6 +192,7 @@ def load_model(
         config: The run's shape of the model.
         device: Where to put it.
         backbone: The module that the run was trained with, if that is the user's own; it gets the trained weights.
+        file: Which of its models.
 
     Raises:
         UserError: the run's backbone is a module of the user's own and was not given.
@@ -181,7 +200,7 @@ def load_model(
     """
     from safetensors import SafetensorError, safe_open
 
-    path = run / MODEL
+    path = run / file
     if not path.is_file():
         raise DataError(
             f"{path} is missing: the run is not finished. Continue it: cml train TASK --out {run} --resume."

@@ -229,7 +229,7 @@ function choose(number) {
   state.map = kept;
   $("map").replaceChildren(...maps.map((name) => make("option", name === kept ? { selected: "" } : {}, name)));
   const stages = view().stages;
-  $("training").hidden = !stages.length, $("stage").max = stages.length, $("stage").value = stages.length, trained();
+  $("stage").max = stages.length, $("stage").value = stages.length, trained();
   const agreement = view().agreement === null ? "" : `rank correlation ${show(view().agreement)}`;
   document.querySelector("#left .about").textContent = `${view().title} · ${agreement}`;
   document.querySelector("#shepard .about").textContent = `${count(arrays.pairs.length / 2, "pair")}${meta.roles.includes("train") && meta.roles.length > 1 ? " of items not trained on" : ""}; Spearman's ${agreement}. Click a dot to see its pair.`;
@@ -237,7 +237,10 @@ function choose(number) {
 }
 const finalMap = () => own(`map${view().maps.indexOf(state.map)}`);
 function trained() { // where the items were at a step: between two maps that were kept, in a straight line
-  const stages = view().stages, at = Number($("stage").value), low = Math.floor(at);
+  const stages = state.map === "PCA" ? view().stages : [];
+  $("training").hidden = !stages.length;
+  if (!stages.length) return planes[0].moveTo(finalMap()), actions.redraw();
+  const at = Number($("stage").value), low = Math.floor(at);
   const stage = (n) => (n >= stages.length ? finalMap() : own(`stage${n}`));
   $("step").textContent = low >= stages.length ? "end" : stages[low].toLocaleString("en");
   if (low >= stages.length) return planes[0].moveTo(finalMap()), actions.redraw();
