@@ -76,7 +76,7 @@ def visit(page_file: Path, seconds: float) -> None:
         page.set_default_timeout(120_000)
         began = time.perf_counter()
         page.goto(page_file.absolute().as_uri())
-        page.wait_for_function("document.body.classList.contains('ready')")
+        page.wait_for_selector("body.ready")
         ready = time.perf_counter() - began
         paint = page.evaluate("performance.getEntriesByName('first-paint')[0]?.startTime ?? NaN")
         box = page.locator(".plane").first.bounding_box()
