@@ -49,7 +49,7 @@ class CocoCaptions:
     karpathy: Path | None = None
     """Karpathy's dataset_coco.json, for the split that captioning papers use."""
     short_side: int | None = 256
-    """Larger photographs are shrunk once so that their shorter side has so many pixels; none keeps the files."""
+    """Larger photographs are shrunk once so that their shorter side has this many pixels; none keeps the files."""
     long_side: int = 640
     """Most pixels of the longer side, where photographs are shrunk."""
     test_share: float = 0.3

@@ -48,7 +48,7 @@ class Flickr8k:
     test_list: Path | None = None
     """Names of those that are queries and gallery."""
     short_side: int | None = 256
-    """Larger photographs are shrunk once so that their shorter side has so many pixels; none keeps the files."""
+    """Larger photographs are shrunk once so that their shorter side has this many pixels; none keeps the files."""
     long_side: int = 640
     """Most pixels of the longer side, where photographs are shrunk."""
     test_share: float = 0.3

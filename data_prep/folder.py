@@ -59,8 +59,8 @@ class Folder:
     place (task value): latitude and longitude in degrees, compared by metres (haversine); with a third column, the
     heading, by how much of what two cameras see is the same (place).
 
-    boxes (task value): one line a box with its class and corners x0, y0, x1, y1 in pixels of the image, compared by IoU
-    (boxes).
+    boxes (task value): one line per box with its class and corners x0, y0, x1, y1 in pixels of the image, compared by
+    IoU (boxes).
 
     captions (task caption): texts, from one column or several and from every line of the image.
 
@@ -101,8 +101,8 @@ class Folder:
     """Share of the test images that are queries, the others are the gallery, where no column says it and there are 200
     or groups; of fewer, each is searched among all others."""
     image_size: int | None = None
-    """Larger images are shrunk once so that their shorter side has so many pixels; without it files are kept. Of people
-    cut out, the side of the squares: 288 without it."""
+    """Larger images are shrunk once so that their shorter side has this many pixels; without it files are kept.
+    Of people cut out, the side of the squares: 288 without it."""
     unit: str = ""
     """Unit of numbers and angles, for tables and axes: "years", "degrees", .."""
     masks: Path | None = None

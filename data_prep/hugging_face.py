@@ -62,7 +62,7 @@ class HuggingFace:
     test_share: float = 0.3
     """Of a dataset of one part: share of the items that are not for training."""
     image_size: int | None = None
-    """Larger images are shrunk once so that their shorter side has so many pixels; without it files are kept."""
+    """Larger images are shrunk once so that their shorter side has this many pixels; without it files are kept."""
     unit: str = ""
     """Unit of numbers, for tables and axes."""
 

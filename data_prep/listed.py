@@ -44,7 +44,7 @@ class ListedSource:
     source: Path
     """The folder of the dataset."""
     image_size: int | None = 256
-    """Larger images are shrunk once so that their shorter side has so many pixels; none keeps the files."""
+    """Larger images are shrunk once so that their shorter side has this many pixels; none keeps the files."""
 
     name: ClassVar[str]
     published: ClassVar[str]

@@ -64,7 +64,7 @@ class LsunLayout:
     layouts: Path | None = None
     """The folder of the NAME.mat masks, if it is not layout_seg/ in the source."""
     image_size: int = 256
-    """Larger images are shrunk so that their shorter side has so many pixels, masks with them."""
+    """Larger images are shrunk so that their shorter side has this many pixels, masks with them."""
     query_share: float = 0.35
     """Share of the validation rooms that are queries; the others are the gallery."""
 

@@ -214,7 +214,7 @@ def test_raw_float_labels_never_reach_a_class_loss() -> None:
         ("binary(loss=TripletMarginLoss(margn=1))", r"cannot make TripletMarginLoss\(margn=1\): .*margn"),
         ("binary(loss=contrastive, miner=HardMiner)", "has no 'HardMiner' among its miners"),
         ("binary(loss=os)", "has no 'os' among its losses"),
-        ("binary(loss=proxy-anchor)", "'proxy-anchor' cannot be computed from pairs. With a rule go contrastive"),
+        ("binary(loss=proxy-anchor)", "'proxy-anchor' cannot be computed from pairs. A rule takes contrastive"),
         ("binary(loss=n-pair)", "'n-pair' cannot be computed from pairs"),
         ("binary(loss=log-ratio)", "'log-ratio' cannot be computed from pairs"),
         ("binary(loss=NPairsLoss)", r"'NPairsLoss' cannot be computed from pairs alone .*labels are required"),

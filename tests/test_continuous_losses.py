@@ -661,9 +661,9 @@ def test_a_sum_is_the_weighted_sum_of_its_parts_with_their_own_constants() -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sum(log-ratio, proxy-anchor)", "'proxy-anchor' is a loss over classes; here goes one over label distances"),
+        ("sum(log-ratio, proxy-anchor)", "'proxy-anchor' is a loss over classes; take one over label distances here"),
         ("sum(log-ratio, 0*cosent)", "'weight' must be a finite number above 0"),
-        ("sum(log-ratio, rank-n-contrast)", "must agree whether embeddings are normalised"),
+        ("sum(log-ratio, rank-n-contrast)", "must agree on normalising embeddings"),
         ("sum(parts=[])", "A sum lists its losses"),
         ("sum(parts=['', 'cosent'])", "A sum lists its losses"),
         ("sum(log-ratio, cosen)", "Unknown loss 'cosen'. Did you mean 'cosent'"),

@@ -149,7 +149,7 @@ def test_bad_settings(chosen: dict[str, Any], message: str) -> None:
 
 def test_too_many_classes_to_match() -> None:
     labels = Layout(resolution=None).encode([np.arange(1, 13).reshape(3, 4)])
-    with pytest.raises(UserError, match=r"up to 10 classes a mask\. Got 12 of them"):
+    with pytest.raises(UserError, match=r"at most 10 classes per mask\. Got 12"):
         Layout(resolution=None, matching="hungarian").pairwise(labels, labels)
 
 

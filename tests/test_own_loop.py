@@ -142,7 +142,7 @@ def test_several_processes_do_not_each_find_their_own(monkeypatch: pytest.Monkey
     inputs, labels = shapes(8)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    with pytest.raises(UserError, match=r"Every process would find another 'label_scale' .* call loss\.fit"):
+    with pytest.raises(UserError, match=r"Each process would find a different 'label_scale' .* call loss\.fit"):
         losses.SoftTargetLoss()(inputs, torch.cdist(labels, labels))
 
 

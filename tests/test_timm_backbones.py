@@ -207,7 +207,7 @@ def test_the_model_has_the_size_of_the_images() -> None:
         UserError, match=r"cannot take .* \(Model only handles square inputs\): set image_size to 224 224"
     ):
         models.get("timm/nest_tiny", "none", image_size=(64, 96))
-    with pytest.raises(UserError, match=r"at most 4096 pixels a side. Got 65536 x 65536 instead"):
+    with pytest.raises(UserError, match=r"at most 4096 pixels per side. Got 65536 x 65536 instead"):
         models.get("timm/test_vit", "none", image_size=(65536, 65536))
     model = EmbeddingModel(shape("timm/hiera_tiny_224", (64, 96)))
     with pytest.raises(DataError, match=r"'timm/hiera_tiny_224' cannot take .* 90 x 70 pixels: .*--view crop"):

@@ -81,7 +81,7 @@ def images_and_labels(
         found = image_source(images)
     plain = plain_labels(labels)
     if len(found) != len(plain):
-        raise UserError(f"There must be one label an image. Got {len(found)} images and {len(plain)} labels instead.")
+        raise UserError(f"There must be one label per image. Got {len(found)} images and {len(plain)} labels instead.")
     return found, plain
 
 

@@ -150,7 +150,7 @@ def _pair_loss(text: str) -> PmlPairLoss:
     loss = registry.make(text)
     if not isinstance(loss, PmlPairLoss) or loss.needs_classes:
         raise UserError(
-            f"The loss {name!r} cannot be computed from pairs. With a rule go contrastive, triplet, lifted-structure, "
+            f"The loss {name!r} cannot be computed from pairs. A rule takes contrastive, triplet, lifted-structure, "
             "multi-similarity, or a pair or triplet loss of pytorch-metric-learning by its class name."
         )
     return loss

@@ -144,7 +144,7 @@ class LabelDistanceLoss(Loss):
         how = "call loss.fit(distance, labels) with the label distance and the labels of the training set"
         together = torch.distributed.is_available() and torch.distributed.is_initialized()
         if together and torch.distributed.get_world_size() > 1:
-            raise UserError(f"Every process would find another {lacking} for {name} in its first batch: {how}.")
+            raise UserError(f"Each process would find a different {lacking} for {name} in its first batch: {how}.")
         check_batch(embeddings, label_distances)
         self.fit(label_distances[comparable(label_distances)])
         warnings.warn(

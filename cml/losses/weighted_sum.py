@@ -28,7 +28,7 @@ class _OfLosses(LabelDistanceLoss):
         for part in parts:
             if part.normalize != self.normalize:
                 raise UserError(
-                    f"The losses of a sum must agree whether embeddings are normalised: {type(parts[0]).__name__} has "
+                    f"The losses of a sum must agree on normalising embeddings: {type(parts[0]).__name__} has "
                     f"normalize={self.normalize}, {type(part).__name__} has normalize={part.normalize}."
                 )
 
@@ -145,5 +145,5 @@ def _made(text: str) -> LabelDistanceLoss:
 
     loss = registry.get(text)
     if not isinstance(loss, LabelDistanceLoss):
-        raise UserError(f"{text!r} is a loss over {loss.labels}; here goes one over label distances.")
+        raise UserError(f"{text!r} is a loss over {loss.labels}; take one over label distances here.")
     return loss

@@ -86,7 +86,7 @@ class EmbeddingModel(nn.Module):
             made = as_backbone(backbone, name=config.backbone, image_size=config.image_size)
         elif config.backbone == CUSTOM:
             raise UserError(
-                "The backbone of this model is a module of its maker's own, of which the weights alone were saved. "
+                "The backbone of this model is a module of its maker's, of which only the weights were saved. "
                 "Give it: cml.load(path, backbone=module)."
             )
         else:

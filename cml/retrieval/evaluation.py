@@ -111,7 +111,7 @@ def evaluate(
     """
     queries, gallery = len(query_labels), len(gallery_labels)
     if same_items and queries != gallery:
-        raise UserError(f"Queries that are the gallery too must be as many. Got {queries} and {gallery} instead.")
+        raise UserError(f"Queries that are the gallery too must be as many as it. Got {queries} and {gallery} instead.")
     ranked = gallery - 1 if same_items else gallery
     measures = _measures(ranked, distance_ks, ndcg_ks, hit_ks, hit_neighbors, recall_ks, gain, correlation)
     measures = replace(measures, count_lone=count_lone, within=recall_within)

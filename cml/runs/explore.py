@@ -131,7 +131,7 @@ def explore_runs(
 
     maps = known_maps(tuple(maps))
     if wrong := set(beside) - set(BESIDE):
-        raise UserError(f"What lies beside the runs is one of {', '.join(BESIDE)}. Got {sorted(wrong)[0]!r} instead.")
+        raise UserError(f"'beside' must be among {', '.join(BESIDE)}. Got {sorted(wrong)[0]!r} instead.")
     trained = next(iter(opened.values()))
     for other in opened.values():
         if other.dataset.fingerprint != trained.dataset.fingerprint:

@@ -100,7 +100,7 @@ class TrainedRun:
         if why := self.config.other_data(dataset.fingerprint, dataset.made_of):
             raise DataError(
                 f"{self.folder} was trained on another dataset than {dataset.folder} is now ({why}). "
-                "Give the right one with --data, or train anew."
+                "Give the right one with --data, or train again."
             )
         return dataset
 

@@ -146,7 +146,7 @@ class PartialDataset:
             self._work.start_over()
         self.data.mkdir(exist_ok=True)
         if self._items:
-            print(f"{len(self._items)} items were finished before; going on from there.", file=sys.stderr)
+            print(f"{len(self._items)} items were finished before; continuing from there.", file=sys.stderr)
 
     def _force(self) -> None:
         self._forced.append(self._forcing.submit(force, *(self.data / path for path in self._unforced)))

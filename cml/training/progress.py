@@ -89,5 +89,5 @@ def _check_finite(first: int, pairs: list[list[float]]) -> None:
         if not finite or not math.isfinite(value):
             what = f"The loss is {value}" if finite else "The embeddings hold NaN or infinity"
             raise FloatingPointError(
-                f"{what} at step {step}: lower the learning_rate or set clip_gradient, then start anew."
+                f"{what} at step {step}: lower the learning_rate or set clip_gradient, then start again."
             )

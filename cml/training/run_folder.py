@@ -96,7 +96,7 @@ def check_unused(run: Path) -> None:
         UserError: it holds one that is finished, or that can be continued.
     """
     if (run / MODEL).exists():
-        raise UserError(f"{run} holds a finished run. Choose another folder, or delete this one to train it anew.")
+        raise UserError(f"{run} holds a finished run. Choose another folder, or delete this one to train it again.")
     if (run / CHECKPOINT).exists():
         raise UserError(f"{run} holds a run already. Add --resume to continue it, or choose another folder.")
 

@@ -118,7 +118,7 @@ class Cluster:
                 except distributed.KilledWorker as error:
                     raise UserError(
                         f"The strip of the rows {strip.start} to {strip.stop - 1} took several workers down, the last "
-                        f"one {error.last_worker.address}; have they enough memory?"
+                        f"one {error.last_worker.address}; do they have enough memory?"
                     ) from None
                 future.release()
                 store(strip, arrays)
@@ -139,7 +139,7 @@ class Cluster:
                 if trouble and not over.is_set():
                     print(
                         f"The scheduler at {self._address} {trouble}; the job waits, and finished strips are kept. "
-                        f"Start workers with 'dask worker {self._address}', or stop here and go on later.",
+                        f"Start workers with 'dask worker {self._address}', or stop here and continue later.",
                         file=sys.stderr,
                     )
 

@@ -149,7 +149,7 @@ def job_folder(folder: Path, work: Work, *, wait: bool) -> Iterator[JobFolder]:
 def check_finished(folder: Path, work: Work) -> None:
     """Raise ``UserError`` unless ``folder`` holds this very job, finished."""
     if found_whole(folder / JOB, _terms(work), _about(work)) is None or not _is_sound(folder, work):
-        raise UserError(f"The job in {folder} is not finished; run it again to go on.")
+        raise UserError(f"The job in {folder} is not finished; run it again to continue.")
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     path = folder / JOB
     if not path.exists() and work_of(folder, JOB).is_dir():
-        raise UserError(f"The job in {folder} is not finished; run it again to go on.")
+        raise UserError(f"The job in {folder} is not finished; run it again to continue.")
     found = read_json(path, "the record of a distance job")
     if not isinstance(found, dict) or not _is_cut(found.get("strips")) or "items" not in found:
         raise DataError(f"{path} is not the record of a distance job; delete {folder} to start over.")

@@ -173,7 +173,7 @@ class Layout(LabelDistance):
         areas = np.stack([_area(labels, one) for one in ids], axis=1)  # (N, K)
         if self.matching == "hungarian" and (most := np.count_nonzero(areas, axis=1).max()) > MOST_MATCHED:
             raise UserError(
-                f"matching=hungarian takes up to {MOST_MATCHED} classes a mask. Got {most} of them; use matching=fixed."
+                f"matching=hungarian takes at most {MOST_MATCHED} classes per mask. Got {most}; use matching=fixed."
             )
         classes = np.stack([_unpacked(labels, one) for one in ids], axis=1)  # (N, K, W)
         if self.ignore is None:

@@ -60,7 +60,7 @@ def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) ->
     height, width = image_size
     if config.fixed_input_size and max(image_size) > _LARGEST_SIDE:
         raise UserError(
-            f"{what} takes images of at most {_LARGEST_SIDE} pixels a side. Got {height} x {width} instead."
+            f"{what} takes images of at most {_LARGEST_SIDE} pixels per side. Got {height} x {width} instead."
         )
     for names in sizes:
         given: dict[str, Any] = {key: image_size if key == "img_size" else True for key in names}
