@@ -74,7 +74,7 @@ def _embedded(path: Path) -> str:
     """A figure as an address that holds it."""
     if path.suffix == ".svg":
         return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
-    with Image.open(path) as image:
+    with Image.open(path, formats=["PNG", "JPEG"]) as image:
         shown = image.convert("RGB")
     shown.thumbnail((_WIDEST, 4 * _WIDEST))
     file = io.BytesIO()
