@@ -101,7 +101,7 @@ def test_columns_of_a_hugging_face_data_set(paths: Sequence[Path]) -> None:
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
-        (PIXELS, AGES[:3], "one label an image. Got 6 images and 3 labels"),
+        (PIXELS, AGES[:3], "one label per image. Got 6 images and 3 labels"),
         (PIXELS, None, "'labels' are missing"),
         (PIXELS / 255.0, AGES, r"must be uint8, 0 to 255. Got float64 instead; of floats from 0 to 1"),
         (PIXELS[..., 0], AGES, r"shape \(N, H, W, 3\) or \(N, 3, H, W\). Got \(6, 5, 4\)"),
