@@ -326,3 +326,15 @@ def test_a_click_or_the_keyboard_enlarges_a_picture_of_the_gallery(browser: Any,
     picture.focus()
     assert picture.bounding_box()["width"] > 300
     page.close()
+
+
+def test_pictures_that_lie_beside_the_page_are_shown(
+    write: Callable[..., Path], visit: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cml.explore.page.IN_ONE_FILE", N - 1)
+    page = visit(write("a page"))
+    page.check("#pictures")
+    until(page, "[...bitmaps.values()].some(Boolean)")
+    loaded = "async (url) => { const image = new Image(); image.src = url; await image.decode(); return image.width; }"
+    assert page.evaluate(f"({loaded})(sheet(0))") >= 24
+    assert "a%20page.pictures/" in page.locator("#panel .picture").first.get_attribute("style")

@@ -189,7 +189,7 @@ class TrainedRun:
         """Embeddings (N, D) of image files by the models that were kept during training, by their steps."""
         found = {}
         for step, file in kept_models(self.folder).items():
-            early = load_model(self.folder, self.config.model, self.model.mean.device, file=file)
+            early = load_model(self.folder, self.config.model, self.model.mean.device, which=file)
             found[step] = replace(self, model=Model(early, self.config)).embed_files(paths)
         return found
 

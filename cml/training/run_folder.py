@@ -183,7 +183,7 @@ def load_model(
     device: torch.device,
     backbone: nn.Module | Backbone | None = None,
     *,
-    file: str = MODEL,
+    which: str = MODEL,
 ) -> EmbeddingModel:
     """The trained model of a run, in evaluation mode.
 
@@ -192,7 +192,7 @@ def load_model(
         config: The run's shape of the model.
         device: Where to put it.
         backbone: The module that the run was trained with, if that is the user's own; it gets the trained weights.
-        file: Which of its models.
+        which: File of the model below the folder.
 
     Raises:
         UserError: the run's backbone is a module of the user's own and was not given.
@@ -200,7 +200,7 @@ def load_model(
     """
     from safetensors import SafetensorError, safe_open
 
-    path = run / file
+    path = run / which
     if not path.is_file():
         raise DataError(
             f"{path} is missing: the run is not finished. Continue it: cml train TASK --out {run} --resume."
