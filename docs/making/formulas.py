@@ -11,7 +11,8 @@ losses have positives $p$ and negatives $n$ of an item, its class $y$, and proxi
 
 FORMULAS = {
     "log-ratio": r"\frac{1}{A} \sum_a \frac{2 \sum_i w_{ai} (r_{ai} - \bar r_a)^2}{1 - \sum_i w_{ai}^2}, \quad"
-    r" r_{ai} = \log(D(f_a, f_i) + \epsilon) - p \log \delta_{ai}, \quad \bar r_a = \sum_i w_{ai} r_{ai}",
+    r" r_{ai} = \log(D(f_a, f_i) + \epsilon) - p \log \delta_{ai}, \quad \bar r_a = \sum_i w_{ai} r_{ai},"
+    r" \quad \sum_i w_{ai} = 1",
     "binary": r"\ell\big(\{(a, p)\}, \{(a, n)\}\big), \quad p \in P(a), \; n \in N(a) \text{ by the rule}",
     "binary-triplet": r"\mathrm{mean}_{a,\, p \in P(a),\, n \in N(a)} \; [\, D(f_a, f_p) - D(f_a, f_n) + m \,]_+",
     "contrastive": r"\mathrm{mean}_{(i, p)} \; D(f_i, f_p) + \mathrm{mean}_{(i, n)} \; [\, m - d(f_i, f_n) \,]_+^2",
