@@ -67,7 +67,8 @@ def _view(one: Board, results: Path, folder: Path) -> dict[str, Any]:
     for method, (_, *texts) in zip(one.order, one.grid()[1:], strict=True):
         cells = [_cell(one, method, name, text, results, folder) for name, text in zip(one.sets, texts, strict=False)]
         rows.append({"method": visible_text(method), "cells": cells, "rest": texts[len(one.sets) :]})
-    return {"title": f"{one.version}, {one.track}", "sets": one.sets, "rows": rows, "notes": one.notes()}
+    notes = one.notes().replace(f"{BEST}:", "Bold:")
+    return {"title": f"{one.version}, {one.track}", "sets": one.sets, "rows": rows, "notes": notes}
 
 
 def _cell(one: Board, method: str, name: str, text: str, results: Path, folder: Path) -> dict[str, Any]:

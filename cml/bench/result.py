@@ -134,9 +134,12 @@ def recomputed(ranks: Ranks, data: BenchSet) -> tuple[dict[str, Score], list[lis
 
 def made_on() -> dict[str, Any]:
     """Versions and processor of this machine."""
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
-    versions = {"python": platform.python_version(), **{name: version(name) for name in ("torch", "numpy", "optuna")}}
+    versions = {"python": platform.python_version()}
+    for name in ("torch", "numpy", "optuna"):
+        with contextlib.suppress(PackageNotFoundError):  # of an embedding made elsewhere nothing was drawn
+            versions[name] = version(name)
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
         processor = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
