@@ -167,8 +167,8 @@ def test_maps_as_the_package_has_them() -> None:
     ("name", "content", "said"),
     [
         ("lsmask_5min_l.bin", b"no gzip", "should be a mask of land, packed by gzip"),
-        ("lsmask_5min_l.bin", gzip.compress(b"short"), "should hold 9,331,200 bytes, .* It holds 5"),
-        ("lsmask_5min_l.bin", gzip.compress(bytes(9_331_201)), "It holds more"),
+        ("lsmask_5min_l.bin", gzip.compress(b"short", mtime=0), "should hold 9,331,200 bytes, .* It holds 5"),
+        ("lsmask_5min_l.bin", gzip.compress(bytes(9_331_201), mtime=0), "It holds more"),
         ("bmng.jpg", b"\xff\xd8\xff", "bmng.jpg"),
         ("bmng.jpg", None, "bmng.jpg cannot be read"),
     ],
