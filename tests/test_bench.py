@@ -70,6 +70,7 @@ def test_results_of_a_run_can_be_trusted(results: Path, capsys: pytest.CaptureFi
     found = result.check(at(results, "cosent"))
     assert [one.number for one in found.trials] == [0, 1, 2]
     assert len(found.values) == 2  # seeds
+    assert found.config["label_distance"] == sets.open_set(SET, "tiny").label_distance != "euclidean"
     assert found.scores.keys() == {"score", "label_distance", "ndcg", "h_ap", "spearman", "worst"}
     assert result.check(at(results, "oracle")).scores["score"].mean == 1
     assert abs(result.check(at(results, "random")).scores["score"].mean or 0) < 0.5

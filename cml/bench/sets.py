@@ -50,6 +50,7 @@ class BenchSet:
         name: Its name.
         spec: Of the suite.
         distance: Its label distance.
+        label_distance: As a text.
         report: What label distances are multiplied with to be reported, and their unit then.
         train: Training items.
         validation: Validation items: each is searched among all others.
@@ -61,6 +62,7 @@ class BenchSet:
     name: str
     spec: SetSpec
     distance: LabelDistance
+    label_distance: str
     report: tuple[float, str]
     train: Part
     validation: Part
@@ -132,7 +134,8 @@ def open_set(name: str, version: str) -> BenchSet:
 def deal(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache: Path) -> BenchSet:
     """Deal the items of a prepared dataset to the parts of a suite."""
     task = tasks.get(dataset.info.task)
-    distance = distances.made(task.label_distance(task.recipe, dataset.info)).fit(dataset.split("train").labels)
+    text = task.label_distance(task.recipe, dataset.info)
+    distance = distances.made(text).fit(dataset.split("train").labels)
     ids, groups = dataset.split("train").item_ids, _groups(dataset, spec.group)
     order = _by_hash(ids)
     held = {row for row in order if _share(groups.get(ids[row], ids[row]), "validation") < 0.2}
@@ -158,7 +161,7 @@ def deal(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache
     unit = distance.unit.replace("label units", dataset.info.label_unit or "label units")
     report, made_of = task.report(unit, dataset.info), (digest.hexdigest(), dataset.fingerprint)
     train, validation, *test = parts.values()
-    return BenchSet(name, spec, distance, report, train, validation, *made_of, cache, (test[0], test[1]))
+    return BenchSet(name, spec, distance, text, report, train, validation, *made_of, cache, (test[0], test[1]))
 
 
 def features_of(config: TrainConfig, part: Part) -> Float32:

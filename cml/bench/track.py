@@ -189,6 +189,7 @@ def _result(
     finals: Sequence[Fitted],
     trials: Sequence[BenchTrial] = (),
 ) -> Result:
+    config = replace(config, label_distance=data.label_distance)
     options = {} if method in _UNTRAINED else as_json(dataclasses.asdict(config))
     weights = options.get("weights", "none")
     seconds = [one.seconds for one in finals]
