@@ -215,6 +215,9 @@ def test_of_a_grid_the_test_set_is_evaluated_for_the_chosen_alone(people: Prepar
     kept = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert len(kept["trials"]) == 8
     assert "held out of the training set" in (tmp_path / "out" / "table.md").read_text()
+    report = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "over the options that varied" in report
+    assert "over the budget: steps, and seconds" in report
     for picture in ("vary.png", "convergence.png"):
         with Image.open(tmp_path / "out" / picture) as image:
             assert image.width > 800

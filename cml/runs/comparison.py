@@ -20,7 +20,7 @@ from cml.runs.evaluate import evaluate_run
 from cml.runs.gallery import GALLERY, write_run_gallery
 from cml.runs.measures import EMBEDDING, cut_row
 from cml.runs.pictures import sheet_variants, write_pictures
-from cml.runs.planned import finished, kept_evaluation, planned
+from cml.runs.planned import Planned, finished, kept_evaluation, planned
 from cml.runs.report import write_report
 from cml.runs.train import train_task
 from cml.runs.trained_run import TrainedRun
@@ -41,10 +41,12 @@ class Compared:
     Attributes:
         comparison: Its figures.
         gallery: The page of what the first variant retrieves, beside the first binary one, or else the second.
+        plan: Its runs.
     """
 
     comparison: Comparison
     gallery: Path
+    plan: Sequence[Planned]
 
 
 def with_losses(task: Task, losses: Sequence[str]) -> Task:
@@ -165,7 +167,7 @@ def run_comparison(
     beside = [(name.partition(",")[0], run.embeddings) for name, run in rest]
     page = write_run_gallery(ours, beside[0] if beside else ours.frozen, table=comparison.table(), path=out / GALLERY)
     write_report(comparison, plan, out, title=f"{dataset.info.name}: {len(chosen)} losses, {seeds} runs each")
-    return Compared(comparison, page)
+    return Compared(comparison, page, plan)
 
 
 def check_variants(task: Task, names: Iterable[str]) -> None:

@@ -23,6 +23,8 @@ REPORT = "report.html"
 _FIGURES: Mapping[str, str] = {
     "retrieval": "The metrics over K. Whiskers are 95 % intervals over seeds.",
     "dimension": "The metrics over the dimension of the embedding. Whiskers are 95 % intervals over seeds.",
+    "vary": "What was reached over the options that varied. Whiskers are 95 % intervals over seeds.",
+    "convergence": "The rank correlation on held-out training items over the budget: steps, and seconds of training.",
     "sheet": "What queries retrieve, from the worst to the best; numbers are label distances to the query.",
 }
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "loss.png")  # of a run, as far as they are there

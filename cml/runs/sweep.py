@@ -21,6 +21,7 @@ from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
 from cml.runs.comparison import check_labels, check_variants, run_comparison, write_tables
 from cml.runs.planned import Planned, finished, planned, varied
+from cml.runs.report import write_report
 from cml.runs.sweep_pictures import write_sweep_pictures
 from cml.runs.swept import Swept
 from cml.runs.train import train_task
@@ -109,13 +110,14 @@ def run_sweep(
         failed = {one.title for one in own if one.failed}
         taken = [one for one in settings if titled(row, one) not in failed] if study else [best(own)]
         chosen |= {titled(row, one): runs.changes(row, one) for one in taken}
-    comparison = run_comparison(
+    compared = run_comparison(
         replace(task, variants=chosen), dataset, config, out, seeds=seeds, recall_within=recall_within, tracker=tracker
     )
-    figures = {one.name: getattr(comparison.comparison, one.name) for one in fields(Comparison)}
+    figures = {one.name: getattr(compared.comparison, one.name) for one in fields(Comparison)}
     swept = Swept(**figures, trials=runs.done, study=study)
     write_tables(swept, out)
     write_sweep_pictures(swept, vary, [runs.curve(one) for one in runs.done], out, drawn=trials > 0)
+    write_report(swept, compared.plan, out, title=f"{dataset.info.name}: {', '.join(one.name for one in vary)}")
     return swept
 
 
