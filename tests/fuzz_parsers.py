@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from PIL import Image
@@ -411,14 +412,14 @@ def _image(data: bytes, folder: Path) -> None:
     from cml.data.images import native_size, read_image
     from cml.data.masks import MaskFault, read_mask
 
-    images.MAX_PIXELS = 1 << 20  # so that what is slow is a fault, not a large photograph
     path = folder / "a.jpg"
     path.write_bytes(data)
-    for read in (native_size, lambda path: read_image(path, (8, 8)), encode):
-        with contextlib.suppress(DataError):
-            read(path)
-    with contextlib.suppress(MaskFault):
-        read_mask(path)
+    with mock.patch.object(images, "MAX_PIXELS", 1 << 20):  # so that what is slow is a fault, not a large photograph
+        for read in (native_size, lambda path: read_image(path, (8, 8)), encode):
+            with contextlib.suppress(DataError):
+                read(path)
+        with contextlib.suppress(MaskFault):
+            read_mask(path)
 
 
 def _image_seeds() -> list[bytes]:

@@ -285,7 +285,7 @@ def test_a_model_on_ones_own_module_is_trained_saved_and_loaded(tmp_path: Path) 
     save_model(tmp_path / "model.safetensors", trained)
     loaded = load_model(tmp_path, trained.config, CPU, Own())
     np.testing.assert_array_equal(loaded.embed(images), trained.embed(images))
-    with pytest.raises(UserError, match=r"a module of its maker's own.* cml\.load\(path, backbone=module\)"):
+    with pytest.raises(UserError, match=r"a module of its maker's.* cml\.load\(path, backbone=module\)"):
         load_model(tmp_path, trained.config, CPU)
     with pytest.raises(DataError, match="does not fit the run's config"):
         load_model(tmp_path, trained.config, CPU, Own(width=13))

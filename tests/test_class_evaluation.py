@@ -129,7 +129,7 @@ def test_settings_out_of_range() -> None:
     ranker = {"model": embedding_ranker(points, points)}
     with pytest.raises(UserError, match=r"'recall_ks' .* at most the gallery's 3 items.* Got \[1, 4\]"):
         evaluate(ranker, CLASSES, labels, labels, recall_ks=[1, 4], same_items=True)
-    with pytest.raises(UserError, match=r"must be as many\. Got 3 and 4"):
+    with pytest.raises(UserError, match=r"as many as it\. Got 3 and 4"):
         evaluate(ranker, CLASSES, labels[:3], labels, same_items=True)
     retrieved = np.zeros((1, 2), np.float32)
     with pytest.raises(UserError, match=r"at most 2\. Got \[3\]"):
