@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 STEPS = "4"
+LIMIT = 900  # seconds of one command
 LONG = ("cml train", "cml compare", "cml demo")
 RAW = {"tub.tar.gz": "donkeycar_tub/tub.tar.gz", "lspet": "lspet400", "zind": "zind_layouts", "coco": "coco_mini"}
 BLOCK = re.compile(
@@ -95,7 +96,7 @@ def run_page(page: Path, text: str, before: Path, scratch: Path) -> int:
 def run(command: str, folder: Path, kind: str = "sh", page: str = "before") -> None:
     """Run one command; what it prints is shown if it fails."""
     words = [sys.executable, "-c", command] if kind == "python" else ["bash", "-c", command]
-    done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
     print(f"{page}: + {command}", flush=True)
     if done.returncode != 0:
         raise RuntimeError(f"{done.stdout}\n{page}: failed: {command}")
@@ -105,7 +106,7 @@ def shortened(command: str) -> str:
     """A command with few steps, seeds and drawn pictures."""
     if command.startswith("cml compare captioning"):
         return re.sub(r"(--\w+-steps) \d+", rf"\1 {STEPS}", command) + " --seeds 1"
-    if re.match(r"cml prepare (scenes|people|rooms)", command):
+    if re.match(r"cml prepare (scenes|people|rooms|heads)", command):
         return re.sub(r"\s--count \d+", "", command) + " --count 600"
     if command.startswith(LONG) and "--resume" not in command:
         command = re.sub(r"\s--steps \d+", "", command) + f" --steps {STEPS}"
