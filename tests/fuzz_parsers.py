@@ -13,7 +13,7 @@ import json
 import random
 import struct
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -496,6 +496,44 @@ def _table_seeds() -> list[bytes]:
         _lines({"file_name": "a.png", "value": 2}, {"file_name": "b.png", "value": [1, 2]}),
         _lines({"file_name": "a.png", "caption": ["a dog", ""], "class": 3, "mask": "a.png"}),
         _lines(*({"file_name": "a.png", "keypoints": [[one, 1], [0, 1, 0], [1, 0, 1], [1, 1]]} for one in (0.5, 0))),
+        b"file_name;angle;latitude;longitude;x;y;z;w\na.png;359.5;48.1;11.6;0;0;0.6;0.8\n",
+        b"file_name,class,x0,y0,x1,y1\na.png,door,0,0,1,2\na.png,window,0.5,0,2,1\n",
+        _lines({"file_name": "a.png", "latitude": -90, "longitude": 180, "x": 1, "y": 0, "z": 0, "w": 0, "angle": -3}),
+    ]
+
+
+# ---- rows of a dataset of the Hugging Face hub
+
+
+class _Rows(list[dict[str, Any]]):
+    """A stream of rows, as the library of the hub hands them on; its columns have no types of their own."""
+
+    features: Mapping[str, Any] = collections.defaultdict(object)
+
+
+def _hf(data: bytes, folder: Path) -> None:
+    from cml.data_prep.hugging_face import HuggingFace
+
+    rows = _Rows()
+    for line in data.split(b"\n"):
+        with contextlib.suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                rows.append({"image": {"bytes": None, "path": "a.png"}, "label": None, **row})
+    for kind in ("numbers", "captions", "classes"):
+        source = HuggingFace(str(folder), kind=kind)
+        for item in source._items("train", rows, "", folder):
+            if not isinstance(item, DataError):
+                with contextlib.suppress(DataError, OSError):
+                    assert callable(item.image)
+                    item.image()
+
+
+def _hf_seeds() -> list[bytes]:
+    return [
+        _lines({"image": {"bytes": None, "path": "a.png"}, "label": 3.5}, {"label": [1, 2]}, {"label": "a dog"}),
+        _lines({"image": None, "label": 1}, {"image": {"path": "../a.png"}, "label": ["a cat", "two cats"]}),
+        _lines({"image": {"path": "zip://a.png::hf://datasets/user/name@0/b.zip"}, "label": True}),
     ]
 
 
@@ -625,4 +663,5 @@ PARSERS = {
         _archive_seeds, _archive, (b"ustar", b"path=", b"size=", b"GNU.sparse.map=", b"\x80\xff\xff\xff")
     ),
     "table": Parser(_table_seeds, _table, _JSON_WORDS, True),
+    "hf": Parser(_hf_seeds, _hf, (*_JSON_WORDS, b'"image"', b'"label"', b'"path"', b"hf://datasets/"), True),
 }
