@@ -25,6 +25,7 @@ settings.load_profile("untimed")
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.hookimpl(trylast=True)  # after pytest has removed the folders of earlier runs, which may take minutes
 def pytest_sessionfinish() -> None:
     """End a process of the test run that waits for ever for one that a test left behind."""
     faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__)
