@@ -32,6 +32,7 @@ COMMANDS = {
     "evaluate": "measure a trained embedding against oracle, random and frozen features",
     "compare": "train several losses with one budget and seeds, and tabulate them",
     "bench": "the benchmark of continuous metric learning: run it, check results, compare them",
+    "reproduce": "train as a paper did, and set the figures beside the published ones",
     "losses": "list all losses: what labels they take, their cost, source and use",
     "gallery": "write a page of what a trained embedding retrieves",
     "explore": "write a page to walk in an embedding, label distance beside embedding distance",

@@ -430,6 +430,26 @@ def test_schedules() -> None:
     assert learning_rate_factor(cosine, 50) == pytest.approx(0.5)
     assert learning_rate_factor(cosine, 99) < 0.001
     assert learning_rate_factor(replace(CONFIG, schedule="constant"), 7) == 1
+    halved = replace(CONFIG, schedule="step", decay=0.5, decay_every=10)
+    assert [learning_rate_factor(halved, step) for step in (0, 9, 10, 25)] == [1, 1, 0.5, 0.25]
+    with pytest.raises(UserError, match="'decay_every' belongs to the schedule 'step'. Got 0 and step"):
+        replace(CONFIG, schedule="step")
+
+
+def test_the_backbone_may_wait() -> None:
+    images, places = bars()
+    config = replace(CONFIG, steps=3, weight_decay=0.1)
+    begun, waited, learnt = (
+        cml.fit(images, places, replace(config, head_first=first, steps=steps), quiet=True)
+        for first, steps in ((1, 1), (3, 3), (2, 3))
+    )
+
+    def weights_of(model: EmbeddingModel) -> list[torch.Tensor]:
+        return [one.detach() for one in model.backbone.parameters()]
+
+    assert all(torch.equal(one, two) for one, two in zip(weights_of(begun), weights_of(waited), strict=True))
+    assert not torch.equal(begun.head.weight, waited.head.weight)
+    assert not all(torch.equal(one, two) for one, two in zip(weights_of(waited), weights_of(learnt), strict=True))
 
 
 def source(flip: str, twins: bool = False) -> BatchSource:

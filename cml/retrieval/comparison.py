@@ -91,7 +91,7 @@ class Comparison:
         wanted = [*recalls, *(CLASS_METRICS if "map@r" in first else METRICS)]
         kinds = [name for name in first if not name.startswith("worst_decile@")]
         last = {name.partition("@")[0]: name for name in kinds}  # of each kind the one with the largest K
-        capped = {name for name in last.values() if int(name.partition("@")[2] or 10) < 10}
+        capped = {name for name in last.values() if 0 < _cut_at(name) < 10}
         metrics = [name for name in first if name in wanted or name in capped]
         lines = [["method", *metrics]]
         for method, row in rows.items():
@@ -185,6 +185,12 @@ class Comparison:
                 str(one): {method: _lists(row) for method, row in self.rows(one).items()} for one in dimensions
             },
         }
+
+
+def _cut_at(metric: str) -> int:
+    """K of a measure @K; 0 of one without, such as map@r, whose R is the query's own."""
+    k = metric.partition("@")[2]
+    return int(k) if k.isdecimal() else 0
 
 
 def over_seeds(values: Sequence[float]) -> Interval:

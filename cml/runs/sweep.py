@@ -68,7 +68,7 @@ def run_sweep(
     - ``--vary loss.alpha=8,16,32,64 --vary loss.delta=0,0.1,0.2,0.4``: its two constants;
     - ``--vary sampler.batch_size=30,60,90,120,150,180``: the size of batches;
     - ``--vary dimension=32,64,128,256,512,1024``: the size of the embedding;
-    - ``--vary backbone=googlenet,timm/bn_inception,resnet50``: the network;
+    - ``--vary backbone=googlenet,resnet50``: the network;
     - ``--vary image_size=224,256,324,448``: the size of images.
 
     Args:

@@ -30,7 +30,10 @@ _LARGE = 10**9  # of what nobody counts further
 _BOUNDS = {  # a stranger's config may claim any number
     (1, 65_536): ("dimension", "image_size"),
     (1, _LARGE): ("steps", "checkpoint_every", "micro_batch"),
-    (0, _LARGE): ("warmup", "evaluate_every", "patience", "memory", "worker_timeout", "decay", "weight_decay"),
+    (0, _LARGE): (
+        *("warmup", "head_first", "evaluate_every", "patience", "memory", "worker_timeout"),
+        *("decay", "decay_every", "weight_decay"),
+    ),
     (0, 2**63 - 1): ("seed",),
     (0, 2**50): ("cache_bytes",),
     (0, 512): ("workers", "lora"),
@@ -106,12 +109,16 @@ class TrainConfig:
     """Learning rate of a loss's proxies as a multiple of the head's; 100 as published for Proxy-Anchor."""
     weight_decay: float = 5e-4
     """Weight decay of all weights."""
-    schedule: Literal["cosine", "inverse", "constant"] = "cosine"
-    """cosine to zero, or the paper's 1 / (1 + decay * step)."""
+    schedule: Literal["cosine", "inverse", "step", "constant"] = "cosine"
+    """cosine to zero, the paper's 1 / (1 + decay * step), or step: decay ** (step // decay_every)."""
     decay: float = 1e-4
-    """The decay of the schedule 'inverse'."""
+    """The decay of the schedules 'inverse' and 'step'."""
+    decay_every: int = 0
+    """Steps after which the schedule 'step' multiplies the learning rate with 'decay'."""
     warmup: int = 0
     """Steps over which the learning rate rises from zero."""
+    head_first: int = 0
+    """Steps at the beginning in which head and loss learn and the backbone does not."""
     clip_gradient: float | None = None
     """Largest norm of the gradient; none for no limit."""
     average: float = 0.0
@@ -155,6 +162,10 @@ class TrainConfig:
                 f"'image_size' must be two positive numbers, height and width. Got {self.image_size} instead."
             )
         check_bounds(self, _BOUNDS)
+        if (self.schedule == "step") != (self.decay_every > 0):
+            raise UserError(
+                f"'decay_every' belongs to the schedule 'step'. Got {self.decay_every} and {self.schedule} instead."
+            )
         if self.patience and not self.evaluate_every:
             raise UserError(f"'patience' counts validations: set 'evaluate_every'. Got patience={self.patience} alone.")
         if self.freeze_backbone and self.lora:

@@ -34,7 +34,7 @@ def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> to
     if not config.freeze_backbone:
         rate = config.learning_rate * config.backbone_rate
         learning = [one for one in model.backbone.parameters() if one.requires_grad]  # with adapters, theirs alone
-        groups.append({"params": learning, "base_lr": rate})
+        groups.append({"params": learning, "base_lr": rate, "waits": config.head_first})
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
     return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay)
@@ -47,13 +47,14 @@ def learning_rate_factor(config: TrainConfig, step: int) -> float:
         return warm * 0.5 * (1 + math.cos(math.pi * step / config.steps))
     if config.schedule == "inverse":
         return warm / (1 + config.decay * step)
-    return warm
+    return warm * config.decay ** (step // config.decay_every) if config.schedule == "step" else warm
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int) -> None:
     """Give every group of ``make_optimizer`` its learning rate of a 0-based step."""
     for group in optimizer.param_groups:
-        group["lr"] = group["base_lr"] * learning_rate_factor(config, step)
+        waits = step < group.get("waits", 0)
+        group["lr"] = 0.0 if waits else group["base_lr"] * learning_rate_factor(config, step)
 
 
 def check_held(optimizer: torch.optim.Optimizer, value: Tensor, loss: nn.Module, embeddings: Tensor) -> None:

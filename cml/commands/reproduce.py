@@ -1,0 +1,55 @@
+"""``cml reproduce PAPER EXPERIMENT --data DIR``: a published experiment with its own settings, beside its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cml.command_line.options import parse, pick, print_json
+from cml.training.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Train as published, and set what comes of it beside the published figures."""
+
+    training: TrainConfig
+    out: Path
+    """Folder for the runs and the table. What is finished there stays; the same command goes on."""
+    data: Path | None = None
+    """Folder of the prepared dataset. Without it nothing is trained: published figures, commands and a forecast."""
+    seeds: int = 1
+    """Runs a method; intervals need at least 2."""
+    dimensions: tuple[int, ...] = ()
+    """More sizes of the embedding to train every method at, for the curves over the dimension."""
+    markdown: bool = False
+    """Print the table as Markdown."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Train what can be trained here, and print the table."""
+    from cml.runs.reproduce import REPRODUCTION, reproduce
+    from cml.tasks.papers import PAPERS
+
+    titles = {name: next(iter(some.values())).paper for name, some in PAPERS.items()}
+    paper, rest = pick(arguments, "paper", PAPERS, titles.__getitem__, "cml reproduce")
+    some, prog = PAPERS[paper], f"cml reproduce {paper}"
+    name, rest = pick(rest, "experiment", some, lambda one: f"task {some[one].task}: {some[one].prepare}", prog)
+    experiment, prog = some[name], f"{prog} {name}"
+    about = f"{experiment.paper}: {name}. {experiment.prepare}. An option that you set holds for all methods."
+    default = Reproduce(experiment.config, Path("runs") / paper / name)
+    options = parse(Reproduce, rest, prog=prog, description=about, default=default)
+    found = reproduce(
+        experiment, options.training, options.data, options.out, seeds=options.seeds, dimensions=options.dimensions
+    )
+    if options.json:
+        print_json(asdict(found))
+        return
+    print(found.markdown() if options.markdown else found)
+    if options.data is None:
+        print(f"data:  {experiment.get}\nfirst: {experiment.prepare}\nnext:  {prog} --data DATA")
+    else:
+        print(f"In {options.out}: {REPRODUCTION}.json, {REPRODUCTION}.md and the runs")

@@ -1,0 +1,210 @@
+"""A published experiment run again: its methods trained as published, their figures beside the published ones.
+
+Not for: what was published (cml.tasks.papers), training and evaluating (comparison.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cml import models, sampling, tasks
+from cml.command_line.amounts import time_text
+from cml.data.prepared import PreparedDataset
+from cml.errors import UserError
+from cml.retrieval import text_table
+from cml.retrieval.comparison import Interval, Rows, interval_text
+from cml.runs.comparison import run_comparison
+from cml.runs.planned import varied
+from cml.storage.atomic import atomic_file, write_json
+from cml.tasks.papers import Experiment, PublishedRow
+from cml.training.config import TrainConfig
+
+REPRODUCTION = "reproduction"
+_CARD = 1000  # images a second, of the forecast for a graphics card
+_NO_DATA = "the data is missing"
+_NO_CARD = "there is no graphics card: --device cpu trains nevertheless, --steps N a piece of it"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a method: published, ours with its interval, and ours less the published one, each if there is one.
+
+    Of a piece of the experiment there is no difference.
+    """
+
+    method: str
+    measure: str
+    published: float | None
+    ours: Interval | None
+    difference: float | None
+
+    def cells(self) -> list[str]:
+        """The figure as a row of the table."""
+        published = "" if self.published is None else f"{self.published:.3f}"
+        ours = "not run" if self.ours is None else interval_text(self.ours)
+        return [
+            self.method,
+            self.measure,
+            published,
+            ours,
+            "" if self.difference is None else f"{self.difference:+.3f}",
+        ]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of an experiment: its figures, and sentences that say what they are.
+
+    Attributes:
+        figures: Those of each method.
+        not_run: Method to why it was not run.
+        piece: In what this is not the whole published experiment, an entry each; empty if it is.
+        hours: Method that was not run to the hours of the whole training on this device, by a few images timed.
+        notes: All that is to be said of the figures.
+    """
+
+    figures: Sequence[Figure]
+    not_run: Mapping[str, str]
+    piece: Sequence[str]
+    hours: Mapping[str, float]
+    notes: Sequence[str]
+
+    def grid(self) -> list[list[str]]:
+        """Header and rows as text."""
+        return [["method", "measure", "published", "ours", "difference"], *(one.cells() for one in self.figures)]
+
+    def markdown(self) -> str:
+        """Table and notes as Markdown."""
+        return "\n".join([text_table.markdown(self.grid()), "", *(f"- {line}" for line in self.notes), ""])
+
+    def __str__(self) -> str:
+        return "\n".join([text_table.aligned(self.grid()), *self.notes])
+
+
+def reproduce(
+    experiment: Experiment,
+    config: TrainConfig,
+    data: Path | None,
+    out: Path,
+    *,
+    seeds: int = 1,
+    dimensions: Sequence[int] = (),
+) -> Reproduction:
+    """Train what can be trained here, and write ``reproduction.json`` and ``.md`` beside the runs.
+
+    Without data nothing is written, and without a graphics card the whole experiment is not begun.
+
+    Args:
+        experiment: What was published.
+        config: Options of training; those that are not the experiment's hold for all its methods.
+        data: The prepared dataset; None where it is missing.
+        out: Folder of the runs; finished ones found there are kept.
+        seeds: Runs a method.
+        dimensions: Further dimensions, for the curves over it.
+
+    Raises:
+        UserError: the dataset is another one, or as for ``run_comparison``.
+    """
+    from cml.processes.device import pick_device
+
+    device = pick_device(config.device).type
+    changed = experiment.config.difference(config)
+    variants = {row.name: _without(row.changes, changed) for row in experiment.rows}
+    lacking = {name: _lacking(varied(config, changes).backbone) for name, changes in variants.items()}
+    reason = _NO_DATA if data is None else "" if changed or device != "cpu" or config.device != "auto" else _NO_CARD
+    not_run = {name: said or reason for name, said in lacking.items() if said or reason}
+    piece = [f"{name} is {ours}, not {own}" for name, (own, ours) in changed.items()]
+    found: Rows = {}
+    if data is not None:
+        dataset = PreparedDataset.open(data)
+        if dataset.info.name != experiment.dataset:
+            raise UserError(f"{data} holds {dataset.info.name!r}, not {experiment.dataset!r}: {experiment.prepare}.")
+        piece += _fewer(experiment, dataset)
+        chosen = {name: changes for name, changes in variants.items() if name not in not_run}
+        if chosen:
+            task = replace(tasks.get(experiment.task), variants=chosen)
+            made = run_comparison(task, dataset, config, out, seeds=seeds, dimensions=dimensions)
+            found = made.comparison.rows()
+    waiting = {row.name: varied(experiment.config, row.changes) for row in experiment.rows if not lacking[row.name]}
+    hours, forecasts = _forecast(waiting if reason else {}, device, seeds)
+    notes = [f"{experiment.paper}.", f"Claim: {experiment.claim}"]
+    notes += [f"Published figures of {row.name}: {row.source}." for row in experiment.rows if row.source]
+    notes += [f"{name} was not run: {said}." for name, said in not_run.items()]
+    if piece:
+        notes.append(f"This is a piece, which says nothing of the published figures: {'; '.join(piece)}.")
+    figures = [one for row in experiment.rows for one in _figures(row, experiment, found, whole=not piece)]
+    result = Reproduction(figures, not_run, piece, hours, [*notes, *forecasts, *experiment.notes])
+    if data is not None:
+        write_json(out / f"{REPRODUCTION}.json", asdict(result))
+        with atomic_file(out / f"{REPRODUCTION}.md") as temporary:
+            temporary.write_text(result.markdown(), "utf-8")
+    return result
+
+
+def _without(changes: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
+    """What a method changes, without the options that the user has set for all."""
+    return {name: value for name, value in changes.items() if name not in taken}
+
+
+def _lacking(backbone: str) -> str:
+    """Why a network cannot be had, or ""."""
+    try:
+        models.has_published_weights(backbone)
+    except UserError:
+        return f"neither cml nor torchvision has the backbone {backbone!r}; a plugin may register it"
+    return ""
+
+
+def _fewer(experiment: Experiment, dataset: PreparedDataset) -> list[str]:
+    """The parts of the dataset that have other sizes than the published ones."""
+    train = dataset.info.counts["train"]
+    ours = {"training": train, "test": sum(dataset.info.counts.values()) - train}
+    sizes = zip(ours.items(), experiment.sizes, strict=True)
+    return [f"{many:,} {part} images, not {own:,}" for (part, many), own in sizes if own not in (0, many)]
+
+
+def _figures(row: PublishedRow, experiment: Experiment, found: Rows, *, whole: bool) -> list[Figure]:
+    """A method's figures; of a measure that a small gallery does not have, that with the largest K of its kind."""
+    ours, figures = found.get(row.name, {}), []
+    for measure in row.figures or experiment.measures:
+        largest = [one for one in ours if one.startswith(measure.partition("@")[0])]
+        name = measure if measure in ours or not largest else largest[-1]
+        published, own = row.figures.get(name), ours.get(name)
+        apart = own[0] - published if whole and own is not None and published is not None else None
+        figures.append(Figure(row.name, name, published, own, apart))
+    return figures
+
+
+def _forecast(methods: Mapping[str, TrainConfig], device: str, seeds: int) -> tuple[dict[str, float], list[str]]:
+    """Hours that each method takes on a device, and what is said of them."""
+    networks = {config.backbone: config for config in methods.values()}
+    rates = {name: _seconds_an_image(config, device) for name, config in networks.items()}
+    hours, said = {}, []
+    for name, config in methods.items():
+        images = seeds * config.steps * sampling.registry.make(config.sampler).batch_size
+        seconds = images * rates[config.backbone]
+        hours[name] = round(seconds / 3600, 2)
+        said.append(
+            f"{name} sees {images:,} images: {time_text(images / _CARD)} at {_CARD:,} a second, {time_text(seconds)} "
+            f"on this {'processor' if device == 'cpu' else device}, where a few were timed."
+        )
+    return hours, said
+
+
+def _seconds_an_image(config: TrainConfig, device: str) -> float:
+    """Time of an image in a step of a fresh network, without reading it."""
+    import torch
+
+    from cml.models.embedding import EmbeddingModel, ModelConfig
+
+    model = EmbeddingModel(ModelConfig(config.backbone, "none", config.dimension, False, config.image_size)).to(device)
+    images = torch.zeros(4 if device == "cpu" else 64, 3, *config.image_size, dtype=torch.uint8, device=device)
+    for _ in range(2):  # the first pass finds its memory
+        begun = time.perf_counter()
+        model(images).square().sum().backward()
+        model.head.weight.sum().item()  # waits for the card
+    return (time.perf_counter() - begun) / len(images)
