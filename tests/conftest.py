@@ -6,6 +6,7 @@ import faulthandler
 import http.server
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,14 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure() -> None:
+    """Hear signals although the run was started in the background: what tests start would ignore what it ignores."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has removed the folders of earlier runs, which may take minutes
@@ -52,6 +61,16 @@ def real_data() -> Callable[[str], Path]:
         return path
 
     return folder
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave figures empty, for tests that do not look at them: drawing them three times takes seconds."""
+
+    def save(figure: object, path: Path, **options: object) -> None:
+        path.write_bytes(b"")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", save)
 
 
 class Requests(http.server.BaseHTTPRequestHandler):

@@ -102,6 +102,7 @@ def test_every_run_has_the_same_budget_and_its_own_loss_and_seed(finished: Path)
     assert seen == expected
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_finished_runs_are_kept_and_only_missing_ones_trained(
     people: PreparedDataset, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +178,7 @@ def test_kept_evaluation_is_of_the_same_kind(finished: Path) -> None:
     assert kept_evaluation(finished, kept) is None
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_losses_are_rows_of_their_own(people: PreparedDataset, tmp_path: Path) -> None:
     named = ["log-ratio(weights=uniform)", "cosent(scale=5.0)"]
     assert main(command(people, tmp_path, "--seeds", "1", "--variants", "dense triplet", "--losses", *named)) == 0
@@ -187,6 +189,7 @@ def test_losses_are_rows_of_their_own(people: PreparedDataset, tmp_path: Path) -
         assert saved["train"]["loss"] == name
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_path: Path) -> None:
     config = TrainConfig(
         backbone="small-cnn", weights="none", image_size=(32, 32), sampler="random(batch_size=20)", steps=2, workers=0

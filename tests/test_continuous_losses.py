@@ -134,14 +134,16 @@ def test_gradcheck(name: str, chosen: dict[str, Any]) -> None:
 
 
 @names
-@pytest.mark.parametrize("anchors", [800, 700])
-def test_float32_keeps_its_digits_over_several_blocks_of_rows(name: str, anchors: int) -> None:
-    embeddings, label_distances = batch(anchors, 800, 64)
+@pytest.mark.parametrize("share", [1, 7 / 8])
+def test_float32_keeps_its_digits_over_several_blocks_of_rows(name: str, share: float) -> None:
+    ranks = name in ("h-ap", "lambda-ndcg")  # of every triplet: fewer items make as many blocks
+    items = 240 if ranks else 800
+    embeddings, label_distances = batch(int(share * items), items, 64)
     value, gradient = value_and_gradient(FUNCTIONS[name](embeddings, label_distances), embeddings)
     rough = embeddings.detach().float().requires_grad_()
     found, found_gradient = value_and_gradient(FUNCTIONS[name](rough, label_distances.float()), rough)
     assert found == pytest.approx(value, rel=1e-5)
-    ranks = name in ("h-ap", "lambda-ndcg")  # two items within rounding of each other may change places
+    # of two items within rounding of each other, either may come first
     assert relative(found_gradient, gradient) < (1e-3 if ranks else 1e-5)
 
 

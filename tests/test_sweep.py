@@ -223,6 +223,7 @@ def test_of_a_grid_the_test_set_is_evaluated_for_the_chosen_alone(people: Prepar
             assert image.width > 800
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_study_evaluates_everything(people: PreparedDataset, tmp_path: Path) -> None:
     found = swept(
         people, tmp_path, vary=["image_size=24,32"], losses=["log-ratio", "cosent(scale=2.0)"], seeds=1, study=True
@@ -234,6 +235,7 @@ def test_a_study_evaluates_everything(people: PreparedDataset, tmp_path: Path) -
     assert (tmp_path / "vary.png").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_drawn_trials_go_on_after_a_kill(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +262,7 @@ def test_drawn_trials_go_on_after_a_kill(
     assert len(begun) == 4
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_trial_that_diverges_is_noted_and_not_trained_again(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +282,7 @@ def test_a_trial_that_diverges_is_noted_and_not_trained_again(
     assert begun == [4, 8]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_sweep_with_other_options_in_the_same_folder_is_refused(people: PreparedDataset, tmp_path: Path) -> None:
     swept(people, tmp_path, vary=["dimension=4,8"], seeds=1)
     with pytest.raises(UserError, match="steps=4, now steps=5"):
@@ -309,6 +313,7 @@ def test_what_does_not_fit_is_refused_before_training(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_command_line_takes_vary_again_and_again(
     people: PreparedDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -355,6 +360,7 @@ class Noting:
         pass
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_tracker_follows_every_run_of_a_comparison(people: PreparedDataset, tmp_path: Path) -> None:
     tracker = Noting()
     cml.compare("pose", people, tmp_path, losses=["log-ratio"], seeds=2, tracker=tracker, **TINY)

@@ -96,6 +96,7 @@ def write_metric_curves(
         figure = _figure(panels, methods, styles, loud, title, _COLUMN)
         for kind in (".svg", ".pdf"):
             save_figure(figure, path.with_suffix(kind))
+            figure.set_layout_engine("none")  # the PDF is laid out as the SVG is
 
 
 def _figure(

@@ -56,7 +56,7 @@ def write_sheet(
     for row in rows:
         sheet.add(row, show)
     with atomic_file(path) as temporary:
-        with_legend(sheet.image(visible_text(unit)), legend or {}, side / 9).save(temporary, "PNG", optimize=True)
+        with_legend(sheet.image(visible_text(unit)), legend or {}, side / 9).save(temporary, "PNG")
 
 
 class _Sheet:
