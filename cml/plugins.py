@@ -90,6 +90,11 @@ def flags() -> str:
     return "".join(f" --plugin {shlex.quote(source)}" for source in _sources)
 
 
+def file(name: str) -> Path | None:
+    """The file of a plugin that is loaded; None for one that is a module."""
+    return next((Path(source) for source in _sources if Path(source).name == name and Path(source).is_file()), None)
+
+
 def needed(*choices: str) -> tuple[tuple[str, str], ...]:
     """Name and SHA-256 of the plugins and packages that registered what the texts of ``choices`` name.
 

@@ -205,7 +205,8 @@ class Registry(Generic[T]):
             one.name if one.default is one.empty else f"{one.name}={one.default}"
             for one in inspect.signature(entry).parameters.values()
         ]
-        return f"{name}({', '.join(words)})\n\n{inspect.getdoc(entry) or ''}".rstrip()
+        about = (inspect.getdoc(entry) or "").replace("``", "`")
+        return f"{name}({', '.join(words)})\n\n{about}".rstrip()
 
     def get(self, choice: str | Choice, /, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
         """Make what ``choice`` names: ``get("log-ratio(weights=rank)")``, or ``get("log-ratio", weights="rank")``.

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cml import losses, plugins
 from cml.bench import fitted, result, sets, suite, table, track
 from cml.bench.scores import Ranks, interval, per_query
 from cml.cli import main
@@ -221,6 +222,95 @@ def test_an_embedding_made_elsewhere_is_scored(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "ids.txt").write_text("\n".join(["other", *ids[1:]]), "utf-8")
     assert main(given) == 2
     assert "lacks 1 of the test items" in capsys.readouterr().err
+
+
+OWN = """
+import torch
+import cml.losses
+from cml.losses import LabelDistanceLoss
+
+@cml.losses.register("near-stress")
+class NearStress(LabelDistanceLoss):
+    vary = {"scale": "0.1..1.0:log"}
+
+    def __init__(self, scale: float = 0.5) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, embeddings, label_distances):
+        found = torch.cdist(embeddings[: len(label_distances)], embeddings)
+        return (found - self.scale * label_distances).square().mean()
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A plugin with a loss, which is forgotten after the test."""
+    for name in ("_entries", "_origins"):
+        monkeypatch.setattr(losses.registry, name, dict(getattr(losses.registry, name)))
+    for name in ("_loaded", "_sources"):
+        monkeypatch.setattr(plugins, name, {})
+    (tmp_path / "near_stress.py").write_text(OWN, "utf-8")
+    return tmp_path / "near_stress.py"
+
+
+def test_any_loss_is_a_method_by_its_text(tmp_path: Path, own: Path) -> None:
+    with pytest.raises(UserError, match=r"Unknown method 'near-stress'.*give --plugin FILE_OR_MODULE"):
+        suite.methods(["near-stress"])
+    with pytest.raises(UserError, match=r"'triplet' is over classes.*'binary\(loss=triplet"):
+        suite.methods(["triplet"])
+    plugins.load(own)
+    names = ["near-stress", "near-stress(scale=0.2)", "log-ratio(weights=uniform)", "near-stress"]
+    assert suite.methods(names) == [*suite.RULES, *names[:3]]
+    ranges = [suite.method(name).vary for name in names[:3]]  # type: ignore[union-attr]
+    assert ranges[0] == {"loss.scale": "0.1..1.0:log"}
+    assert ranges[1] == {}
+    assert ranges[2].keys() == {"loss.floor_quantile", "loss.rank_offset"}
+    own.write_text(OWN.replace('{"scale"', '{"size"'), "utf-8")
+    plugins.load(own)
+    with pytest.raises(UserError, match="has no setting 'size'"):
+        suite.methods(["near-stress"])
+
+
+def test_results_of_a_plugin_name_its_code_and_are_checked_with_it(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(suite, "LATEST", "tiny")
+    given = ["bench", "--plugin", str(own), "--version", "tiny", "--sets", SET, "--out", str(tmp_path / "results")]
+    assert main([*given, "--methods", "near-stress(scale=0.2)", "cosent"]) == 0
+    out = capsys.readouterr().out
+    assert f"next: cml bench check {tmp_path / 'results' / 'tiny'} --plugin {own}" in out
+    path = at(tmp_path / "results", "near-stress(scale=0.2)")
+    assert result.check(path).plugins[0][0] == "near_stress.py"
+    assert result.read_result(at(tmp_path / "results", "cosent")).plugins == ()
+
+    project = tmp_path / "project"
+    submitted = ["bench", "submit", str(tmp_path / "results"), "--into", str(project), "--plugin", str(own)]
+    assert main([*submitted, "--methods", "near-stress(scale=0.2)"]) == 0
+    command = capsys.readouterr().out.strip().rpartition("Checked: cml ")[2]
+    assert len(result.results_in(project)) == 1
+    assert main(command.split()) == 0
+
+    before = dict(plugins._loaded)
+    plugins._loaded.clear()
+    losses.registry._entries.pop("near-stress")
+    losses.registry._origins.pop("near-stress")
+    assert main(["bench", "check", str(path)]) == 2
+    assert "give --plugin near_stress.py" in capsys.readouterr().err
+    plugins._loaded.update(before)
+    own.write_text(OWN + "\n", "utf-8")
+    for again in ([*given, "--methods", "near-stress(scale=0.2)"], ["bench", "check", str(path), "--plugin", str(own)]):
+        assert main(again) == 2
+        said = capsys.readouterr()
+        assert "near_stress.py is not what it was" in said.err + said.out
+
+
+def test_small_versions_are_run_but_not_submitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--quick", "--version", "2026.1-pilot", "--out", str(tmp_path)]) == 2
+    assert "give --quick or --version, not both" in capsys.readouterr().err
+    pilot = Path(__file__).parents[1] / "results" / "2026.1-pilot"
+    assert main(["bench", "submit", str(pilot), "--into", str(tmp_path)]) == 2
+    assert "is of a small version" in capsys.readouterr().err
 
 
 def test_submitted_results_are_checked_and_never_replace_others(results: Path, tmp_path: Path) -> None:

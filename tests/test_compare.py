@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 import cml
-from cml import losses, sampling, tasks
+from cml import losses, plugins, sampling, tasks
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.drawn.source import People
@@ -165,6 +165,31 @@ def test_a_run_with_other_options_is_refused(
     capsys.readouterr()
     assert main([*command(people, finished, "--seeds", "2", *PAIR), "--learning-rate", "0.5"]) == 2
     assert "was started with learning_rate=0.001, now learning_rate=0.5" in capsys.readouterr().err
+
+
+def test_runs_of_other_code_of_a_plugin_are_refused(
+    people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("_entries", "_origins"):
+        monkeypatch.setattr(losses.registry, name, dict(getattr(losses.registry, name)))
+    monkeypatch.setattr(plugins, "_loaded", {})
+    own = tmp_path / "mine.py"
+    own.write_text("import cml.losses\nfrom cml.losses import CoSENTLoss\ncml.losses.register('mine')(CoSENTLoss)\n")
+    given = command(people, tmp_path / "out", "--seeds", "1", "--losses", "mine", "cosent", "--plugin", str(own))
+    assert main(given) == 0
+    own.write_text(own.read_text() + "\n")
+    table = (tmp_path / "out" / "table.md").read_bytes()
+    for unfinished in (False, True):
+        if unfinished:
+            (tmp_path / "out" / "mine" / "model.safetensors").unlink()
+        capsys.readouterr()
+        assert main(given) == 2
+        said = capsys.readouterr().err
+        assert f"{tmp_path / 'out' / 'mine'}: The code of mine.py is not what it was" in said
+        assert "Delete this folder to train it again" in said
+    assert (tmp_path / "out" / "table.md").read_bytes() == table
+    shutil.rmtree(tmp_path / "out" / "mine")
+    assert main(given) == 0
 
 
 def test_kept_evaluation_is_of_the_same_kind(finished: Path) -> None:

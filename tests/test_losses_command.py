@@ -6,7 +6,6 @@ import pytest
 from torch import Tensor
 
 from cml import cli, losses
-from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.table import LossRow, loss_rows, markdown_table
 
@@ -32,14 +31,16 @@ def test_losses_over_label_distances_come_first_and_the_default_at_the_top() -> 
     assert kinds == sorted(kinds, key=["label distances", "vectors", "classes"].index)
 
 
-def test_a_loss_that_does_not_say_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_that_does_not_say_what_it_is_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(LabelDistanceLoss):
+        """It says nothing."""
+
         def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
             return embeddings.sum()
 
     monkeypatch.setitem(losses.registry._entries, "silent", Silent)
-    with pytest.raises(UserError, match=r"'silent' must be a cml\.losses\.Loss whose 'about' says"):
-        loss_rows()
+    monkeypatch.setitem(losses.registry._origins, "silent", "mine.py")
+    assert LossRow("silent", "label distances", "", "mine.py", "It says nothing.") in loss_rows()
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,6 +63,10 @@ def test_one_loss_tells_its_settings(capsys: pytest.CaptureFixture[str]) -> None
     assert first.startswith("log-ratio(label_exponent=auto, ")
     assert "weights=rank" in first
     assert "label_exponent: p, or" in rest
+    assert cli.main(["losses", "rkd-distance"]) == 0
+    said = capsys.readouterr().out
+    assert "`log-ratio`" in said
+    assert "``" not in said
     assert cli.main(["losses", "log-ration"]) == 2
     assert "Did you mean 'log-ratio'?" in capsys.readouterr().err
     assert cli.main(["losses", "cosent", "binary"]) == 2

@@ -96,6 +96,33 @@ AUTOMATIC = {
 }
 
 
+class Unit(losses.LabelDistanceLoss):
+    """A loss of somebody's own, whose constant its own ``forward`` asks for."""
+
+    constants = ("unit",)
+
+    def to_find(self) -> tuple[str, ...]:
+        return self.constants
+
+    def find_constants(self, label_distances: torch.Tensor) -> dict[str, float]:
+        return {"unit": label_distances.median().item()}
+
+    def forward(self, embeddings: torch.Tensor, label_distances: torch.Tensor) -> torch.Tensor:
+        return (torch.cdist(embeddings, embeddings) - label_distances / self.constant("unit")).square().mean()
+
+
+def test_constants_of_a_loss_of_ones_own_come_from_the_first_batch_too() -> None:
+    inputs, labels = shapes(24)
+    block = torch.cdist(labels, labels)
+    with pytest.raises(UserError, match=r"Unit has no 'unit' yet: call loss\.fit\(distance, labels\)"):
+        Unit().constant("unit")
+    loss = Unit()
+    with pytest.warns(RuntimeWarning, match="Unit was not fitted, so it took 'unit' from the first batch") as caught:
+        loss(inputs, block)
+    assert caught[0].filename == __file__
+    assert loss.fitted()["unit"] == block[~torch.eye(24, dtype=torch.bool)].median().item()
+
+
 @pytest.mark.parametrize("name", AUTOMATIC)
 @pytest.mark.filterwarnings("ignore:Some anchors:RuntimeWarning")
 def test_constants_come_from_the_first_batch_once_with_one_sentence(name: str) -> None:

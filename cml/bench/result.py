@@ -17,13 +17,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
+from cml import plugins
 from cml.bench import scores
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
-from cml.bench.suite import METHODS, RULES, SUITES, TRACKS, Suite, known
+from cml.bench.suite import SUITES, TRACKS, Method, Suite, known, method
 from cml.errors import DataError, UserError
 from cml.storage.atomic import atomic_file, write_json
 from cml.storage.saved_options import read_record
@@ -80,6 +82,7 @@ class Result:
         values: The normalised score of each query, (seeds, queries), four decimals.
         ranks_sha256: Of the file of ranks.
         failed: Why there are no scores; "" where there are.
+        plugins: Name and SHA-256 of each plugin that was needed.
     """
 
     suite: str
@@ -104,11 +107,12 @@ class Result:
     values: list[list[float | None]] = field(default_factory=list)
     ranks_sha256: str = ""
     failed: str = ""
+    plugins: tuple[tuple[str, str], ...] = ()
 
 
 def place(out: Path, version: str, name: str, track: str, method: str) -> Path:
     """Where the JSON file of a result lies."""
-    return out / version / name / track / f"{method}.json"
+    return out / version / name / track / f"{quote(method, safe='(),= ')}.json"
 
 
 def write_result(path: Path, result: Result, ranks: Ranks | None, data: BenchSet) -> Result:
@@ -182,9 +186,11 @@ def check(path: Path) -> Result:
 
     Raises:
         DataError: something does not agree; says what.
-        UserError: its set cannot be had here.
+        UserError: its set cannot be had here, or a plugin that it needs is not loaded.
     """
     found = read_result(path)
+    if mend := plugins.missing(found.plugins):
+        raise UserError(f"{path}: {mend}")
     wrong = next(_faults(path, found, known("suite", found.suite, SUITES), open_set(found.set, found.suite)), "")
     if wrong:
         raise DataError(f"{path}: {wrong}.")
@@ -192,17 +198,25 @@ def check(path: Path) -> Result:
 
 
 def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator[str]:
-    track, own = found.track.partition("-")[0], found.method in METHODS
+    track, how = found.track.partition("-")[0], None
     if track not in TRACKS:
         yield f"there is no track {found.track!r}"
     if found.split != data.split:
         yield f"its split is {found.split[:12]}.., that of the suite's set {found.set} is {data.split[:12]}.."
     if config_digest(found.config) != found.config_sha256:
         yield "its config is not the one whose digest it gives"
-    if track != "C" and own:
-        yield from _trial_faults(found, rules)
-    elif found.trials or (track != "C" and found.method not in RULES):
-        yield f"{found.method} is no method of the suite that has trials"
+    if changed := plugins.changed(found.plugins):
+        yield changed.rstrip(".")
+    if track != "C":
+        try:
+            how = method(found.method)
+        except UserError as error:
+            yield str(error).rstrip(".")
+            return
+    if how is not None:
+        yield from _trial_faults(found, how, rules)
+    elif found.trials:
+        yield f"{found.method} is no method that has trials"
     if found.failed:
         if found.scores or found.values:
             yield "it says that it failed, but has scores"
@@ -216,7 +230,7 @@ def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         yield f"{held.name} should hold its ranks ({error})"
         return
-    if fault := ranks.fault(rules.seeds if own and track != "C" else 1, data.test_distances):
+    if fault := ranks.fault(1 if how is None else rules.seeds, data.test_distances):
         yield f"its ranks: {fault}"
         return
     again, values = recomputed(ranks, data)
@@ -229,11 +243,11 @@ def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator
         yield "the scores of its queries are not those that the ranks give"
 
 
-def _trial_faults(found: Result, rules: Suite) -> Iterator[str]:
+def _trial_faults(found: Result, how: Method, rules: Suite) -> Iterator[str]:
     if [one.number for one in found.trials] != list(range(rules.trials)):
         yield f"there should be the trials 0 to {rules.trials - 1}, all of them"
     for one in found.trials:
-        if one.settings != METHODS[found.method].settings(one.number):
+        if one.settings != how.settings(one.number):
             yield f"trial {one.number} has other settings than the suite draws for it"
     scored = [(one.score, -one.number) for one in found.trials if one.score is not None]
     best = -max(scored)[1] if scored else None

@@ -6,8 +6,11 @@ ids, labels and label distance. Features and label distances are computed once a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import io
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +21,7 @@ import numpy as np
 
 from cml import data_prep, distances, tasks
 from cml.bench.suite import SETS, SUITES, SetSpec, Suite, known
-from cml.data.prepared import PreparedDataset
+from cml.data.prepared import INFO, PreparedDataset
 from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import Float32, LabelDistance, Labels
 from cml.errors import UserError
@@ -127,7 +130,9 @@ def open_set(name: str, version: str) -> BenchSet:
     folder = cache_folder() / "bench" / f"{name}{drawn}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder.parent / f".{name}.lock", f"the set {name}", wait=True):
-        dataset = data_prep.registry.get(spec.source.format(count=suite.count), **paths).prepare(folder)
+        told = io.StringIO() if (folder / INFO).is_file() else sys.stderr  # that it is prepared is no news
+        with contextlib.redirect_stderr(told):
+            dataset = data_prep.registry.get(spec.source.format(count=suite.count), **paths).prepare(folder)
     return deal(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 
-from cml.bench.result import Result, check, config_digest, made_on, place, results_in, write_result
+from cml import plugins
+from cml.bench.result import Result, check, config_digest, made_on, place, read_result, results_in, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import Part, open_set
+from cml.bench.suite import LATEST
 from cml.distances.label_distance import Float32
 from cml.errors import DataError, UserError
 from cml.registry import NAME
@@ -17,36 +21,47 @@ from cml.retrieval.rankers import embedding_ranker
 from cml.storage.npy import map_array
 
 
-def submit(results: Path, into: Path) -> str:
-    """Check results and copy them, with their ranks, to where the project keeps its own.
+def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
+    """Check results and copy them, with their ranks and the plugins that they need, to where the project keeps its own.
 
     Args:
         results: A folder of results, or a file.
         into: The folder ``results`` of a checkout.
+        methods: Names of the methods to copy; all when there are none.
 
     Returns:
         The text of the pull request.
 
     Raises:
         DataError: one of them cannot be trusted.
-        UserError: there are none, or another result has its place.
+        UserError: there are none, they are of a small version, or something else has the place of one.
     """
-    checked = [(path, check(path)) for path in results_in(results)]
+    paths = [path for path in results_in(results) if not methods or read_result(path).method in methods]
+    if not paths:
+        raise UserError(f"There are no results of {', '.join(methods)} in {results}.")
+    if small := next((path for path in paths if "-" in read_result(path).suite), None):
+        raise UserError(f"{small} is of a small version, whose figures say little: submit results of {LATEST}.")
     lines = []
-    for path, found in checked:
+    for path, found in [(path, check(path)) for path in paths]:
         target = place(into, found.suite, found.set, found.track, found.method)
-        if target.exists() and target.read_bytes() != path.read_bytes():
-            raise UserError(f"{target} holds another result of {found.method}; a version keeps its results.")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for suffix in (".json", ".npz"):
-            if path.with_suffix(suffix).exists() and not target.with_suffix(suffix).exists():
-                shutil.copyfile(path.with_suffix(suffix), target.with_suffix(suffix))
+        copies = {path: target, path.with_suffix(".npz"): target.with_suffix(".npz")}
+        files = filter(None, (plugins.file(name) for name, _ in found.plugins))
+        copies |= {file: into / "plugins" / file.name for file in files}
+        there = {source: copy for source, copy in copies.items() if copy.exists() and source.exists()}
+        for source, copy in there.items():
+            if copy.read_bytes() != source.read_bytes():
+                raise UserError(f"{copy} is another file than {source}; a version keeps its results.")
+        for source, copy in copies.items() - there.items():
+            if source.exists():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, copy)
         score = "failed" if found.failed else f"{found.scores['score'].mean}"
         lines.append(f"- {found.suite} {found.set} {found.track} {found.method}: {score} ({found.pretraining})")
-    body = "\n".join(lines)
+    body, own = "\n".join(lines), sorted((into / "plugins").glob("*.py"))
+    check_again = shlex.join(["cml", "bench", "check", str(into), *(f"--plugin={file}" for file in own)])
     return (
         f"{len(lines)} results are in {into}. A pull request with them, and this as its text:\n\n"
-        f"Add results of the benchmark\n\n{body}\n\nChecked: cml bench check {into}"
+        f"Add results of the benchmark\n\n{body}\n\nChecked: {check_again}"
     )
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cml.errors import UserError, did_you_mean
-from cml.runs.trials import drawn
+from cml.registry import Choice
+from cml.runs.trials import drawn, with_settings
 from cml.runs.varied import space
 from cml.storage.made_with import as_json
 from cml.training.config import TrainConfig
@@ -175,13 +176,44 @@ QUICK = ("log-ratio", "binary-nearest", "rank-n-contrast", "rkd-distance", "soft
 
 
 def methods(names: Iterable[str], quick: bool = False) -> list[str]:
-    """The rows that every set has, then the losses of these names, all if there are none.
+    """The rows that every set has, then the losses of these names, all of the suite's if there are none.
 
     Raises:
         UserError: an unknown one.
     """
-    chosen = list(names) or list(QUICK if quick else METHODS)
-    return [*RULES, *(name for name in chosen if known("method", name, {**dict.fromkeys(RULES), **METHODS}))]
+    return [*RULES, *(name for name in dict.fromkeys(names or (QUICK if quick else METHODS)) if method(name))]
+
+
+def method(name: str) -> Method | None:
+    """The loss of the suite that has a name, or the registered loss that it writes; None for a row without trials.
+
+    Trials of a loss that is no method of the suite vary what those of its method do, or else its own ``vary``. A
+    setting that stands in the brackets stays as it is.
+
+    Raises:
+        UserError: there is no such loss, it cannot be made, it is over classes, or it lacks a setting that varies.
+    """
+    if name in RULES or name in METHODS:
+        return METHODS.get(name)
+    from cml import losses
+
+    choice = Choice.parse(name)
+    if choice.name not in losses.names():
+        raise UserError(
+            f"Unknown method {name!r}.{did_you_mean(name, METHODS)} Known: {', '.join([*RULES, *METHODS])}, and every "
+            "loss as --loss takes it; give --plugin FILE_OR_MODULE for a loss of your own."
+        )
+    loss, own = losses.get(name), METHODS.get(choice.name)
+    if loss.labels == "classes":
+        raise UserError(
+            f"The loss {name!r} is over classes, which the benchmark does not give it: take it through a rule, as in "
+            f"'binary(loss={choice.name}, rule=nearest, k=5)'."
+        )
+    ranges = own.vary if own else {f"loss.{key}": values for key, values in loss.vary.items()}
+    ranges = {key: values for key, values in ranges.items() if key.removeprefix("loss.") not in choice.settings}
+    for one in space(ranges):
+        losses.get(with_settings(TrainConfig(loss=name), {one.name: one.ends[0]}).loss)
+    return Method(name, ranges, loss.labels == "vectors")
 
 
 def known(kind: str, name: str, there: Mapping[str, T]) -> T:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import resource
 import sys
 import time
@@ -18,11 +19,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from cml import plugins
 from cml.bench.fitted import AT_ONCE, Fitted, fit, frozen, label_mds
-from cml.bench.result import BenchTrial, Result, config_digest, made_on, place, write_result
+from cml.bench.result import BenchTrial, Result, config_digest, made_on, place, read_result, write_result
 from cml.bench.scores import FIRST, Ranks
 from cml.bench.sets import BenchSet, open_set
-from cml.bench.suite import METHODS, Suite
+from cml.bench.suite import Method, Suite
+from cml.bench.suite import method as method_of
 from cml.command_line.options import say
 from cml.distances.label_distance import Float32
 from cml.errors import UserError
@@ -64,40 +67,42 @@ def run(plan: Plan) -> list[str]:
     """Run what is missing of a plan; the sets that cannot be had here, each with the reason.
 
     Raises:
-        UserError: the folder of results cannot be written.
+        UserError: the folder of results cannot be written, or a result in it was made with other code of a plugin.
     """
-    missing = []
+    missing, hows = [], {one: method_of(one) for one in plan.methods}
+    for name, method in itertools.product(plan.sets, hows):
+        path = place(plan.out, plan.suite.version, name, plan.place, method)
+        if path.exists() and (changed := plugins.changed(read_result(path).plugins)):
+            raise UserError(f"{path}: {changed} Delete this file to run it again, or choose another folder by --out.")
     for name in plan.sets:
         try:
             data = open_set(name, plan.suite.version)
         except UserError as error:
             missing.append(f"{name} is left out: {error}")
             continue
-        waiting = [
-            one for one in plan.methods if data.vectors is not None or one not in METHODS or not METHODS[one].vectors
-        ]
+        waiting = [one for one, how in hows.items() if data.vectors is not None or how is None or not how.vectors]
         while waiting:
-            left = [one for one in waiting if not _worked(plan, data, one)]
+            left = [one for one in waiting if not _worked(plan, data, one, hows[one])]
             if left == waiting:
                 time.sleep(_WAIT)
             waiting = left
     return missing
 
 
-def _worked(plan: Plan, data: BenchSet, method: str) -> bool:
+def _worked(plan: Plan, data: BenchSet, method: str, how: Method | None) -> bool:
     """Make a result, if it is not there yet; False where another process is at it."""
     path = place(plan.out, plan.suite.version, data.name, plan.place, method)
     if path.exists():
         return True
-    how = METHODS.get(method)
     made_with = {
         "suite": dataclasses.asdict(plan.suite),
         "split": data.split,
         "data": data.data,
         "config": dataclasses.asdict(plan.config),
         "method": None if how is None else dataclasses.asdict(how),
+        "plugins": plugins.needed("" if how is None else how.loss, plan.config.backbone),
     }
-    folder = plan.out / ".work" / plan.suite.version / data.name / plan.place / method
+    folder = plan.out / ".work" / plan.suite.version / data.name / plan.place / path.stem
     with contextlib.ExitStack() as held:
         try:
             work = held.enter_context(work_folder(folder, made_with, f"{method} on {data.name}"))
@@ -109,7 +114,7 @@ def _worked(plan: Plan, data: BenchSet, method: str) -> bool:
             if how is None:
                 _write_rule(plan, data, method, path)
             else:
-                _write_learnt(plan, data, method, work, path)
+                _write_learnt(plan, data, method, how, work, path)
         work.discard()
     return True
 
@@ -129,18 +134,17 @@ def _write_rule(plan: Plan, data: BenchSet, method: str, path: Path) -> None:
     write_result(path, result, Ranks.of([ranker], len(query), len(gallery)), data)
 
 
-def _write_learnt(plan: Plan, data: BenchSet, method: str, work: WorkFolder, path: Path) -> None:
+def _write_learnt(plan: Plan, data: BenchSet, method: str, how: Method, work: WorkFolder, path: Path) -> None:
     """All trials of a loss, then its final runs, then the result."""
     if work.difference != "":
         work.start_over()
     trials = {one.number: one for one in work.records(lambda record: msgspec.convert(record, BenchTrial))}
-    how, at_once = METHODS[method], AT_ONCE[plan.track]
     base = replace(plan.config, loss=how.loss)
     if how.vectors and data.vectors is not None:  # the label is what it predicts
         base = replace(base, dimension=data.vectors.shape[1])
     missing = [number for number in range(plan.suite.trials) if number not in trials]
-    for start in range(0, len(missing), at_once):
-        numbers = missing[start : start + at_once]
+    for start in range(0, len(missing), AT_ONCE[plan.track]):
+        numbers = missing[start : start + AT_ONCE[plan.track]]
         settings = [how.settings(number) for number in numbers]
         fitted = fit(plan.track, data, [with_settings(base, one) for one in settings])
         for number, one, found in zip(numbers, settings, fitted, strict=True):
@@ -213,5 +217,6 @@ def _result(
         },
         memory_mb=round(peak),
         unit=data.report[1],
+        plugins=plugins.needed(options.get("loss", ""), options.get("backbone", "")),
         **made_on(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.options import going_on, parse, print_json, say
-from cml.errors import DataError
+from cml.errors import DataError, UserError
 
 RESULTS = Path("results")
 
@@ -34,7 +35,8 @@ class Bench:
     sets: tuple[str, ...] = ()
     """Names of sets; all of the tier when none are given."""
     methods: tuple[str, ...] = ()
-    """Names of methods; all when none are given. oracle, random, frozen and label-mds are always among them."""
+    """Names of methods, or losses as --loss takes them, your own with --plugin; by default all of the suite's.
+    oracle, random, frozen and label-mds are always among them."""
     backbone: str = ""
     """Another backbone than the suite's, as cml train takes it."""
     out: Path = RESULTS
@@ -86,7 +88,9 @@ class Submit:
     results: Annotated[Path, Positional, arg(metavar="DIR")]
     """Folder of the results."""
     into: Path
-    """The checkout's folder results."""
+    """The checkout's folder results. A plugin that the results need is copied to its folder plugins."""
+    methods: tuple[str, ...] = ()
+    """Names of the methods to submit; all when none are given."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +123,11 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _bench(options: Bench) -> None:
+    from cml import plugins
     from cml.bench import suite, table, track
 
+    if options.quick and options.version:
+        raise UserError(f"--quick is the version {suite.LATEST}-quick: give --quick or --version, not both.")
     version = options.version or suite.LATEST + "-quick" * options.quick
     offline = [name for name, spec in suite.SETS.items() if spec.tier == options.tier]
     sets = [name for name in options.sets or offline if suite.known("set", name, suite.SETS)]
@@ -132,7 +139,7 @@ def _bench(options: Bench) -> None:
             say(sentence)
     board = table.board(options.out, version, plan.place)
     print(board.markdown() if options.markdown else board)
-    print(f"next: cml bench check {options.out / version}")
+    print(f"next: cml bench check {shlex.quote(str(options.out / version))}{plugins.flags()}")
 
 
 def _check(arguments: Sequence[str]) -> None:
@@ -177,7 +184,7 @@ def _submit(arguments: Sequence[str]) -> None:
     from cml.bench.submit import submit
 
     options = parse(Submit, arguments, prog="cml bench submit")
-    print(submit(options.results, options.into))
+    print(submit(options.results, options.into, options.methods))
 
 
 def _embedding(arguments: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from cml.errors import UserError
 from cml.losses.loss import LabelSource, Loss
 from cml.losses.pairs import RowMean, check_batch, comparable, masked
 
+_FIT = "call loss.fit(distance, labels) with the label distance and the labels of the training set"
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
 
 
@@ -105,7 +106,13 @@ class LabelDistanceLoss(Loss):
         return ()
 
     def constant(self, name: str) -> float:
-        """The value that ``fit`` found for ``name``."""
+        """The value that ``fit`` found for ``name``.
+
+        Raises:
+            UserError: the loss was not fitted.
+        """
+        if name not in self._fitted:
+            raise UserError(f"{type(self).__name__} has no {name!r} yet: {_FIT}.")
         return self._fitted[name]
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
@@ -133,24 +140,27 @@ class LabelDistanceLoss(Loss):
         Raises:
             UserError: a tensor has another shape or type than it should, or a label distance is NaN or negative.
         """
-        if not self._fitted and self.to_find():
-            self._fit_to_first_batch(embeddings, label_distances)
         mean = self.mean(embeddings, label_distances)
         self.count_left_out(mean.counts)
         return taught(mean, self.lacking)
 
+    def __call__(self, embeddings: Tensor, label_distances: Tensor) -> Any:  # noqa: ANN401 - as torch has it
+        """``forward``, in a subclass's own words too, after a fit to the batch where nobody called ``fit``."""
+        if not self._fitted and self.to_find():
+            self._fit_to_first_batch(embeddings, label_distances)
+        return super().__call__(embeddings, label_distances)
+
     def _fit_to_first_batch(self, embeddings: Tensor, label_distances: Tensor) -> None:
         name, lacking = type(self).__name__, " and ".join(map(repr, self.to_find()))
-        how = "call loss.fit(distance, labels) with the label distance and the labels of the training set"
         together = torch.distributed.is_available() and torch.distributed.is_initialized()
         if together and torch.distributed.get_world_size() > 1:
-            raise UserError(f"Each process would find a different {lacking} for {name} in its first batch: {how}.")
+            raise UserError(f"Each process would find a different {lacking} for {name} in its first batch: {_FIT}.")
         check_batch(embeddings, label_distances)
         self.fit(label_distances[comparable(label_distances)])
         warnings.warn(
-            f"{name} was not fitted, so it took {lacking} from the first batch alone; {how} before training.",
+            f"{name} was not fitted, so it took {lacking} from the first batch alone; {_FIT} before training.",
             RuntimeWarning,
-            stacklevel=5,  # past forward and the two calls of a module
+            stacklevel=3,
         )
 
 

@@ -10,7 +10,7 @@ module over it. Gradients flow to the embeddings and the loss's own parameters, 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -65,6 +65,8 @@ class Loss(nn.Module):
         normalize: True if the loss L2-normalises embeddings. Whoever retrieves with the trained embedding must
             do the same; the trainer copies this flag into the model, it is said nowhere else.
         starts_at_zero: True if every embedding should be 0 before training, as a predicted label starts at the mean.
+        vary: Settings to the values or ranges that ``cml bench`` draws its trials from, as in
+            ``{"scale": "0.01..1.0:log"}``, beside learning rate and weight decay.
         constants: Names of what ``prepare`` finds, in the order in which a ``state_dict`` holds them.
         left_out: Anchors seen so far that had no pair or triplet to learn from.
     """
@@ -73,6 +75,7 @@ class Loss(nn.Module):
     about: ClassVar[About]
     normalize: bool = False
     starts_at_zero: ClassVar[bool] = False
+    vary: ClassVar[Mapping[str, str]] = {}
     constants: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:

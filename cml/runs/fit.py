@@ -57,7 +57,8 @@ def fit(
         label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
             two labels, or an (N, N) matrix.
         loss: A text as on the command line, a loss of ``cml.losses``, or a torch module of your own that takes
-            embeddings (B, D) and label distances (A, B), whose first A items are the anchors.
+            embeddings (B, D) and label distances (A, B), whose first A items are the anchors. If its attribute
+            ``normalize`` is true, the trained model L2-normalises its embeddings; otherwise it does not.
         backbone: The network below the head: a text as on the command line, or a torch module of your own from
             normalised pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std.
         image: Name of the column of images, where images come as a data frame or Hugging Face data set.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cml import plugins
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.retrieval.results import Evaluation
@@ -93,14 +94,17 @@ def finished(run: Planned, dataset: PreparedDataset) -> bool:
     """Whether the run needs no more training.
 
     Raises:
-        UserError: its folder holds a finished run with other options or on another dataset.
+        UserError: its folder holds a run with other options, on another dataset or with other code of a plugin.
     """
     from cml.training import run_folder
 
-    if not (run.folder / run_folder.MODEL).exists():
+    done = (run.folder / run_folder.MODEL).exists()
+    if not done and not (run.folder / run_folder.CHECKPOINT).exists():
         return False
-    run_folder.check_same(run.folder, run.options, dataset.fingerprint, dataset.made_of)
-    return True
+    saved = run_folder.check_same(run.folder, run.options, dataset.fingerprint, dataset.made_of)
+    if changed := plugins.changed(saved.plugins):
+        raise UserError(f"{run.folder}: {changed} Delete this folder to train it again, or choose another --out.")
+    return done
 
 
 def kept_evaluation(folder: Path, like: Evaluation, rows: Sequence[str] = ()) -> Evaluation | None:
