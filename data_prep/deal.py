@@ -56,7 +56,8 @@ def roles(
     Args:
         items: The items, each with its split or none.
         test_share: Share that is not for training, of the classes where labels are classes, where items have no split.
-        query_share: Share of the test items that are queries, where there are ``FEW`` or groups.
+        query_share: Share of the test items that are queries, where there are ``FEW`` or groups; 1 for all of them,
+            searched among themselves unless a gallery is named.
         seed: Which random split.
         classes: Whether labels are classes; whole ones are held out.
         grouped: Whether groups were given; items of one group must not find each other.
@@ -73,7 +74,7 @@ def roles(
         found |= dict.fromkeys(held, "test")
     test = {name: groups[name] for name, role in found.items() if role == "test"}
     own_gallery = "gallery" in found.values()
-    if not own_gallery and (classes or (len(test) < FEW and not grouped)):
+    if query_share == 1 or (not own_gallery and (classes or (len(test) < FEW and not grouped))):
         return found | dict.fromkeys(test, "query")
     queries = dealt(test, query_share, seed=seed, salt="query") if test else set()
     return found | {name: "query" if name in queries else "gallery" for name in test}

@@ -98,8 +98,8 @@ class Folder:
     test_share: float = 0.3
     """Without a split column: share of the images (of the classes, for classes) that are not for training."""
     query_share: float = 0.3
-    """Share of the test images that are queries, the others are the gallery, where no column says it and there are 200
-    or groups; of fewer, each is searched among all others."""
+    """Share of the test images that are queries; the other test images are the gallery. With 1, and with fewer than 200
+    test images, each test image is a query that is searched among all others."""
     image_size: int | None = None
     """Larger images are shrunk once so that their shorter side has this many pixels; without it files are kept.
     Of people cut out, the side of the squares: 288 without it."""
@@ -118,7 +118,11 @@ class Folder:
     """Room around a person's visible joints on each side, as a share of the longer side of their bounding box."""
 
     def __post_init__(self) -> None:
-        check_shares(test_share=self.test_share, query_share=self.query_share)
+        check_shares(may_be_all=["query_share"], test_share=self.test_share, query_share=self.query_share)
+        if self.query_share == 1 and self.group_column is not None:
+            raise UserError(
+                "With a group_column, query_share should be below 1: images of a group would find each other."
+            )
         if self.label_columns is not None and not self.label_columns:
             raise UserError("label_columns should name at least one column.")
         if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks", "keypoints"):

@@ -104,11 +104,12 @@ def role_by_hash(item_id: str, test_share: float, query_share: float) -> str:
     return "query" if query < query_share else "gallery"
 
 
-def check_shares(**shares: float) -> None:
-    """Raise ``UserError`` unless every share lies strictly between 0 and 1."""
+def check_shares(*, may_be_all: Collection[str] = (), **shares: float) -> None:
+    """Raise ``UserError`` unless every share lies strictly between 0 and 1; those of ``may_be_all`` may be 1."""
     for name, share in shares.items():
-        if not 0 < share < 1:
-            raise UserError(f"The {name} should be above 0 and below 1. Got {share} instead.")
+        if not (0 < share < 1 or (share == 1 and name in may_be_all)):
+            rule = f"above 0 and {'at most' if name in may_be_all else 'below'} 1"
+            raise UserError(f"The {name} (--{name.replace('_', '-')}) should be {rule}. Got {share} instead.")
 
 
 def check_at_least(source: DataclassInstance, **least: float) -> None:

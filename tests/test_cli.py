@@ -392,7 +392,9 @@ def test_own_folder_of_images_from_start_to_end(tmp_path: Path, capsys: pytest.C
     assert main([*command, "--label-columns", "age", "height", "--out", data]) == 0
     said = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("next: "))
     # what it says to do next works, though there are too few images for a batch of the recipe
-    program, *following = shlex.split(said.removeprefix("next: "))
+    check, then = map(shlex.split, said.removeprefix("next: ").split(" && "))
+    assert check == ["cml", "check", data]
+    program, *following = then
     following[following.index("--out") + 1] = str(tmp_path / "next")
     assert program == "cml"
     assert main([*following, "--steps", "2", *SMALL]) == 0

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 import cml
 from cml.cli import main
+from cml.data.prepared import PreparedDataset
 from cml.data_prep.drawn.source import People
+from cml.data_prep.folder import Folder
+from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
 from cml.retrieval.results import Evaluation, Metric
 from cml.retrieval.verdict import judged
@@ -34,21 +41,21 @@ def sample(count: int, mean: float) -> NDArray[np.float64]:
 @pytest.mark.parametrize(
     ("count", "means", "losses", "said"),
     [
-        (500, (3, 5, 6), (), "better than frozen (3 against 5 in label_distance@10) and random (3 against 6 in label_"),
-        (20, (3, 5, 6), (), "random (3 against 6 in label_distance@10); 20 queries are few: by how much is uncertain."),
-        (500, (5, 3, 6), (), "worse than frozen (5 against 3 in label_distance@10); better than random (5 against 6"),
         (
-            7,
-            (5, 5.1, 5.05),
+            500,
+            (3, 5, 6),
             (),
-            "not better than random (5 against 5.05 in label_distance@10); 7 queries are too few to",
+            r"better than frozen \(3 against 5 in label_distance@10; .*\) and random \(3 against 6 in",
         ),
-        (7, (5, 5, 5), [0.7, 0.0007] * 2, "Verdict: not better than frozen (5 against 5 in label_distance@10); not"),
+        (20, (3, 5, 6), (), r"random \(3 against 6 in .*\); 20 queries are few: by how much is uncertain\."),
+        (500, (5, 3, 6), (), r"worse than frozen \(5 against 3 in .*\); better than random \(5 against 6"),
+        (7, (5, 5.1, 5.05), (), r"not better than random \(5 against 5.05 in .*\); 7 queries are too few to"),
+        (7, (5, 5, 5), [0.7, 0.0007] * 2, r"Verdict: not better than frozen \(5 against 5 in .*\); not"),
         (
             7,
             (5, 5, 5),
             [0.7] * 10 + [0.0007] * 10,
-            "Verdict: overfitted, as the training loss fell from 0.7 to 0.0007; not better than frozen (5 against 5 in",
+            r"Verdict: overfitted, as the training loss fell from 0.7 to 0.0007; not better than frozen \(5 against 5",
         ),
     ],
 )
@@ -57,10 +64,18 @@ def test_an_evaluation_ends_with_a_verdict(
 ) -> None:
     ours, frozen, random = (sample(count, mean) for mean in means)
     found = judged(evaluation(embedding=ours, frozen=frozen, random=random, oracle=ours * 0), "embedding", losses)
-    assert said in found.verdict
+    assert re.search(said, found.verdict)
     assert ("stop earlier" in found.verdict) == ("overfitted" in found.verdict)  # says how to mend it
     assert found.table().endswith(found.verdict)
     assert Evaluation.from_json(found.to_json()).table() == found.table()
+
+
+def test_a_verdict_has_the_interval_of_the_paired_gain() -> None:
+    ours = np.random.default_rng(0).normal(3, 1, 400)
+    found = judged(evaluation(embedding=ours, frozen=ours + np.tile([0.1, 0.3], 200)), "embedding").verdict
+    low, high = map(float, re.search(r"paired gain (\S+) to (\S+)\)", found).groups())  # type: ignore[union-attr]
+    # sd of the differences 0.1, so +- 1.96 * 0.1 / 20; those of the two means are ten times as wide, and overlap
+    assert (low, high) == (pytest.approx(0.19, abs=0.002), pytest.approx(0.21, abs=0.002))
 
 
 def comparison(*values: float, frozen: float) -> Comparison:
@@ -75,20 +90,65 @@ def test_a_comparison_says_how_many_seeds_would_tell() -> None:
         .notes()
         .endswith("one seed tells nothing of the spread between trainings; take --seeds 3.")
     )
-    assert (
-        comparison(3, 3.1, 3.2, frozen=5)
-        .notes()
-        .endswith("ours is ahead of frozen by 1.9 in label_distance@10; few queries (1): by how much is uncertain.")
-    )
-    assert (
-        comparison(7, 7.1, 7.2, frozen=5)
-        .notes()
-        .endswith("ours is behind frozen by 2.1 in label_distance@10; few queries (1): by how much is uncertain.")
-    )
+    few = "Few queries (1): the size of differences is uncertain."
+    said = comparison(3, 3.1, 3.2, frozen=5).notes()
+    assert said.endswith(f"ours is ahead of frozen by 1.9 ± 0.248 px in label_distance@10. {few}")
+    said = comparison(7, 7.1, 7.2, frozen=5).notes()
+    assert said.endswith(f"ours is behind frozen by 2.1 ± 0.248 px in label_distance@10. {few}")
     wide = comparison(3, 4, frozen=5.5).notes()
     # by hand: sd .7071, t(.975, 1) 12.706, and 2.776 * .7071 / sqrt(5) = .878 <= 1 = half of the gap
-    assert wide.endswith("they differ by 2 px, and the 95 % interval over 2 seeds is ± 6.35; take 5 seeds.")
+    assert "differ by 2 px in label_distance@10, and the 95 % interval over 2 seeds is ± 6.35; take 5 seeds." in wide
     assert "even 20 seeds would not tell" in comparison(3, 6, frozen=4.6).notes()
+
+
+def test_a_comparison_sets_its_best_method_against_the_first_paired_by_seed() -> None:
+    first = comparison(3, 4, 5, frozen=9)
+    others = {"worse": [6.0, 6.0, 6.0], "paired": [2.9, 3.8, 4.9]}
+    rest = {name: [evaluation(embedding=np.array([value])) for value in values] for name, values in others.items()}
+    # gains .1 .2 .1: mean .1333, sd .0577, t(.975, 2) 4.303, so +- 4.303 * .0577 / sqrt(3) = .143
+    said = replace(first, trained={**first.trained, **rest}).verdict()
+    assert "Best of the other methods: paired and ours cannot be told apart: they differ by 0.133 px" in said
+    assert "± 0.143" in said
+    rest["paired"][1] = evaluation(embedding=np.array([3.9]))
+    said = replace(first, trained={**first.trained, **rest}).verdict()
+    assert "Best of the other methods: paired is ahead of ours by 0.1 ± " in said
+
+
+def folder_of(place: Path, values: Sequence[float], **settings: Any) -> Path:  # noqa: ANN401 - a source's
+    (place / "photos").mkdir(parents=True)
+    for number in range(len(values)):
+        Image.new("RGB", (16, 16), (number, 0, 0)).save(place / f"photos/{number}.png")
+    lines = ["file_name,grade", *(f"{number}.png,{value}" for number, value in enumerate(values))]
+    (place / "labels.csv").write_text("\n".join(lines))
+    Folder(place / "photos", place / "labels.csv", **settings).prepare(place / "set")
+    return place / "set"
+
+
+def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    split: dict[str, Any] = {"test_share": 0.9, "label_columns": ("grade",)}
+    data = folder_of(tmp_path / "a", range(230), **split)  # 207 test images, of which 30 % are queries
+    assert main(["check", str(data)]) == 0
+    said = capsys.readouterr().out
+    assert "Prepare it with --query-share 1: each test image is then a query" in said
+    assert "label distance 0" not in said
+    data = folder_of(tmp_path / "b", range(230), **split, query_share=1.0)  # does as it was told
+    assert PreparedDataset.open(data).info.counts == {"train": 23, "query": 207, "gallery": 0}
+    assert main(["check", str(data)]) == 0
+    assert capsys.readouterr().out == f"{data}: nothing wrong\n"
+    with pytest.raises(UserError, match=r"query_share \(--query-share\) should be above 0 and at most 1. Got 1.5"):
+        Folder(tmp_path, tmp_path / "x.csv", query_share=1.5)
+    with pytest.raises(UserError, match="images of a group would find each other"):
+        Folder(tmp_path, tmp_path / "x.csv", query_share=1, group_column="person")
+
+
+def test_check_says_how_many_labels_are_tied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = folder_of(tmp_path / "set", [0, 1, 2, 3] * 50, label_columns=("grade",))
+    assert main(["check", str(data)]) == 0
+    said = capsys.readouterr()
+    share = int(re.search(r"(\d+)% of the pairs of training images have equal labels", said.out)[1])  # type: ignore[index]
+    assert share == pytest.approx(25, abs=2)
+    assert "cosent(scale=2.0)" in said.out
+    assert "check: 0image" not in said.err  # a dataset that is checked in a moment has no bar
 
 
 def test_check_and_a_model_of_arrays_end_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +157,7 @@ def test_check_and_a_model_of_arrays_end_with_one(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path}/people: nothing wrong",
         "Verdict: 2 queries, each among 6 items, can only show large differences: the 95 % interval of a mean over "
-        "them is ± 1.4 standard deviations.",
+        "them is ± 1.4 standard deviations. Prepare it with a larger --count.",
     ]
     images = np.random.default_rng(0).integers(0, 255, (20, 16, 16, 3), np.uint8)
     model = cml.fit(

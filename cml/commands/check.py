@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
 from cml import tasks
 from cml.command_line.options import parse, show
 from cml.errors import DataError, shortened
-from cml.processes.bar import Bar
+from cml.processes.bar import SILENT, Bar
+
+if TYPE_CHECKING:
+    from cml.data.dataset_info import DatasetInfo
 
 
 @dataclass(frozen=True)
@@ -25,21 +28,33 @@ class Check:
     """Print the problems as JSON."""
 
 
+def more_queries(info: DatasetInfo) -> str:
+    """How the source that made a dataset would give it more queries; "" where no option of it does."""
+    settings = info.made_with.get("settings", {})
+    if info.made_with.get("source") == "folder" and not info.queries_are_gallery and not settings["group_column"]:
+        return "Prepare it with --query-share 1: each test image is then a query that is searched among all others."
+    options = [option for option in ("query_share", "test_share", "count") if option in settings]
+    return f"Prepare it with a larger --{options[0].replace('_', '-')}." if options else ""
+
+
 def run(arguments: Sequence[str]) -> None:
     """Print every problem, one per line; exit code 2 if there is one."""
     from cml.data.prepared import PreparedDataset, check_dataset
     from cml.retrieval.verdict import size_verdict
-    from cml.runs.distances import refused_labels
+    from cml.runs.distances import refused_labels, tied_pairs
 
     options = parse(Check, arguments, prog="cml check")
-    with Bar(desc="check", unit="image", leave=False) as bar:
-        problems, verdict = check_dataset(options.data, tasks=tasks.names(), progress=bar.update), ""
+    with Bar(desc="check", unit="image", leave=False, delay=SILENT) as bar:
+        problems, said = check_dataset(options.data, tasks=tasks.names(), progress=bar.update), ["", ""]
     if not (problems := list(map(shortened, problems or refused_labels(options.data)))):
         dataset = PreparedDataset.open(options.data)
         gallery = len(dataset.split("gallery")) - dataset.info.queries_are_gallery
-        verdict = size_verdict(len(dataset.split("query")), gallery)
-    result = {"folder": str(options.data), "problems": problems, "verdict": verdict}
-    lines = problems or [f"{options.data}: nothing wrong", *([verdict] if verdict else [])]
+        said = [
+            tied_pairs(options.data),
+            size_verdict(len(dataset.split("query")), gallery, more_queries(dataset.info)),
+        ]
+    result = {"folder": str(options.data), "problems": problems, "ties": said[0], "verdict": said[1]}
+    lines = problems or [f"{options.data}: nothing wrong", *filter(None, said)]
     show(result, *lines, as_json=options.json)
     if problems:
         raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")

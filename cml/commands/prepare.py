@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def next_steps(dataset: PreparedDataset) -> list[str]:
-    """The command that trains on a dataset, which runs as it stands, and before it what it lacks here."""
+    """The commands that check a dataset and train on it, which run as they stand; before them what it lacks here."""
     from cml import tasks
     from cml.distances import LabelError
     from cml.distances import registry as distances
@@ -86,7 +86,8 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
             command += ["--freeze-backbone", "--steps", "300"]
         if 2 <= items < samplers.make(task.recipe.sampler).batch_size:
             command += ["--sampler", f"random(batch_size={suited_batch(items)})"]
-    return [*lacking, f"next: {shlex.join(command)}{plugins.flags()}"]
+    check = shlex.join(["cml", "check", str(dataset.folder)])
+    return [*lacking, f"next: {check}{plugins.flags()} && {shlex.join(command)}{plugins.flags()}"]
 
 
 def _free(run: Path) -> str:

@@ -36,7 +36,10 @@ def judged(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Ev
         if other in (row, "oracle") or other.startswith(f"{row}, "):  # cut to its first numbers
             continue
         low, high = _gain(ours, metrics[name])
-        said = f"{other} ({number(ours.mean)} against {number(metrics[name].mean)} in {name})"
+        said = (
+            f"{other} ({number(ours.mean)} against {number(metrics[name].mean)} in {name}; "
+            f"95 % interval of the paired gain {number(low)} to {number(high)})"
+        )
         if low > 0:
             better.append(said)
         else:
@@ -60,23 +63,24 @@ def main_metric(names: Sequence[str]) -> str:
     return next((name for name in ("map@r", "label_distance@10") if name in names), (distances or list(names))[-1])
 
 
-def size_verdict(queries: int, others: int) -> str:
+def size_verdict(queries: int, others: int, mend: str = "") -> str:
     """What a dataset's queries will tell: "" where they are enough.
 
     Args:
         queries: Its queries.
         others: What each of them is searched among.
+        mend: A sentence that says how there would be more.
     """
     if queries >= FEW_QUERIES:
         return ""
     return (
         f"Verdict: {queries} queries, each among {others} items, can only show large differences: the 95 % interval of "
-        f"a mean over them is ± {1.96 / math.sqrt(queries):.1f} standard deviations."
+        f"a mean over them is ± {1.96 / math.sqrt(queries):.1f} standard deviations. {mend}".rstrip()
     )
 
 
 def _gain(ours: Metric, other: Metric) -> tuple[float, float]:
-    """The 95 % interval of how much better ours is, query by query."""
+    """The 95 % interval of how much better ours is, query by query: a bootstrap of the paired differences."""
     gain = (ours.per_query - other.per_query) * (1 if ours.higher_is_better else -1)
     low, high = mean_intervals(gain[:, None])[0]
     return float(low), float(high)

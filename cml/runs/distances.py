@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cml import tasks
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode, label_faults
@@ -26,6 +28,7 @@ ROLES = {
     "query-gallery": ("query", "gallery"),
     "all": ("train", "query", "gallery"),
 }
+_LOOKED_AT, _MANY_TIES = 200, 0.2  # items, and the share of equal pairs among them that is worth a word
 MARKED = (0.02, 0.2, 0.5)  # quantiles that the picture names: a floor, a threshold, the middle
 
 
@@ -38,6 +41,21 @@ def refused_labels(data: Path) -> list[str]:
     except UserError as error:  # of another package, or with an extra that is not there
         return [f"its labels cannot be checked: {error}"]
     return label_faults(distance, dataset)
+
+
+def tied_pairs(data: Path) -> str:
+    """What a dataset's labels of few different values ask for; "" where less than a fifth of the pairs are equal."""
+    opened = DatasetDistances.open(data)
+    some = opened.labels[np.random.default_rng(0).permutation(len(opened.labels))[:_LOOKED_AT]]
+    if len(some) < 2 or opened.distance.class_names(some) is not None:
+        return ""
+    share = (opened.distance.pairwise(some, some) == 0)[np.triu_indices(len(some), 1)].mean()
+    if share <= _MANY_TIES:
+        return ""
+    return (
+        f"{share:.0%} of the pairs of training images have equal labels (label distance 0): their ranks say little. "
+        'Compare the losses "cosent(scale=2.0)", "rkd-distance(normalize=True)" and "log-ratio(weights=uniform)".'
+    )
 
 
 @dataclass(frozen=True)
