@@ -37,7 +37,7 @@ class Agedb(ListedSource):
     name = "agedb"
     published = "AgeDB, Moschoglou and others, CVPRW 2017; split AgeDB-DIR, Yang and others, ICML 2021"
     licence = "non-commercial research only, by agreement with its makers"
-    unit = "years"
+    label_unit = "years"
     images = "AgeDB"
 
     def _files(self) -> tuple[list[Path], Path]:

@@ -60,7 +60,7 @@ class Biwi(ListedSource):
     name = "biwi"
     published = "Biwi Kinect Head Pose, Fanelli and others, IJCV 2013"
     licence = "non-commercial use such as university research and education"
-    unit = "rotation"
+    label_unit = "rotation"
     frame = "quaternion x, y, z, w from the head to the depth camera"
 
     def __post_init__(self) -> None:
@@ -97,11 +97,7 @@ class Biwi(ListedSource):
 
 
 def read_numbers(path: Path, wanted: Sequence[int]) -> Float64:
-    """Those lines of a text that are ``wanted``, empty ones not counted, each of three finite numbers: (L, 3).
-
-    Raises:
-        DataError: a line is missing, or has something else.
-    """
+    """Those lines of a text that are ``wanted``, empty ones not counted, each of three finite numbers: (L, 3)."""
     lines, rows = text_lines(path), []
     for place in wanted:
         where, text = lines[place] if place < len(lines) else (str(path), "")

@@ -9,11 +9,12 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from cml.data.prepared import DatasetInfo
 from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.listed import read_each
 from cml.data_prep.shrink import Shrink
+from cml.data_prep.source import check_shares
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
@@ -44,11 +45,7 @@ class Photo:
             self.captions.append(" ".join(caption.split()))  # some end in line breaks
 
     def item(self, role: str, shrink: Shrink) -> Item:
-        """The item to write.
-
-        Raises:
-            DataError: the photograph has no caption, a bad one, or no file.
-        """
+        """The item to write."""
         if self.fault:
             raise DataError(self.fault)
         if not self.captions:
@@ -57,29 +54,34 @@ class Photo:
         return Item(self.item_id, role, shrink.picture(file), self.captions, where=self.where)
 
 
-def items_of(photos: Iterable[tuple[Photo, str]], shrink: Shrink) -> list[Item | DataError]:
-    """The items of photographs and their roles, a bad one as its error."""
-    items: list[Item | DataError] = []
-    for photo, role in photos:
-        try:
-            items.append(photo.item(role, shrink))
-        except DataError as error:
-            items.append(error)
-    return items
+@dataclass(frozen=True)
+class CaptionedSource(DatasetSource):
+    """Photographs with their captions. A source of its own reads its files."""
 
+    short_side: int | None = field(default=256, kw_only=True)
+    """Larger photographs are shrunk once so that their shorter side has this many pixels; none keeps the files."""
+    long_side: int = field(default=640, kw_only=True)
+    """Most pixels of the longer side, where photographs are shrunk."""
+    test_share: float = field(default=0.3, kw_only=True)
+    """Share of the photographs that are not for training, where no file says which are."""
+    query_share: float = field(default=0.2, kw_only=True)
+    """Share of the test photographs that are queries; the others are the gallery."""
 
-def caption_info(
-    name: str, split: str, left_out: Mapping[str, int], made_with: Mapping[str, Any], *, source: str, licence: str
-) -> DatasetInfo:
-    """What dataset.json says of captioned photographs."""
-    return DatasetInfo(
-        name=name,
-        task="caption",
-        label_column="captions",
-        label_unit="captions",
-        frame="",
-        source=source,
-        licence=licence,
-        details={"split": split, "left_out": dict(left_out)},
-        made_with=made_with,
-    )
+    task = "caption"
+
+    def __post_init__(self) -> None:
+        check_shares(test_share=self.test_share, query_share=self.query_share)
+        Shrink(self.short_side, self.long_side)
+
+    def _captioned(
+        self,
+        photos: Iterable[tuple[Photo, str]],
+        split: str,
+        left_out: Mapping[str, int],
+        bad: Iterable[DataError] = (),
+        about: Mapping[str, str] = {},
+    ) -> Content:
+        """The items of photographs and their roles, a bad one as its error; ``left_out`` is filled as they come."""
+        shrink = Shrink(self.short_side, self.long_side)
+        items = read_each((("", photo) for photo in photos), lambda _, photo: photo[0].item(photo[1], shrink))
+        return Content([*bad, *items], {"split": split, "left_out": dict(left_out)}, about)

@@ -6,12 +6,11 @@ queries have a gallery of their own, and the K of Recall@K. Not for: the files o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cml.data.prepared import DatasetInfo
 from cml.data_prep.listed import ListedSource
 from cml.data_prep.source import text_lines
 from cml.errors import DataError
@@ -36,39 +35,19 @@ class Protocol:
         return {"recall_ks": list(self.recall_ks), **itself}
 
 
-def class_info(
-    protocol: Protocol, made_with: Mapping[str, Any], *, name: str, source: str, licence: str
-) -> DatasetInfo:
-    """What dataset.json says of a dataset of classes."""
-    return DatasetInfo(
-        name=name,
-        task="classes",
-        label_column="class",
-        label_unit="",
-        frame="",
-        source=source,
-        licence=licence,
-        details=protocol.details(),
-        made_with=made_with,
-    )
-
-
 @dataclass(frozen=True)
 class ClassSource(ListedSource):
     """A folder with lists of images and their classes. A source of its own names the files and reads the lists."""
 
+    task = "classes"
     protocol: ClassVar[Protocol]
 
-    def _info(self, origin: Mapping[str, Any]) -> DatasetInfo:
-        return class_info(self.protocol, origin, name=self.name, source=self.published, licence=self.licence)
+    def _details(self) -> dict[str, Any]:
+        return self.protocol.details()
 
 
 def split_lines(path: Path) -> list[tuple[str, list[str]]]:
-    """The lines of a text file, each with "FILE:LINE", cut at white space.
-
-    Raises:
-        DataError: the file cannot be read, is empty or not UTF-8.
-    """
+    """The lines of a text file, each with "FILE:LINE", cut at white space."""
     if not (lines := [(where, line.split()) for where, line in text_lines(path)]):
         raise DataError(f"{path} is empty.")
     return lines

@@ -8,16 +8,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import already_prepared, write_dataset
-from cml.data_prep.captioned import Photo, caption_info, items_of
+from cml.data_prep.captioned import CaptionedSource, Photo
 from cml.data_prep.coco_file import annotation_files, load_coco
-from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
+from cml.data_prep.dataset_source import Content
+from cml.data_prep.source import made_with, role_by_hash
 from cml.errors import DataError, UserError
 from cml.storage.atomic import read_json
 
@@ -26,7 +25,7 @@ _KARPATHY = {"train": "train", "restval": "train", "test": "", "val": ""}
 
 
 @dataclass(frozen=True)
-class CocoCaptions:
+class CocoCaptions(CaptionedSource):
     """Photographs of COCO with their captions.
 
     Command: cml prepare coco_captions --source DIR --out DIR
@@ -48,42 +47,28 @@ class CocoCaptions:
     """Of the files, 2014 or 2017. Both have the same photographs under other names."""
     karpathy: Path | None = None
     """Karpathy's dataset_coco.json, for the split that captioning papers use."""
-    short_side: int | None = 256
-    """Larger photographs are shrunk once so that their shorter side has this many pixels; none keeps the files."""
-    long_side: int = 640
-    """Most pixels of the longer side, where photographs are shrunk."""
-    test_share: float = 0.3
-    """With one annotation file: share of the photographs that are not for training."""
-    query_share: float = 0.2
-    """Share of the test photographs that are queries; the others are the gallery."""
+
+    published = "COCO captions, Chen et al., arXiv 1504.00325, 2015"
+    licence = "annotations CC BY 4.0; photographs under their owners' Flickr licences"
 
     def __post_init__(self) -> None:
-        check_shares(test_share=self.test_share, query_share=self.query_share)
-        Shrink(self.short_side, self.long_side)
+        super().__post_init__()
         if self.year not in _NAMES:
             raise UserError(f"The year should be 2014 or 2017. Got {self.year} instead.")
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    def _origin(self) -> dict[str, Any]:
         files = annotation_files(self.source, self.year, "captions")
         split = [*([] if self.karpathy is None else [self.karpathy]), *self._judgements()]
         folders = [self._folder(name) for name in files]
-        origin = made_with(self, revision=1, files=[*files.values(), *split], images=folders)
-        if (done := already_prepared(out, origin)) is not None:
-            return done
+        return made_with(self, revision=1, files=[*files.values(), *split], images=folders)
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        files = annotation_files(self.source, self.year, "captions")
         roles = None if self.karpathy is None else read_karpathy(self.karpathy, self._held)
         left_out: Counter[str] = Counter()
-        photos = self._photos(files, roles, left_out)
-        items = items_of(photos, Shrink(self.short_side, self.long_side))
-        info = caption_info(
-            f"coco-captions-{self.year}",
-            "Karpathy" if roles else "train and val files" if len(files) == 2 else "hash of the ids",
-            left_out,
-            origin,
-            source="COCO captions, Chen et al., arXiv 1504.00325, 2015",
-            licence="annotations CC BY 4.0; photographs under their owners' Flickr licences",
-        )
-        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
+        split = "Karpathy" if roles else "train and val files" if len(files) == 2 else "hash of the ids"
+        about = {"name": f"coco-captions-{self.year}"}
+        return self._captioned(self._photos(files, roles, left_out), split, left_out, about=about)
 
     def _judgements(self) -> list[Path]:
         """Further files that decide what is prepared."""
@@ -134,12 +119,7 @@ class CocoCaptions:
 
 
 def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
-    """Read a caption file with pycocotools.
-
-    Args:
-        path: The annotation file.
-        folder: Its images.
-        year: That the file must be of.
+    """Read a caption file of a year with pycocotools; its images lie in ``folder``.
 
     Returns:
         Its photographs by their COCO ids, in the file's order; what is wrong with one is noted in it.

@@ -73,11 +73,7 @@ class CocoCxc(CocoCaptions):
 
 
 def read_pairs(path: Path) -> Iterator[tuple[str, str, float] | DataError]:
-    """The pairs of a sis_*.csv, or what is wrong with one: two COCO ids and the mean score from 0 to 5.
-
-    Raises:
-        DataError: the file is no CSV, or lacks a column.
-    """
+    """The pairs of a sis_*.csv, or what is wrong with one: two COCO ids and the mean score from 0 to 5."""
     return read_each(table_rows(path, _COLUMNS), _pair)
 
 

@@ -31,11 +31,7 @@ def annotation_files(source: Path, year: int, kind: str) -> dict[str, Path]:
 
 
 def load_coco(path: Path) -> Any:  # noqa: ANN401 - pycocotools has no types
-    """The file as pycocotools' ``COCO``; its images and annotations are lists of objects.
-
-    Raises:
-        DataError: it is no whole annotation file.
-    """
+    """The file as pycocotools' ``COCO``; its images and annotations are lists of objects."""
     from pycocotools.coco import COCO
 
     coco = COCO()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,11 +15,20 @@ from typing import Any
 import numpy as np
 
 from cml.data.images import native_size
-from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.prepared_writer import Item
 from cml.data_prep.coco_file import annotation_files, load_coco
-from cml.data_prep.person_crop import Box, Float64, box_around, check_joints_inside, finite, person_item, pose_info
-from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with, role_by_hash
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.person_crop import (
+    FRAME,
+    Box,
+    Float64,
+    box_around,
+    check_joints_inside,
+    finite,
+    person_item,
+    pose_details,
+)
+from cml.data_prep.source import check_at_least, check_shares, made_with, role_by_hash
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
@@ -31,7 +41,7 @@ JOINTS = tuple(name.replace("left_", "l_").replace("right_", "r_") for name in C
 
 
 @dataclass(frozen=True)
-class CocoKeypoints:
+class CocoKeypoints(DatasetSource):
     """People of the COCO photographs with 17 joints each, cut to square crops.
 
     Command: cml prepare coco_keypoints --source DIR --out DIR
@@ -65,28 +75,25 @@ class CocoKeypoints:
     query_share: float = 0.2
     """Share of the test photographs whose people are queries; the others are the gallery."""
 
+    task = "pose"
+    frame = FRAME
+    published = "COCO person keypoints, Lin et al., ECCV 2014"
+    licence = "annotations CC BY 4.0; photographs under their owners' Flickr licences"
+
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share, query_share=self.query_share)
         check_at_least(self, image_size=16, min_joints=2, min_area=0, margin=0)
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    def _origin(self) -> dict[str, Any]:
         files = annotation_files(self.source, self.year, "person_keypoints")
-        origin = made_with(self, revision=1, files=files.values(), images=[self.source / name for name in files])
-        if (done := already_prepared(out, origin)) is not None:
-            return done
+        return made_with(self, revision=1, files=files.values(), images=[self.source / name for name in files])
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        files = annotation_files(self.source, self.year, "person_keypoints")
         left_out: Counter[str] = Counter()
         items = [item for name, path in files.items() for item in self._items(path, name, len(files) == 1, left_out)]
-        info = pose_info(
-            f"coco-keypoints-{self.year}",
-            JOINTS,
-            self.image_size,
-            origin,
-            source="COCO person keypoints, Lin et al., ECCV 2014",
-            licence="annotations CC BY 4.0; photographs under their owners' Flickr licences",
-            left_out=dict(left_out),
-        )
-        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
+        details = {**pose_details(JOINTS, self.image_size), "left_out": dict(left_out)}
+        return Content(items, details, {"name": f"coco-keypoints-{self.year}"})
 
     def _items(self, path: Path, folder: str, alone: bool, left_out: Counter[str]) -> Iterator[Item | DataError]:
         photos, people = read_coco(path)
@@ -140,9 +147,6 @@ def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any
 
     Returns:
         Its images by their id, and its annotations of people, in the file's order.
-
-    Raises:
-        DataError: it is no whole annotation file of person keypoints.
     """
     coco = load_coco(path)
     try:

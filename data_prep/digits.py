@@ -5,23 +5,23 @@ The stand-in for the field's datasets where none can be fetched. Not for: recogn
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
-from cml.data_prep.class_labels import Protocol, class_info
-from cml.data_prep.source import made_with
-from cml.errors import UserError
+from cml.data.prepared_writer import Item
+from cml.data_prep.class_labels import Protocol
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.source import check_at_least, made_with
 
 _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 @dataclass(frozen=True)
-class Digits:
+class Digits(DatasetSource):
     """1,797 handwritten digits; 0 to 4 train, 5 to 9 test, so that no test class was ever seen.
 
     Command: cml prepare digits --out DIR
@@ -35,17 +35,20 @@ class Digits:
     size: int = 32
     """Side in pixels that the images are enlarged to."""
 
-    def __post_init__(self) -> None:
-        if self.size < 8:
-            raise UserError(f"The size should be at least 8 pixels. Got {self.size} instead.")
+    name = "digits"
+    task = "classes"
+    published = "scikit-learn's digits: Alpaydin and Kaynak, UCI, 1998"
+    licence = "CC BY 4.0"
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    def __post_init__(self) -> None:
+        check_at_least(self, size=8)
+
+    def _origin(self) -> dict[str, Any]:
+        return made_with(self, revision=1)
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
         from sklearn.datasets import load_digits
 
-        origin = made_with(self, revision=1)
-        if (done := already_prepared(out, origin)) is not None:
-            return done
         digits = load_digits()
         items = []
         for number, (pixels, digit) in enumerate(zip(digits.images, digits.target.tolist(), strict=True)):
@@ -53,6 +56,4 @@ class Digits:
             image = image.resize((self.size, self.size), Image.Resampling.BICUBIC)
             role = "train" if digit < 5 else "query"
             items.append(Item(f"{number:04d}", role, image, _NAMES[digit], quality=None))
-        published = "scikit-learn's digits: Alpaydin and Kaynak, UCI, 1998"
-        info = class_info(Protocol((1, 2, 4, 8)), origin, name="digits", source=published, licence="CC BY 4.0")
-        return write_dataset(out, info, items, skip_bad=skip_bad)
+        return Content(items, Protocol((1, 2, 4, 8)).details())

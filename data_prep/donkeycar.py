@@ -15,6 +15,7 @@ import re
 import reprlib
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -22,10 +23,10 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.prepared_writer import Item
 from cml.data_prep.archive import members
-from cml.data_prep.source import input_folders, made_with
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.source import check_at_least, made_with
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 from cml.storage.strict_json import parse_json
@@ -35,7 +36,7 @@ _ROLES = {"T": "train", "Q": "query", "G": "gallery"}
 
 
 @dataclass(frozen=True)
-class Donkeycar:
+class Donkeycar(DatasetSource):
     """Frames of a model car's camera with the steering angle, from one Donkeycar tub.
 
     Command: cml prepare donkeycar --source tub.tar.gz --out DIR
@@ -55,53 +56,43 @@ class Donkeycar:
     gap: int = 30
     """Frames this near to a frame of a stricter role are left out: neighbours in time nearly duplicate each other."""
 
+    name = "donkeycar"
+    task = "value"
+    label_unit = "steering angle"
+    frame = "-1 is full left, 0 straight on, 1 full right"
+    published = "a Donkeycar tub: frames of a model car's camera, recorded while a person drove"
+    licence = "the tub's own; MIT for the tub of the donkeycar project's tests"
+
     def __post_init__(self) -> None:
         if not self.deal or set(self.deal) - set(_ROLES):
             raise UserError(f"The deal should be letters T, Q and G, e.g. GGTTTTTTTQ. Got {self.deal!r} instead.")
-        if self.blocks < 3 or self.gap < 0:
-            raise UserError(
-                f"blocks should be at least 3 and gap at least 0. Got {self.blocks} and {self.gap} instead."
-            )
+        check_at_least(self, blocks=3, gap=0)
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
-        if self.source.is_dir():
-            texts = [*sorted(self.source.glob("*.catalog")), *self.source.glob("manifest.json")]
-            origin = made_with(self, revision=1, files=texts, images=self.source)
-        else:
-            origin = made_with(self, revision=1, files=[self.source])
-        if (done := already_prepared(out, origin)) is not None:
-            return done
-        with _open_tub(self.source) as tub:
-            frames, bad = _frames(self.source, tub)
-            roles = deal_roles(len(frames), deal=self.deal, blocks=self.blocks, gap=self.gap)
-            info = DatasetInfo(
-                name="donkeycar",
-                task="value",
-                label_column="value",
-                label_unit="steering angle",
-                frame="-1 is full left, 0 straight on, 1 full right",
-                source="a Donkeycar tub: frames of a model car's camera, recorded while a person drove",
-                licence="the tub's own; MIT for the tub of the donkeycar project's tests",
-                details={"left_out": {"near another role in time": roles.count(None)}},
-                made_with=origin,
+    def _origin(self) -> dict[str, Any]:
+        if not self.source.is_dir():
+            return made_with(self, revision=1, files=[self.source])
+        texts = [*sorted(self.source.glob("*.catalog")), *self.source.glob("manifest.json")]
+        return made_with(self, revision=1, files=texts, images=self.source)
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        tub = after.enter_context(_open_tub(self.source))
+        frames, bad = _frames(self.source, tub)
+        roles = deal_roles(len(frames), deal=self.deal, blocks=self.blocks, gap=self.gap)
+        items = (
+            Item(
+                item_id=f"{frame.number:06d}",
+                role=role,
+                image=tub.images[frame.image](),
+                label=frame.angle,
+                extra={"frame": frame.number},
+                where=f"{frame.where}, {frame.image}",
             )
-            items = (
-                Item(
-                    item_id=f"{frame.number:06d}",
-                    role=role,
-                    image=tub.images[frame.image](),
-                    label=frame.angle,
-                    extra={"frame": frame.number},
-                    where=f"{frame.where}, {frame.image}",
-                )
-                for frame, role in zip(frames, roles, strict=True)
-                if role is not None
-            )
-            total = len(bad) + len(frames) - roles.count(None)
-            return write_dataset(
-                out, info, itertools.chain(bad, items), total=total, skip_bad=skip_bad, within=input_folders(self)
-            )
+            for frame, role in zip(frames, roles, strict=True)
+            if role is not None
+        )
+        details = {"left_out": {"near another role in time": roles.count(None)}}
+        total = len(bad) + len(frames) - roles.count(None)
+        return Content(itertools.chain(bad, items), details, total=total)
 
 
 def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | None]:
@@ -149,14 +140,13 @@ class _Frame(NamedTuple):
 
 @contextlib.contextmanager
 def _open_tub(source: Path) -> Iterator[_Tub]:
+    """Read what belongs to a tub and nothing else; nothing is unpacked under a name of an archive's choosing."""
     if source.is_dir():
         names = [path.relative_to(source).as_posix() for path in (*source.glob("*/*.jpg"), *source.glob("*"))]
         names = [name for name in names if _MEMBER.fullmatch(name)]
         paths = {name: file_inside(source, name, str(source), "file") for name in names}
-        yield _Tub(
-            {name: paths[name].read_bytes() for name in names if "/" not in name},
-            {name: paths[name].read_bytes for name in names if "/" in name},
-        )
+        texts = {name: paths[name].read_bytes() for name in names if "/" not in name}
+        yield _Tub(texts, {name: paths[name].read_bytes for name in names if "/" in name})
         return
     # members stand in any order and a compressed archive can only be read from its start: frames wait in one file
     with tempfile.SpooledTemporaryFile(max_size=1 << 28) as spool:
@@ -164,7 +154,6 @@ def _open_tub(source: Path) -> Iterator[_Tub]:
 
 
 def _read_archive(source: Path, spool: IO[bytes]) -> _Tub:
-    """Read what belongs to a tub and nothing else; nothing is unpacked under a name of the archive's choosing."""
     tub = _Tub({}, {})
     roots = set()
     for match, content in members(source, _MEMBER):

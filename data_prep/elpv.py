@@ -41,7 +41,7 @@ class Elpv(ListedSource):
     name = "elpv"
     published = "ELPV, Deitsch and others, Solar Energy 185, 2019; Buerhop-Lutz and others, EU PVSEC 2018"
     licence = "CC BY-NC-SA 4.0"
-    unit = "defect probability"
+    label_unit = "defect probability"
     images = "images"
 
     def __post_init__(self) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import already_prepared, write_dataset
-from cml.data_prep.captioned import Photo, caption_info, items_of
-from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash, text_lines
+from cml.data_prep.captioned import CaptionedSource, Photo
+from cml.data_prep.dataset_source import Content
+from cml.data_prep.source import made_with, role_by_hash, text_lines
 from cml.errors import DataError, UserError
 
 _LINE = re.compile(r"(?P<name>[^\t/\\]+)#(?P<number>\d+)\t(?P<caption>.*)")
@@ -24,7 +24,7 @@ _WITHOUT_PHOTO = frozenset({"2258277193_586949ec62.jpg.1"})
 
 
 @dataclass(frozen=True)
-class Flickr8k:
+class Flickr8k(CaptionedSource):
     """Photographs of Flickr8k with their captions; Flickr30k has the same form.
 
     Command: cml prepare flickr8k --captions Flickr8k.token.txt --images DIR --out DIR
@@ -47,39 +47,25 @@ class Flickr8k:
     """Names of the photographs to train on, one per line; test_list is needed with it."""
     test_list: Path | None = None
     """Names of those that are queries and gallery."""
-    short_side: int | None = 256
-    """Larger photographs are shrunk once so that their shorter side has this many pixels; none keeps the files."""
-    long_side: int = 640
-    """Most pixels of the longer side, where photographs are shrunk."""
-    test_share: float = 0.3
-    """Without lists: share of the photographs that are not for training."""
-    query_share: float = 0.2
-    """Share of the test photographs that are queries; the others are the gallery."""
+
+    name = "flickr8k"
+    published = "Flickr8k, Hodosh, Young and Hockenmaier, JAIR 2013, or Flickr30k, Young et al., TACL 2014"
+    licence = "photographs under their owners' Flickr licences; research and education only"
 
     def __post_init__(self) -> None:
-        check_shares(test_share=self.test_share, query_share=self.query_share)
-        Shrink(self.short_side, self.long_side)
+        super().__post_init__()
         if (self.train_list is None) != (self.test_list is None):
             raise UserError("The train_list and the test_list go together: give both, or neither for a split by hash.")
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    def _origin(self) -> dict[str, Any]:
         lists = [path for path in (self.train_list, self.test_list) if path is not None]
-        origin = made_with(self, revision=1, files=[self.captions, *lists], images=self.images)
-        if (done := already_prepared(out, origin)) is not None:
-            return done
+        return made_with(self, revision=1, files=[self.captions, *lists], images=self.images)
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
         left_out: Counter[str] = Counter()
         photos, bad = read_tokens(self.captions, self.images, left_out)
-        items = items_of(self._with_roles(photos, left_out), Shrink(self.short_side, self.long_side))
-        info = caption_info(
-            "flickr8k",
-            "lists" if lists else "hash of the names",
-            left_out,
-            origin,
-            source="Flickr8k, Hodosh, Young and Hockenmaier, JAIR 2013, or Flickr30k, Young et al., TACL 2014",
-            licence="photographs under their owners' Flickr licences; research and education only",
-        )
-        return write_dataset(out, info, [*bad, *items], skip_bad=skip_bad, within=input_folders(self))
+        split = "lists" if self.train_list else "hash of the names"
+        return self._captioned(self._with_roles(photos, left_out), split, left_out, bad)
 
     def _with_roles(self, photos: dict[str, Photo], left_out: Counter[str]) -> Iterator[tuple[Photo, str]]:
         if self.train_list is None or self.test_list is None:
@@ -99,12 +85,7 @@ class Flickr8k:
 
 
 def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[str, Photo], list[DataError]]:
-    """Read a caption file.
-
-    Args:
-        path: The file.
-        folder: Of the photographs.
-        left_out: Counts what is left out.
+    """Read a caption file of the photographs in ``folder``; ``left_out`` counts what is left out.
 
     Returns:
         The photographs by name, in the file's order, what is wrong with one noted in it; and the lines that are none.

@@ -10,6 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,28 +20,28 @@ from PIL import Image
 from cml.data.image_files import Picture
 from cml.data.images import native_size
 from cml.data.label_form import LabelForm
-from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, unskipped, write_dataset
+from cml.data.prepared_writer import Item, unskipped
 from cml.data_prep import deal, folder_labels
 from cml.data_prep.class_labels import Protocol
+from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.folder_labels import KINDS, KindName, Labelled, found_ids, named_ids
-from cml.data_prep.layout_masks import mask_image
+from cml.data_prep.layout_masks import MASK_FRAME, mask_image
 from cml.data_prep.person_crop import FRAME, check_joints_inside, crop_file, into_crop, person_box
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with
+from cml.data_prep.source import check_at_least, check_shares, made_with
 from cml.data_prep.table import MissingColumn, Row, cell, read_rows, say_once
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
-_FRAMES = {"masks": "a mask as large as its image", "keypoints": FRAME, "boxes": folder_labels.SHARES}
+_FRAMES = {"masks": MASK_FRAME, "keypoints": FRAME, "boxes": folder_labels.SHARES}
 _FURTHER = ("captions", "boxes")  # an image's lines give one label together
 _SPLITS = {"train": "train", "query": "query", "gallery": "gallery", "test": "test"}
 _SPLITS |= {"val": "test", "validation": "test"}
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(DatasetSource):
     """Your own images with labels of your own: numbers, angles, rotations, places, boxes, captions, classes, masks ..
 
     Command: cml prepare folder --images DIR --labels labels.csv --kind captions --out DIR
@@ -117,6 +118,8 @@ class Folder:
     margin: float = 0.25
     """Room around a person's visible joints on each side, as a share of the longer side of their bounding box."""
 
+    licence = "the user's own"
+
     def __post_init__(self) -> None:
         check_shares(may_be_all=["query_share"], test_share=self.test_share, query_share=self.query_share)
         if self.query_share == 1 and self.group_column is not None:
@@ -127,8 +130,6 @@ class Folder:
             raise UserError("label_columns should name at least one column.")
         if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks", "keypoints"):
             raise UserError(f"An image has one label of kind {self.kind!r}; label_columns should name one column.")
-        if self.image_size is not None and self.image_size < 16:
-            raise UserError(f"The image_size should be at least 16 pixels. Got {self.image_size} instead.")
         if self.labels is None and (self.kind != "masks" or self.label_columns or self.split_column):
             raise UserError("'labels' is missing: name the CSV or JSONL file with the images' labels.")
         if self.labels is None and self.masks is None:
@@ -146,14 +147,13 @@ class Folder:
             raise UserError("joint_names belong to --kind keypoints.")
         if len(set(self.joint_names)) < len(self.joint_names):
             raise UserError(f"The joint_names should differ from each other. Got {' '.join(self.joint_names)} instead.")
-        check_at_least(self, margin=0)
+        check_at_least(self, margin=0, image_size=16)
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    def _origin(self) -> dict[str, Any]:
         folders = [self.images, *([] if self.masks is None else [self.masks])]
-        origin = made_with(self, revision=3, files=[self.labels] if self.labels else [], images=folders)
-        if (done := already_prepared(out, origin)) is not None:
-            return done
+        return made_with(self, revision=3, files=[self.labels] if self.labels else [], images=folders)
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
         read = list(self._read())
         if not skip_bad and (bad := next((one for one in read if isinstance(one, DataError)), None)) is not None:
             raise unskipped(str(bad))
@@ -177,19 +177,15 @@ class Folder:
         if self.kind == "keypoints":
             joints = folder_labels.joint_names(self.joint_names, len(images[0].label) if images else 0)
             details |= {"joints": joints, "image_size": [self._crop_side, self._crop_side]}
-        info = DatasetInfo(
-            name=self.images.resolve().name,
-            task=kind.task,
-            label_column=kind.column,
-            label_unit=self.unit or kind.unit,
-            frame=_FRAMES.get(self.kind, ""),
-            source=f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}",
-            licence="the user's own",
-            details=details,
-            made_with=origin,
-        )
+        about = {
+            "name": self.images.resolve().name,
+            "task": kind.task,
+            "label_unit": self.unit or kind.unit,
+            "frame": _FRAMES.get(self.kind, ""),
+            "source": f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}",
+        }
         items = [self._item(one, roles[one.name], details) if isinstance(one, Labelled) else one for one in read]
-        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
+        return Content(items, details, about)
 
     @property
     def _crop_side(self) -> int:

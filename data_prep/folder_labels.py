@@ -1,6 +1,7 @@
 """The kinds of label that a user's own folder may have: what a row says of one, and what dataset.json says of all.
 
-Not for: the rows themselves (table.py), the images and their roles (folder.py).
+Everything here is given a row, the label columns and "FILE:LINE", and raises a ``DataError`` where they do not fit. Not
+for: the rows themselves (table.py), the images and their roles (folder.py).
 """
 
 from __future__ import annotations
@@ -51,14 +52,12 @@ class Kind(NamedTuple):
 
     Attributes:
         task: The task that the dataset belongs to.
-        column: Its label column.
         unit: The unit of its labels, where the user states none.
         default: The columns of the user's file, where the user names none.
         distances: The label distance by how many numbers a label has, 0 for any; none where the task knows it.
     """
 
     task: str
-    column: str
     unit: str
     default: tuple[str, ...]
     distances: Mapping[int, str] = {}
@@ -66,26 +65,22 @@ class Kind(NamedTuple):
 
 _ROTATIONS = {4: "rotation", 3: "rotation(form=euler)", 9: "rotation(form=matrix)"}
 KINDS: Mapping[KindName, Kind] = {
-    "numbers": Kind("value", "value", "", ("value",), {0: "euclidean"}),
-    "angle": Kind("value", "value", "degrees", ("angle",), {0: "circular"}),
-    "rotation": Kind("value", "value", "rotation", ("x", "y", "z", "w"), _ROTATIONS),
-    "place": Kind("value", "value", "degrees", ("latitude", "longitude"), {2: "haversine", 3: "place"}),
-    "boxes": Kind("value", "value", "boxes", ("class", "x0", "y0", "x1", "y1"), {0: "boxes"}),
-    "captions": Kind("caption", "captions", "captions", ("caption",)),
-    "classes": Kind("classes", "class", "", ("class",)),
-    "masks": Kind("layout", "layout_file_name", "id of a region", ()),
-    "keypoints": Kind("pose", "keypoints", "px", ("keypoints",)),
+    "numbers": Kind("value", "", ("value",), {0: "euclidean"}),
+    "angle": Kind("value", "degrees", ("angle",), {0: "circular"}),
+    "rotation": Kind("value", "rotation", ("x", "y", "z", "w"), _ROTATIONS),
+    "place": Kind("value", "degrees", ("latitude", "longitude"), {2: "haversine", 3: "place"}),
+    "boxes": Kind("value", "boxes", ("class", "x0", "y0", "x1", "y1"), {0: "boxes"}),
+    "captions": Kind("caption", "captions", ("caption",)),
+    "classes": Kind("classes", "", ("class",)),
+    "masks": Kind("layout", "id of a region", ()),
+    "keypoints": Kind("pose", "px", ("keypoints",)),
 }
 _OFF = 2e-3  # how far a rotation's rows may be from unit length and square
 MIN_JOINTS = 3  # visible ones, of a person; poses that share fewer are not compared
 
 
 def numbers_of(row: Row, columns: Sequence[str], where: str) -> float | list[float]:
-    """One number, or the vector of several columns; a JSONL cell may hold the whole vector.
-
-    Raises:
-        DataError: a column is missing, or a number is none or not finite.
-    """
+    """One number, or the vector of several columns; a JSONL cell may hold the whole vector."""
     values = [cell(row, column, where) for column in columns]
     if len(values) == 1 and isinstance(values[0], list):
         return [number(value, columns[0], where) for value in values[0]]
@@ -94,11 +89,7 @@ def numbers_of(row: Row, columns: Sequence[str], where: str) -> float | list[flo
 
 
 def distance_of(kind: KindName, label: Any, where: str) -> str:  # noqa: ANN401 - one of the kind's forms
-    """The label distance of a kind of numbers.
-
-    Raises:
-        DataError: labels of the kind have another number of numbers.
-    """
+    """The label distance of a kind of numbers."""
     choices, numbers = KINDS[kind].distances, len(label) if isinstance(label, list) else 1
     found = choices.get(numbers, choices.get(0, ""))
     if not found:
@@ -108,11 +99,7 @@ def distance_of(kind: KindName, label: Any, where: str) -> str:  # noqa: ANN401 
 
 
 def check_distance(kind: KindName, text: str) -> None:
-    """Refuse a label distance that a kind of label cannot have.
-
-    Raises:
-        UserError: it is not one of numbers, or the kind is none of numbers.
-    """
+    """Refuse a label distance that a kind of label cannot have."""
     known = {Choice.parse(one).name for each in KINDS.values() for one in each.distances.values()} - {"boxes"}
     if kind == "boxes" or not KINDS[kind].distances:
         raise UserError(f"Labels of kind {kind!r} have a label distance already: leave label_distance={text!r} out.")
@@ -121,11 +108,7 @@ def check_distance(kind: KindName, text: str) -> None:
 
 
 def checked_numbers(kind: KindName, row: Row, columns: Sequence[str], distance: str, where: str) -> float | list[float]:
-    """As ``numbers_of``, of a kind of numbers; ``distance`` is a label distance of the user's own, "" for the kind's.
-
-    Raises:
-        DataError: a number is none or not finite, or together they are no place on earth or no rotation.
-    """
+    """The label of a kind of numbers; ``distance`` is the user's own label distance, "" for the kind's."""
     label = numbers_of(row, columns, where)
     if distance:
         return label
@@ -149,14 +132,7 @@ def checked_numbers(kind: KindName, row: Row, columns: Sequence[str], distance: 
 def box_of(row: Row, columns: Sequence[str], size: tuple[int, int], where: str) -> str:
     """The box of a row as "class x0 y0 x1 y1", in shares of the image's width and height.
 
-    Args:
-        row: The row.
-        columns: Of its class, and of its corners in pixels of the image.
-        size: The image's height and width.
-        where: "FILE:LINE".
-
-    Raises:
-        DataError: a column is missing, the class is no name, a corner is not in the image or the box has no area.
+    ``columns`` are those of its class and its corners, which are in pixels of an image of ``size`` (height, width).
     """
     name, ends = class_of(row, columns[:1], where), size[::-1] * 2
     corners = [number(cell(row, column, where), column, where) for column in columns[1:]]
@@ -170,11 +146,7 @@ def box_of(row: Row, columns: Sequence[str], size: tuple[int, int], where: str) 
 
 
 def captions_of(row: Row, columns: Sequence[str], where: str) -> list[str]:
-    """The captions of a row: a text a column, empty ones passed over; a JSONL cell may hold a list of them.
-
-    Raises:
-        DataError: a column is missing or holds no text, or all are empty.
-    """
+    """The captions of a row: a text a column, empty ones passed over; a JSONL cell may hold a list of them."""
     captions = []
     for column in columns:
         value = cell(row, column, where)
@@ -189,11 +161,7 @@ def captions_of(row: Row, columns: Sequence[str], where: str) -> list[str]:
 
 
 def class_of(row: Row, columns: Sequence[str], where: str) -> str:
-    """The class of a row: a text or a whole number, as a text.
-
-    Raises:
-        DataError: the column is missing, or it is neither.
-    """
+    """The class of a row: a text or a whole number, as a text."""
     value = cell(row, columns[0], where)
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise DataError(
@@ -205,14 +173,8 @@ def class_of(row: Row, columns: Sequence[str], where: str) -> str:
 def joints_of(row: Row, columns: Sequence[str], names: Sequence[str], where: str) -> Float64:
     """The joints of a row, of a JSONL cell: (J, 3), x, y and 1, or all 0 for one that is hidden.
 
-    Args:
-        row: The row.
-        columns: The column with a list of J joints, each [x, y] or [x, y, v], in pixels of the image; v = 0: hidden.
-        names: Of the joints; () for any number of them.
-        where: "FILE:LINE".
-
-    Raises:
-        DataError: the column is missing, holds something else, or fewer than ``MIN_JOINTS`` are visible.
+    The cell lists J joints, each [x, y] or [x, y, v], in pixels of the image; v = 0: hidden. At least ``MIN_JOINTS``
+    are visible. ``names`` are the joints'; () for any number of them.
     """
     value = cell(row, columns[0], where)
     if (
@@ -244,18 +206,7 @@ def joint_names(names: Sequence[str], count: int) -> list[str]:
 
 
 def mask_of(row: Row, columns: Sequence[str], folder: Path, name: str, where: str) -> Path:
-    """The mask that a row's image has: what its column names, or the PNG of the image's name.
-
-    Args:
-        row: The row.
-        columns: The column with the mask's path relative to ``folder``, or none.
-        folder: Of the masks.
-        name: The image's path.
-        where: "FILE:LINE".
-
-    Raises:
-        DataError: the path is none, leads out of the folder, or there is no such file.
-    """
+    """The mask of the image ``name`` in ``folder``: what the row's column names, or the PNG of the image's name."""
     value = cell(row, columns[0], where) if columns else str(PurePosixPath(name).with_suffix(".png"))
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{where}: {columns[0]} should be the path of a mask, relative to {folder}. Got {value!r}.")
@@ -263,11 +214,7 @@ def mask_of(row: Row, columns: Sequence[str], folder: Path, name: str, where: st
 
 
 def named_ids(names: Sequence[str]) -> dict[str, str]:
-    """What the ids of masks mean, of texts such as "1=wall": id, as a text, to name.
-
-    Raises:
-        UserError: a text reads otherwise, or an id stands twice.
-    """
+    """What the ids of masks mean, of texts such as "1=wall": id, as a text, to name."""
     ids: dict[str, str] = {}
     for text in names:
         key, _, name = text.partition("=")

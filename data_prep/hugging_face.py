@@ -10,15 +10,16 @@ import itertools
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from PIL import Image
 
-from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.prepared_writer import Item
 from cml.data_prep import folder_labels
+from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.folder_labels import KINDS
 from cml.data_prep.listed import read_each
 from cml.data_prep.shrink import Shrink
@@ -31,7 +32,7 @@ _READ = {"numbers": folder_labels.numbers_of, "captions": folder_labels.captions
 
 
 @dataclass(frozen=True)
-class HuggingFace:
+class HuggingFace(DatasetSource):
     """An image dataset of the Hugging Face hub, with labels from columns that you name.
 
     Command: cml prepare hf:USER/NAME --label-columns age --out DIR
@@ -66,6 +67,8 @@ class HuggingFace:
     unit: str = ""
     """Unit of numbers, for tables and axes."""
 
+    licence = "the dataset's own"
+
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share)
         Shrink(self.image_size, sys.maxsize)
@@ -74,18 +77,22 @@ class HuggingFace:
         if self.kind != "numbers" and (self.unit or self.label_distance):
             raise UserError(f"A unit and a label_distance belong to numbers; leave them out for {self.kind}.")
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    @functools.cached_property
+    def _opened(self) -> tuple[str, str]:
+        """What the library opens: a folder and no revision, or a name on the hub and a commit."""
+        if Path(self.dataset).is_dir():
+            return self.dataset, ""
         name, _, revision = self.dataset.partition("@")
-        folder = Path(self.dataset)
-        if local := folder.is_dir():
-            name, revision = str(folder), ""
-            origin = made_with(self, revision=1, images=folder, without=["dataset"])
-        else:
-            revision = dataset_commit(name, revision)
-            origin = {**made_with(self, revision=1, without=["dataset"]), "input": f"hf:{name}@{revision}"}
-        if (done := already_prepared(out, origin)) is not None:
-            return done
+        return name, dataset_commit(name, revision)
+
+    def _origin(self) -> dict[str, Any]:
+        name, revision = self._opened
+        if not revision:
+            return made_with(self, revision=1, images=Path(name), without=["dataset"])
+        return {**made_with(self, revision=1, without=["dataset"]), "input": f"hf:{name}@{revision}"}
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        name, revision = self._opened
         with extra_needed("datasets", f"The dataset hf:{self.dataset}"):
             import datasets
         with dataset_read(self.dataset):
@@ -95,22 +102,17 @@ class HuggingFace:
             if train is None:
                 held, train = None, held
             streams = {part: self._columns(datasets, parts[part]) for part in (train, held) if part is not None}
-        compared = {"label_distance": self.label_distance} if self.label_distance else {}
-        info = DatasetInfo(
-            name=(folder.resolve().name if local else name).replace("/", "-"),
-            task=KINDS[self.kind].task,
-            label_column=KINDS[self.kind].column,
-            label_unit=self.unit or KINDS[self.kind].unit,
-            frame="",
-            source="a local folder read by datasets" if local else f"hf:{name}@{revision}",
-            licence="the dataset's own",
-            details={"gallery": "queries", "label_columns": list(self.label_columns), **compared},
-            made_with=origin,
-        )
+        place = name if revision else Path(name).resolve()
         roles = {part: "query" if part == held else "train" if held else "" for part in streams}
-        place = folder.resolve() if local else name
         items = (item for part in streams for item in self._items(part, streams[part], roles[part], place))
-        return write_dataset(out, info, items, skip_bad=skip_bad)
+        about = {
+            "name": name.replace("/", "-") if isinstance(place, str) else place.name,
+            "task": KINDS[self.kind].task,
+            "label_unit": self.unit or KINDS[self.kind].unit,
+            "source": f"hf:{name}@{revision}" if revision else "a local folder read by datasets",
+        }
+        compared = {"label_distance": self.label_distance} if self.label_distance else {}
+        return Content(items, {"gallery": "queries", "label_columns": list(self.label_columns), **compared}, about)
 
     def _columns(self, datasets: Any, stream: Any) -> Any:  # noqa: ANN401 - of a library without types
         """The columns that are wanted, images as they are stored."""

@@ -18,6 +18,7 @@ from cml.data.masks import MaskFault, check_ids, check_size, read_mask
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError
 
+MASK_FRAME = "a mask as large as its image"
 FRONT, LEFT, RIGHT, FLOOR, CEILING = 1, 2, 3, 4, 5
 SURFACES = {FRONT: "front", LEFT: "left", RIGHT: "right", FLOOR: "floor", CEILING: "ceiling"}
 """What an id of a mask means, as in the corrected labels of the LSUN challenge; 0 means: does not count."""
@@ -61,17 +62,9 @@ def layout_type(mask: NDArray[np.uint8]) -> int | None:
 def check_mask(
     mask: NDArray[np.uint8], path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0
 ) -> None:
-    """Check that a mask (H, W) is as large as its image and holds known ids, not the ignored one alone.
+    """Raise ``DataError`` unless a mask (H, W) is as large as its image and holds known ids besides the ignored one.
 
-    Args:
-        mask: The ids.
-        path: Its file, for the error.
-        image: Its image.
-        ids: The known ids, as texts, and their names.
-        ignore_id: The id that does not count.
-
-    Raises:
-        DataError: it does not, or the image cannot be read; names the file.
+    ``path`` is the mask's file, for the error; ``ids`` are the known ids, as texts, and their names.
     """
     try:
         check_size((mask.shape[0], mask.shape[1]), image)
@@ -83,11 +76,7 @@ def check_mask(
 def mask_image(
     path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0, size: int | None = None
 ) -> Image.Image:
-    """A mask's file as it shall be stored: checked as ``check_mask`` does, and shrunk to ``size`` like its image.
-
-    Raises:
-        DataError: it cannot be read, has another size, or an unknown id.
-    """
+    """A mask's file as it shall be stored: checked as ``check_mask`` does, and shrunk to ``size`` like its image."""
     try:
         mask = read_mask(path)
     except MaskFault as fault:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from cml.data.image_files import Picture
-from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.prepared import ROLES
+from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import input_folders, made_with
+from cml.data_prep.source import check_at_least, made_with
 from cml.data_prep.table import Row, number, read_rows
-from cml.errors import DataError, UserError
+from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
 Line = TypeVar("Line")
@@ -35,10 +37,10 @@ class Listed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ListedSource:
+class ListedSource(DatasetSource):
     """A folder with lists of images and their labels. A source of its own names the files and reads the lists.
 
-    Without ``_info`` of its own it is a dataset of numbers whose test images are searched among themselves.
+    Unless it says otherwise, it is a dataset of numbers whose test images are searched among themselves.
     """
 
     source: Path
@@ -46,33 +48,29 @@ class ListedSource:
     image_size: int | None = 256
     """Larger images are shrunk once so that their shorter side has this many pixels; none keeps the files."""
 
-    name: ClassVar[str]
-    published: ClassVar[str]
-    licence: ClassVar[str]
-    unit: ClassVar[str] = ""
-    frame: ClassVar[str] = ""
+    task = "value"
     images: ClassVar[str] = ""
     """Where below the folder of ``_files`` all images lie."""
 
     def __post_init__(self) -> None:
-        if self.image_size is not None and self.image_size < 16:
-            raise UserError(f"The image_size should be at least 16 pixels. Got {self.image_size} instead.")
+        check_at_least(self, image_size=16)
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    def _origin(self) -> dict[str, Any]:
         lists, folder = self._files()
-        origin = made_with(self, revision=1, files=lists, images=folder / self.images)
-        if (done := already_prepared(out, origin)) is not None:
-            return done
+        return made_with(self, revision=1, files=lists, images=folder / self.images)
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        lists, folder = self._files()
         seen: dict[str, str] = {}
         listed = (("", one) for one in self._listed(lists) if isinstance(one, DataError) or one.role)
         items = list(read_each(listed, lambda _, one: self._item(folder, one, seen)))
-        info = self._info(origin)
+        details = self._details()
         good = [item for item in items if isinstance(item, Item)]
-        for role in info.roles if skip_bad or len(good) == len(items) else ():  # a bad item is the error itself
+        roles = ROLES[:2] if details.get("gallery") == "queries" else ROLES
+        for role in roles if skip_bad or len(good) == len(items) else ():  # a bad item is the error itself
             if role not in {item.role for item in good}:
                 raise DataError(f"{' and '.join(map(str, lists[:3]))} list no {role} images.")
-        return write_dataset(out, info, items, skip_bad=skip_bad, within={folder, *input_folders(self)})
+        return Content(items, details, within=[folder])
 
     def _files(self) -> tuple[list[Path], Path]:
         """The lists, and the folder that their paths are relative to."""
@@ -85,19 +83,6 @@ class ListedSource:
     def _details(self) -> dict[str, Any]:
         """What dataset.json says beside."""
         return {"gallery": "queries"}
-
-    def _info(self, origin: Mapping[str, Any]) -> DatasetInfo:
-        return DatasetInfo(
-            name=self.name,
-            task="value",
-            label_column="value",
-            label_unit=self.unit,
-            frame=self.frame,
-            source=self.published,
-            licence=self.licence,
-            details=self._details(),
-            made_with=origin,
-        )
 
     def _item(self, folder: Path, one: Listed, seen: dict[str, str]) -> Item:
         path = file_inside(folder, one.name, one.where)
@@ -135,11 +120,7 @@ def read_each(
 
 
 def within(value: object, column: str, where: str, low: float, high: float) -> float:
-    """A cell's content as a number from ``low`` to ``high``.
-
-    Raises:
-        DataError: it is none.
-    """
+    """A cell's content as a number from ``low`` to ``high``."""
     if not low <= (found := number(value, column, where, own=False)) <= high:
         raise DataError(f"{where}: {column} should be from {low:g} to {high:g}. Got {found:g} instead.")
     return found

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from cml.data.images import native_size
-from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.mat_file import read_variable
-from cml.data_prep.person_crop import Float64, outside_photo, person_box, person_item, pose_info
-from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with, role_by_hash
+from cml.data_prep.person_crop import FRAME, Float64, outside_photo, person_box, person_item, pose_details
+from cml.data_prep.source import check_at_least, check_shares, made_with, role_by_hash
 from cml.errors import DataError
 
 JOINTS = (
@@ -29,7 +30,7 @@ JOINTS = (
 
 
 @dataclass(frozen=True)
-class Lspet:
+class Lspet(DatasetSource):
     """People doing sports with 14 joints each, cropped from the Leeds Sports Pose Extended photographs.
 
     Command: cml prepare lspet --source DIR --out DIR
@@ -56,15 +57,20 @@ class Lspet:
     third_number: Literal["visible", "occluded"] = "visible"
     """What a joint's third number says: 1 = visible (LSP Extended) or 1 = occluded (the first LSP)."""
 
+    name = "lspet"
+    task = "pose"
+    frame = FRAME
+    published = "Leeds Sports Pose, Johnson and Everingham, BMVC 2010 and CVPR 2011"
+    licence = "none stated; research use only"
+
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share, query_share=self.query_share)
         check_at_least(self, image_size=16, margin=0, min_joints=2)
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
-        origin = made_with(self, revision=1, files=[self.source / "joints.mat"], images=self.source / "images")
-        if (done := already_prepared(out, origin)) is not None:
-            return done
+    def _origin(self) -> dict[str, Any]:
+        return made_with(self, revision=1, files=[self.source / "joints.mat"], images=self.source / "images")
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
         people = read_joints(self.source / "joints.mat", self.third_number)
         photos = _photos(self.source / "images", len(people))
         items: list[Item | DataError] = []
@@ -80,17 +86,9 @@ class Lspet:
             outside += int(beyond.sum())
             if joints[:, 2].sum() >= self.min_joints:
                 items.append(self._item(photo, joints))
-        info = pose_info(
-            "lspet",
-            JOINTS,
-            self.image_size,
-            origin,
-            source="Leeds Sports Pose, Johnson and Everingham, BMVC 2010 and CVPR 2011",
-            licence="none stated; research use only",
-            left_out={f"fewer than {self.min_joints} visible joints": len(people) - len(items)},
-            joints_outside_the_photograph=outside,
-        )
-        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
+        left_out = {f"fewer than {self.min_joints} visible joints": len(people) - len(items)}
+        found = {"left_out": left_out, "joints_outside_the_photograph": outside}
+        return Content(items, pose_details(JOINTS, self.image_size) | found)
 
     def _checked(self, photos: dict[int, Path], number: int, joints: Float64) -> Path:
         """The photograph of a person whose numbers make sense."""
@@ -113,18 +111,11 @@ class Lspet:
 
 
 def read_joints(path: Path, third_number: str = "visible") -> Float64:
-    """Read joints.mat.
-
-    Args:
-        path: The file.
-        third_number: What a joint's third number says, "visible" or "occluded".
+    """Read joints.mat, whose third number of a joint is 1 for "visible" or for "occluded".
 
     Returns:
         (N, 14, 3) float64: x and y in pixels of the photograph and 1 if visible; hidden joints are all 0. Whether
         the numbers make sense is not checked.
-
-    Raises:
-        DataError: the file is no such .mat file.
     """
     joints = read_variable(path, "joints")
     if joints.ndim == 3 and joints.shape[:2] == (3, len(JOINTS)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,13 +18,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.data.images import native_size
-from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
-from cml.data_prep.layout_masks import DETAILS, IDS, LAYOUT_TYPES, check_mask, shrunk_mask
+from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.layout_masks import DETAILS, IDS, LAYOUT_TYPES, MASK_FRAME, check_mask, shrunk_mask
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_shares, input_folders, made_with, role_by_hash
-from cml.errors import DataError, UserError
+from cml.data_prep.source import check_at_least, check_shares, made_with, role_by_hash
+from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
 _INDEX_BYTES = 64 << 20  # the real training.mat has under 1 MB
@@ -40,7 +41,7 @@ class Room(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LsunLayout:
+class LsunLayout(DatasetSource):
     """Rooms of the LSUN challenge of 2015/2016: 4,000 to train, 394 to validate; the 1,000 test rooms have no labels.
 
     Command: cml prepare lsun_layout --source DIR --out DIR
@@ -68,47 +69,45 @@ class LsunLayout:
     query_share: float = 0.35
     """Share of the validation rooms that are queries; the others are the gallery."""
 
+    name = "lsun_layout"
+    task = "layout"
+    frame = MASK_FRAME
+    published = "LSUN room layout estimation challenge, Zhang, Yu, Song, Xu, Seff, Xiao, 2015"
+    licence = "none stated; research use only"
+
     def __post_init__(self) -> None:
         check_shares(query_share=self.query_share)
-        if self.image_size < 16:
-            raise UserError(f"The image_size should be at least 16 pixels. Got {self.image_size} instead.")
+        check_at_least(self, image_size=16)
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
-        images, layouts = self.source / "images", self.layouts or self.source / "layout_seg"
-        files = [self.source / f"{split}.mat" for split in ("training", "validation")]
-        for path in (*files, images, layouts):
+    def _origin(self) -> dict[str, Any]:
+        files, folders = self._input()
+        for path in (*files, *folders):
             if not path.exists():
                 raise DataError(
                     f"{path} is missing: {self.source} should be the folder of the LSUN room layouts, with "
                     "training.mat, validation.mat, images/ and layout_seg/. Give another --source or fetch the rest."
                 )
-        origin = made_with(self, revision=1, files=files, images=(images, layouts), without=["layouts"])
-        if (done := already_prepared(out, origin)) is not None:
-            return done
-        original = self.labels == "original"
-        if original:
+        return made_with(self, revision=1, files=files, images=folders, without=["layouts"])
+
+    def _input(self) -> tuple[list[Path], tuple[Path, Path]]:
+        """The two index files, and the folders of the images and the masks."""
+        files = [self.source / f"{split}.mat" for split in ("training", "validation")]
+        return files, (self.source / "images", self.layouts or self.source / "layout_seg")
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        files, folders = self._input()
+        details = {
+            **DETAILS,
+            "labels": self.labels,
+            "left_out": {"test rooms, which have no labels": _count(self.source / "testing.mat")},
+        }
+        if self.labels == "original":
             print(
                 "warning: LSUN's original labels do not name surfaces consistently. They are compared with "
                 "layout(matching=hungarian); better fetch the corrected labels (the 'surface relabel' release).",
                 file=sys.stderr,
             )
-        info = DatasetInfo(
-            name="lsun_layout",
-            task="layout",
-            label_column="layout_file_name",
-            label_unit="id of a surface",
-            frame="a mask as large as its image",
-            source="LSUN room layout estimation challenge, Zhang, Yu, Song, Xu, Seff, Xiao, 2015",
-            licence="none stated; research use only",
-            details={
-                **DETAILS,
-                **({"ids": {number: f"surface {number}" for number in IDS}, "ids_differ": True} if original else {}),
-                "labels": self.labels,
-                "left_out": {"test rooms, which have no labels": _count(self.source / "testing.mat")},
-            },
-            made_with=origin,
-        )
+            details |= {"ids": {number: f"surface {number}" for number in IDS}, "ids_differ": True}
         order = _Order()
         items: list[Item | DataError] = []
         for path in files:
@@ -118,15 +117,17 @@ class LsunLayout:
                     continue
                 training = path.stem == "training"
                 role = "train" if training else role_by_hash(entry.name, 1.0, self.query_share)
-                items.append(self._item(entry, role, images, layouts, order, f"{path}: room {place}"))
-        dataset = write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
-        if not original and order.share() > _SUSPICIOUS:
+                items.append(self._item(entry, role, *folders, order, f"{path}: room {place}"))
+        after.callback(self._check_order, order)
+        return Content(items, details)
+
+    def _check_order(self, order: _Order) -> None:
+        if self.labels == "corrected" and order.share() > _SUSPICIOUS:
             print(
                 f"warning: in {order.share():.0%} of the masks the floor is above the ceiling or the left wall right "
                 "of the right one. These look like LSUN's original labels: prepare them with --labels original.",
                 file=sys.stderr,
             )
-        return dataset
 
     def _item(self, room: Room, role: str, images: Path, layouts: Path, order: _Order, where: str) -> Item | DataError:
         try:
@@ -176,11 +177,7 @@ def _room(entry: Any, where: str) -> Room | DataError:  # noqa: ANN401 - a recor
 
 
 def read_layout(path: Path) -> NDArray[np.uint8]:
-    """Read a mask (H, W) of ids from layout_seg/NAME.mat.
-
-    Raises:
-        DataError: the file is no such file; names it.
-    """
+    """Read a mask (H, W) of ids from layout_seg/NAME.mat."""
     mask = read_variable(path, "layout", most_bytes=_MASK_BYTES)
     if mask.ndim != 2 or mask.size == 0 or mask.dtype.kind not in "iuf":
         raise DataError(f"{path}: layout should be a mask of ids. Got an array of shape {mask.shape} instead.")

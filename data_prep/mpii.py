@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
 from cml.data.images import Size, native_size
-from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.mpii_annotations import JOINTS, Person, read_people
-from cml.data_prep.person_crop import box_around, check_joints_inside, into_crop, person_item, pose_info
-from cml.data_prep.source import check_at_least, check_shares, input_folders, made_with, role_by_hash, text_lines
+from cml.data_prep.person_crop import FRAME, box_around, check_joints_inside, into_crop, person_item, pose_details
+from cml.data_prep.source import check_at_least, check_shares, made_with, role_by_hash, text_lines
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
@@ -27,7 +29,7 @@ Listed = dict[tuple[str, int | None], tuple[str, str]]  # (image, person or None
 
 
 @dataclass(frozen=True)
-class Mpii:
+class Mpii(DatasetSource):
     """People of the MPII Human Pose photographs with 16 joints each, cut to square crops.
 
     Command: cml prepare mpii --annotations mpii_human_pose_v1_u12_1.mat --images images --out DIR
@@ -70,29 +72,25 @@ class Mpii:
     query_share: float = 0.1935
     """Without a split file: share of the test people that are queries; the others are the gallery."""
 
+    name = "mpii"
+    task = "pose"
+    frame = FRAME
+    published = "MPII Human Pose, Andriluka et al., CVPR 2014"
+    licence = "MPII's own: non-commercial research only"
+
     def __post_init__(self) -> None:
         check_shares(test_share=self.test_share, query_share=self.query_share)
         check_at_least(self, image_size=16, min_joints=2, room=0.1, queries=1)
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    def _origin(self) -> dict[str, Any]:
         files = [self.annotations] if self.split is None else [self.annotations, self.split]
-        origin = made_with(self, revision=1, files=files, images=self.images)
-        if (done := already_prepared(out, origin)) is not None:
-            return done
+        return made_with(self, revision=1, files=files, images=self.images)
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
         listed = None if self.split is None else read_split(self.split, self.queries)
         left_out: Counter[str] = Counter()
         items = list(self._items(listed, left_out))
-        info = pose_info(
-            "mpii",
-            JOINTS,
-            self.image_size,
-            origin,
-            source="MPII Human Pose, Andriluka et al., CVPR 2014",
-            licence="MPII's own: non-commercial research only",
-            left_out=dict(left_out),
-        )
-        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
+        return Content(items, {**pose_details(JOINTS, self.image_size), "left_out": dict(left_out)})
 
     def _items(self, listed: Listed | None, left_out: Counter[str]) -> Iterator[Item | DataError]:
         sizes: dict[str, Size] = {}
@@ -151,11 +149,7 @@ class Mpii:
 
 
 def read_split(path: Path, queries: int) -> Listed:
-    """Read a split file: lines ``IMAGE [PERSON] ROLE``.
-
-    Args:
-        path: The file.
-        queries: How many lines with the role test are queries; later ones are the gallery.
+    """Read a split file: lines ``IMAGE [PERSON] ROLE``; test lines after the first ``queries`` are the gallery.
 
     Raises:
         DataError: a line of another form, or the same person twice.

@@ -56,9 +56,6 @@ def read_people(path: Path) -> Iterator[Numbered]:
     """All people of an annotation file in its order: image, number, and the person or what is wrong with it.
 
     Coordinates become pixels from the outer edge of the first pixel: both files count pixels from 1.
-
-    Raises:
-        DataError: the file as a whole cannot be read.
     """
     return _from_json(path) if path.suffix.lower() == ".json" else _from_mat(path)
 

@@ -43,7 +43,7 @@ class Msls(ListedSource):
     name = "msls"
     published = "Mapillary Street-level Sequences, Warburg and others, CVPR 2020"
     licence = "CC BY-NC-SA 4.0"
-    unit = "degrees"
+    label_unit = "degrees"
     frame = "latitude, longitude, heading clockwise from north"
 
     def _files(self) -> tuple[list[Path], Path]:

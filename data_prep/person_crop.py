@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.data.images import Size, is_upright, opened_image, upright_rgb
-from cml.data.prepared import DatasetInfo
 from cml.data.prepared_writer import Item
 from cml.errors import DataError
 
@@ -76,11 +75,7 @@ def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, wher
 
 
 def finite(value: object, shape: tuple[int, ...], what: str) -> Float64:
-    """A list of a JSON file as an array of ``shape``.
-
-    Raises:
-        DataError: it is none, or not all of it is finite; names ``what``.
-    """
+    """A list of a JSON file as an array of ``shape``."""
     try:
         array = np.array(value, np.float64)
     except (ValueError, TypeError, OverflowError):
@@ -103,28 +98,9 @@ def person_item(item_id: str, role: str, photo: Path, joints: Float64, box: Box,
     )
 
 
-def pose_info(
-    name: str,
-    joints: Sequence[str],
-    size: int,
-    made_with: Mapping[str, Any],
-    *,
-    source: str,
-    licence: str,
-    **details: Any,  # noqa: ANN401 - whatever JSON holds
-) -> DatasetInfo:
-    """What dataset.json says of crops of ``size`` pixels with these joints; ``details`` are added to its own."""
-    return DatasetInfo(
-        name=name,
-        task="pose",
-        label_column="keypoints",
-        label_unit="px",
-        frame=FRAME,
-        source=source,
-        licence=licence,
-        details={"joints": list(joints), "image_size": [size, size], **details},
-        made_with=made_with,
-    )
+def pose_details(joints: Sequence[str], size: int) -> dict[str, Any]:
+    """What dataset.json says of crops of ``size`` pixels with these joints."""
+    return {"joints": list(joints), "image_size": [size, size]}
 
 
 def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
@@ -132,9 +108,6 @@ def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
 
     A JPEG much larger than the crop needs is decoded at a half, a quarter or an eighth of its size, still at least
     twice the crop's scale.
-
-    Raises:
-        DataError: the photograph cannot be read.
     """
     with opened_image(photo) as image:
         width, height = image.size
@@ -147,12 +120,9 @@ def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
 
 
 def crop(image: Image.Image, box: Box, size: int) -> Image.Image:
-    """Cut ``box`` out of an image and resize it with antialiasing.
+    """Cut ``box`` out of an RGB image and resize it with antialiasing to ``size`` pixels a side.
 
-    Args:
-        image: RGB. What the box covers outside of it repeats its border pixels.
-        box: Need not lie on whole pixels.
-        size: Side of the crop in pixels.
+    The box need not lie on whole pixels; what it covers outside of the image repeats the border pixels.
     """
     x, y = math.floor(box.left), math.floor(box.top)
     right, bottom = math.ceil(box.left + box.side), math.ceil(box.top + box.side)

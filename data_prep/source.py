@@ -91,10 +91,7 @@ def input_folders(source: DataclassInstance) -> set[Path]:
 def role_by_hash(item_id: str, test_share: float, query_share: float) -> str:
     """A role that depends on the item's id alone: another item never moves this one from train to test.
 
-    Args:
-        item_id: The id.
-        test_share: Share of the items that are not for training.
-        query_share: Share of those that are queries; the others are the gallery.
+    ``query_share`` is the share of the test items that are queries; the others are the gallery.
     """
     test, query = (
         int.from_bytes(hashlib.sha256(f"{salt}:{item_id}".encode()).digest()[:6]) / 2**48 for salt in ("test", "query")
@@ -113,9 +110,9 @@ def check_shares(*, may_be_all: Collection[str] = (), **shares: float) -> None:
 
 
 def check_at_least(source: DataclassInstance, **least: float) -> None:
-    """Raise ``UserError`` unless every named setting of a source is finite and at least so large."""
+    """Raise ``UserError`` unless every named setting of a source is None, or finite and at least so large."""
     for name, low in least.items():
-        if not low <= (value := getattr(source, name)) < math.inf:
+        if (value := getattr(source, name)) is not None and not low <= value < math.inf:
             raise UserError(f"The {name} should be at least {low}. Got {value} instead.")
 
 

@@ -66,16 +66,9 @@ def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") 
 
 
 def number(value: object, column: str, where: str, *, own: bool = True) -> float:
-    """A cell's content as a finite number.
+    """A cell's content as a finite number, or a ``DataError``.
 
-    Args:
-        value: The content.
-        column: Its column.
-        where: "FILE:LINE".
-        own: Whether the file is the user's own, who may have meant another kind of label.
-
-    Raises:
-        DataError: it is none.
+    ``own``: the file is the user's own, who may have meant another kind of label.
     """
     odd = isinstance(value, bool) or (isinstance(value, str) and "_" in value)  # Python reads 1_0 as 10
     try:

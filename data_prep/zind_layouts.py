@@ -8,21 +8,23 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
-from cml.data_prep.layout_masks import DETAILS, mask_image
-from cml.data_prep.source import input_folders, made_with
+from cml.data.prepared import ROLES
+from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.layout_masks import DETAILS, MASK_FRAME, mask_image
+from cml.data_prep.source import made_with
 from cml.errors import DataError, UserError
 from cml.storage.atomic import read_json
 from cml.storage.safe_paths import file_inside
 
 
 @dataclass(frozen=True)
-class ZindLayouts:
+class ZindLayouts(DatasetSource):
     """Views of the rooms of a home with masks of front, left and right wall, floor and ceiling.
 
     Command: cml prepare zind_layouts --source DIR --out DIR
@@ -44,8 +46,13 @@ class ZindLayouts:
     gallery_rooms: tuple[str, ...] = ()
     """Those of the rooms for testing that are the gallery, the others being queries; none: see above."""
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``."""
+    name = "zind_layouts"
+    task = "layout"
+    frame = MASK_FRAME
+    published = "crops of panoramas of the Zillow Indoor Dataset, Cruz et al., CVPR 2021"
+    licence = "ZInD Terms of Use: academic, non-commercial use only"
+
+    def _origin(self) -> dict[str, Any]:
         files = [self.source / "labels.json", self.source / "groups.json"]
         for path in files:
             if not path.is_file():
@@ -53,30 +60,18 @@ class ZindLayouts:
                     f"{path} is missing: {self.source} should be a folder with labels.json, groups.json, images/ and "
                     "masks/. Give another --source or fetch what is missing."
                 )
-        origin = made_with(self, revision=1, files=files, images=(self.source / "images", self.source / "masks"))
-        if (done := already_prepared(out, origin)) is not None:
-            return done
-        views = read_json(files[0], "the views of the rooms")
+        return made_with(self, revision=1, files=files, images=(self.source / "images", self.source / "masks"))
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        path = self.source / "labels.json"
+        views = read_json(path, "the views of the rooms")
         if not isinstance(views, list) or not views:
-            raise DataError(f"{files[0]} should be a list of views with image, mask, room and pano.")
-        roles = self._roles(files[1])
-        items = [self._item(view, roles, f"{files[0]}: view {place}") for place, view in enumerate(views, start=1)]
-        info = DatasetInfo(
-            name="zind_layouts",
-            task="layout",
-            label_column="layout_file_name",
-            label_unit="id of a surface",
-            frame="a mask as large as its image",
-            source="crops of panoramas of the Zillow Indoor Dataset, Cruz et al., CVPR 2021",
-            licence="ZInD Terms of Use: academic, non-commercial use only",
-            details={
-                **DETAILS,
-                "rooms": {role: sorted(_of(roles, role)) for role in ("train", "query", "gallery")},
-                **({} if self.gallery_rooms else {"gallery": "queries"}),
-            },
-            made_with=origin,
-        )
-        return write_dataset(out, info, items, skip_bad=skip_bad, within=input_folders(self))
+            raise DataError(f"{path} should be a list of views with image, mask, room and pano.")
+        roles = self._roles(self.source / "groups.json")
+        items = [self._item(view, roles, f"{path}: view {place}") for place, view in enumerate(views, start=1)]
+        rooms = {role: sorted(name for name in roles if roles[name] == role and name[:5] != "pano ") for role in ROLES}
+        details = {**DETAILS, "rooms": rooms}
+        return Content(items, details if self.gallery_rooms else {**details, "gallery": "queries"})
 
     def _roles(self, path: Path) -> dict[str, str]:
         """Role of each room and, under "pano NAME", of each panorama."""
@@ -128,7 +123,3 @@ class ZindLayouts:
             extra={"room": view["room"], "pano": view["pano"]},
             where=where,
         )
-
-
-def _of(roles: Mapping[str, str], role: str) -> list[str]:
-    return [name for name, one in roles.items() if one == role and not name.startswith("pano ")]

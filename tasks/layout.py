@@ -45,11 +45,7 @@ MIRRORED = {"left": "right", "right": "left"}
 
 
 def surfaces(info: DatasetInfo) -> dict[int, str]:
-    """The dataset's ids and their names.
-
-    Raises:
-        DataError: dataset.json does not name them.
-    """
+    """The dataset's ids and their names."""
     names = info.details.get("ids")
     if not isinstance(names, dict) or not names or not all(map(_is_named_id, names.items())):
         raise DataError(

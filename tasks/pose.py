@@ -49,11 +49,7 @@ BONES = (
 
 
 def joints(info: DatasetInfo) -> list[str]:
-    """Names of the dataset's joints in order.
-
-    Raises:
-        DataError: dataset.json does not name them.
-    """
+    """Names of the dataset's joints in order."""
     names = info.details.get("joints")
     if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise DataError(f"dataset.json of {info.name!r} must list the joints' names under details.joints.")

@@ -183,7 +183,7 @@ def test_large_images_are_shrunk_and_small_ones_kept(name: str, root: Path, tmp_
             with Image.open(path) as image:
                 sizes[image.size] += 1
     assert sizes == {(40, 30): sum(dataset.info.counts.values())}
-    with pytest.raises(UserError, match=r"at least 16 pixels. Got 8"):
+    with pytest.raises(UserError, match=r"image_size should be at least 16\. Got 8"):
         data_prep.registry.entry(name)(source=root, image_size=8)  # type: ignore[call-arg]
 
 

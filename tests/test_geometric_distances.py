@@ -311,13 +311,13 @@ def test_broken_labels_are_named(choice: str, labels: Any, message: str) -> None
         ("rotation(order=xxz)", "'order' must be three axes"),
         ("rotation(symmetry=C1)", "'symmetry' must be none, C2 to C99"),
         ("place(degrees=200)", "'degrees' must be above 0 and at most 180. Got 200"),
-        ("place(metres=0)", "'metres' must be above 0"),
+        ("place(metres=0)", "'metres' must be a finite number above 0"),
         ("place(coordinates=utm)", "'coordinates' must be degrees or metres"),
-        ("procrustes(min_shared=2)", "'min_shared' must be at least 3. Got 2"),
+        ("procrustes(min_shared=2)", "'min_shared' must be a whole number of at least 3. Got 2"),
         ("procrustes(error=l2)", "'error' must be residual or mpjpe"),
-        ("oks(area=-1)", "'area' must be above 0"),
+        ("oks(area=-1)", "'area' must be a finite number above 0"),
         ("oks(sigmas=(1,0))", "'sigmas' must be above 0"),
-        ("oks(min_shared=0)", "'min_shared' must be at least 1"),
+        ("oks(min_shared=0)", "'min_shared' must be a whole number of at least 1"),
     ],
 )
 def test_settings_out_of_range_are_named(choice: str, message: str) -> None:

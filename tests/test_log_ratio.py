@@ -360,7 +360,7 @@ def test_by_name() -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"weights": "ranks"}, "'weights' must be one of uniform, rank. Got 'ranks'"),
+        ({"weights": "ranks"}, "'weights' must be uniform or rank. Got 'ranks'"),
         ({"rank_offset": 0}, "'rank_offset' must be a finite number at least 0.001. Got 0 "),
         ({"floor_quantile": 1.0}, "'floor_quantile' must be a finite number at least 0 and below 1. Got 1.0"),
         ({"floor_quantile": -0.1}, "'floor_quantile'"),

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
-from cml.errors import UserError
 
 Float64 = NDArray[np.float64]
 
@@ -48,8 +47,6 @@ class Boxes(LabelDistance):
         Raises:
             LabelError: a label is no list of [class, x0, y0, x1, y1], or a box has no area.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         read = [_boxes(label, position) for position, label in enumerate(labels)]
         most = max(1, *(len(kinds) for kinds, _ in read))
         corners, kinds = np.zeros((len(read), most, 4)), np.full((len(read), most), "", object)

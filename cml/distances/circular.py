@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import check_same_length, pack_vectors
 from cml.distances.label_distance import Float32, LabelDistance, Labels
-from cml.errors import UserError
+from cml.settings import check_above_zero, check_word
 
 Float64 = NDArray[np.float64]
 
@@ -45,10 +45,8 @@ class Circular(LabelDistance):
     unit: ClassVar[str] = "label units"
 
     def __post_init__(self) -> None:
-        if isinstance(self.period, bool) or not isinstance(self.period, int | float) or not 0 < self.period < math.inf:
-            raise UserError(f"The 'period' must be a finite number above 0. Got {self.period!r} instead.")
-        if self.reduce not in ("rms", "max"):
-            raise UserError(f"The 'reduce' must be rms or max. Got {self.reduce!r} instead.")
+        check_above_zero("period", self.period)
+        check_word("reduce", self.reduce, ("rms", "max"))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Pack N numbers, or N lists of D numbers, as (N, D) float64 ``phases`` between -period and period.

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
-from cml.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,7 @@ class Classes(LabelDistance):
 
         Raises:
             LabelError: a label is neither a text nor a whole number, or not of the first one's kind.
-            UserError: there is no label.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         names: list[str] = []
         digests: dict[str, bytes] = {}
         kind: type | None = None

@@ -96,10 +96,8 @@ class Combined(Composed):
 
         Raises:
             LabelError: a label is no dict, lacks a part or has an unknown one, or the part's distance refuses it.
-            UserError: there is no label, or a part has no median because no two labels differ in it.
+            UserError: a part has no median because no two labels differ in it.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         columns = self._columns(labels)
         arrays: dict[str, Any] = {}
         for place, (part, distance) in enumerate(self._parts.items()):

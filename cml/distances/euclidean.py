@@ -96,8 +96,6 @@ def pack_vectors(labels: Sequence[Any]) -> NDArray[np.float64]:
     Raises:
         LabelError: as ``Euclidean.encode`` says.
     """
-    if len(labels) == 0:
-        raise UserError("There are no labels to encode.")
     given: object = np.asarray(labels) if isinstance(labels, Numbers) else labels
     if isinstance(given, np.ndarray) and given.ndim in (1, 2) and given.dtype.kind in "fiub":
         vectors = given.reshape(len(given), -1).astype(np.float64)

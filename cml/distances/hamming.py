@@ -40,10 +40,7 @@ class Hamming(LabelDistance):
         Raises:
             LabelError: a label is no list, is empty, has another length than the first, or holds something that is
                 neither a number, a text nor a boolean.
-            UserError: there is no label.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         rows: list[list[str]] = []
         for position, label in enumerate(labels):
             values = label.tolist() if isinstance(label, np.ndarray) else label

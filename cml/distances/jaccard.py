@@ -42,10 +42,7 @@ class Jaccard(LabelDistance):
 
         Raises:
             LabelError: a label is neither a collection of texts nor a vector of 0 and 1 as long as the first vector.
-            UserError: there is no label.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         length: int | None = None
         names: list[list[str]] = []
         for position, label in enumerate(labels):

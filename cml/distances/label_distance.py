@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.content import content
+from cml.distances.nearest import check_k, nearest_columns
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 
@@ -102,8 +103,10 @@ class LabelDistance(ABC):
     name: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
-        """Let no distance overflow to the infinity that says "these two cannot be compared"."""
+        """Let ``encode`` refuse an empty set, and no distance overflow to the infinity that means "no comparison"."""
         super().__init_subclass__()
+        if "encode" in vars(cls):
+            cls.encode = _of_at_least_one(cls.encode)  # type: ignore[method-assign]
         if "pairwise" in vars(cls):
             cls.pairwise = _within_float32(cls.pairwise)  # type: ignore[method-assign]
 
@@ -141,6 +144,7 @@ class LabelDistance(ABC):
 
         Raises:
             LabelError: a label has the wrong form, length or a value that is not finite; names its position.
+            UserError: there is no label.
         """
 
     @abstractmethod
@@ -203,8 +207,7 @@ class LabelDistance(ABC):
             UserError: k is not in 1..N-1, or ``threads`` or ``block_bytes`` is below 1.
         """
         n = len(labels)
-        if not 1 <= k < n:
-            raise UserError(f"k must be at least 1 and below the number of items, {n}. Got k={k} instead.")
+        check_k(k, n)
         if threads < 1 or block_bytes < 1:
             raise UserError(f"'threads' and 'block_bytes' must be at least 1. Got {threads} and {block_bytes} instead.")
         ids = np.empty((n, k), np.int32)
@@ -247,6 +250,16 @@ class LabelDistance(ABC):
         return search
 
 
+def _of_at_least_one(encode: Callable[..., Labels]) -> Callable[..., Labels]:
+    @functools.wraps(encode)
+    def checked(self: LabelDistance, labels: Sequence[Any]) -> Labels:
+        if len(labels) == 0:
+            raise UserError("There are no labels to encode.")
+        return encode(self, labels)
+
+    return checked
+
+
 def _within_float32(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
     @functools.wraps(pairwise)
     def checked(self: LabelDistance, a: Labels, b: Labels) -> Float32:
@@ -260,40 +273,6 @@ def _within_float32(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
             ) from None
 
     return checked
-
-
-def nearest_columns(block: Float32, k: int) -> tuple[Int32, Float32]:
-    """Columns of the k smallest entries of each row, smallest first, ties to the lower column.
-
-    Args:
-        block: (R, N) float32 distances. Infinite entries are never chosen.
-        k: How many, 1 <= k <= N.
-
-    Returns:
-        (R, k) int32 columns, -1 where a row has fewer than k finite entries, and their (R, k) float32 distances.
-
-    Raises:
-        UserError: an entry is NaN or negative.
-    """
-    lowest = block.min(initial=np.inf)
-    if not lowest >= 0:  # as NaN is not
-        raise UserError(
-            f"A label distance gave {'NaN' if np.isnan(lowest) else lowest}; it should give a number >= 0, or infinity "
-            "for no comparison."
-        )
-    border = np.partition(block, k - 1, axis=1)[:, k - 1]  # the k-th smallest value of each row
-    chosen = block <= border[:, None]
-    counts = np.count_nonzero(chosen, axis=1)
-    for row in np.flatnonzero(counts > k):  # more entries tied at the border than there is room for
-        tied = np.flatnonzero(block[row] == border[row])
-        chosen[row, tied[k - counts[row] :]] = False
-    columns = (np.flatnonzero(chosen) % block.shape[1]).reshape(len(block), k)  # ascending in each row
-    values = np.take_along_axis(block, columns, axis=1)
-    order = np.argsort(values, axis=1, kind="stable")
-    columns = np.take_along_axis(columns, order, axis=1).astype(np.int32)
-    nearest = np.take_along_axis(values, order, axis=1)
-    columns[np.isinf(nearest)] = -1
-    return columns, nearest
 
 
 def is_own(kind: type) -> bool:

@@ -40,11 +40,8 @@ class PairFunction(LabelDistance):
     the same, each pair is asked for in one direction alone.
 
     Args:
-        function: Gives a number >= 0, 0 for a label and itself, infinity for two labels that cannot be compared.
+        function: As for ``cml.distances.made``; so are ``unit``, ``metric`` and ``symmetric``.
         title: What the function is called.
-        unit: Unit of the distances.
-        metric: True if the triangle inequality is known to hold.
-        symmetric: True if (a, b) and (b, a) give the same; None: ``fit`` finds out from a sample of pairs.
         registered: True if it is known to the registry by its title.
     """
 
@@ -126,10 +123,8 @@ class PairFunction(LabelDistance):
 
         Raises:
             LabelError: a label is NaN.
-            UserError: there is no label, or the function does not give 0 for the first label and itself.
+            UserError: the function does not give 0 for the first label and itself.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         packed = np.empty(len(labels), object)
         for position, label in enumerate(labels):
             if isinstance(label, float) and label != label:  # NaN
@@ -153,11 +148,7 @@ class PairFunction(LabelDistance):
         return self._kept.block(a, b)
 
     def value(self, one: Any, other: Any) -> float:  # noqa: ANN401 - labels of any form
-        """What the function gives for two labels, checked.
-
-        Raises:
-            UserError: as ``pairwise`` says.
-        """
+        """What the function gives for two labels, checked."""
         try:
             given = self.function(one, other)
         except Exception as error:

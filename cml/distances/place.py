@@ -18,6 +18,7 @@ from cml.distances.euclidean import pack_vectors
 from cml.distances.haversine import EARTH_RADIUS, check_on_earth
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels
 from cml.errors import UserError
+from cml.settings import check_above_zero, check_word
 
 Float64 = NDArray[np.float64]
 
@@ -55,12 +56,10 @@ class Place(LabelDistance):
     is_symmetric: ClassVar[bool] = False  # the last digits depend on which polygon cuts the other
 
     def __post_init__(self) -> None:
-        if not 0 < self.metres < math.inf:
-            raise UserError(f"The 'metres' must be above 0. Got {self.metres!r} instead.")
+        check_above_zero("metres", self.metres)
         if not 0 < self.degrees <= 180:
             raise UserError(f"The 'degrees' must be above 0 and at most 180. Got {self.degrees!r} instead.")
-        if self.coordinates not in ("degrees", "metres"):
-            raise UserError(f"The 'coordinates' must be degrees or metres. Got {self.coordinates!r} instead.")
+        check_word("coordinates", self.coordinates, ("degrees", "metres"))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Pack N labels as (N, 3) float64 ``views``: x and y in metres or radians, heading in radians.

@@ -97,10 +97,7 @@ class Precomputed(LabelDistance):
 
         Raises:
             LabelError: a label is not a whole number from 0 to below the number of stored rows.
-            UserError: there is no label.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         stored, name = self._stored.rows, self._stored.name
         for position, label in enumerate(labels):
             if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer) or not 0 <= label < stored:

@@ -20,6 +20,7 @@ from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import pack_vectors
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels
 from cml.errors import UserError
+from cml.settings import check_word
 
 Float64 = NDArray[np.float64]
 Form = Literal["quaternion", "matrix", "rotvec", "euler"]
@@ -67,10 +68,9 @@ class Rotation(LabelDistance):
     unit: ClassVar[str] = "degrees"
 
     def __post_init__(self) -> None:
-        if self.form not in _LENGTHS:
-            raise UserError(f"The 'form' must be one of {', '.join(_LENGTHS)}. Got {self.form!r} instead.")
+        check_word("form", self.form, _LENGTHS)
         order = str(self.order)
-        if len(order) != 3 or not (set(order) <= set("xyz") or set(order) <= set("XYZ")) or _repeats(order):
+        if len(order) != 3 or not (set(order) <= set("xyz") or set(order) <= set("XYZ")) or order[1] in order[::2]:
             raise UserError(
                 f"The 'order' must be three axes, as in ZYX or xyz, no two neighbours alike. Got {order!r} instead."
             )
@@ -135,10 +135,6 @@ class Rotation(LabelDistance):
     def _group(self) -> Turn:
         name = "C1" if self.symmetry == "none" else _GROUPS.get(self.symmetry, self.symmetry)
         return Turn.create_group(name, axis="Z")
-
-
-def _repeats(order: str) -> bool:
-    return order[0] == order[1] or order[1] == order[2]
 
 
 def _flat(label: Any, position: int) -> Float64:  # noqa: ANN401 - checked here

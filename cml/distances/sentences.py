@@ -15,7 +15,8 @@ import numpy as np
 from cml.distances.cosine import Cosine
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.distances.sets import Sets
-from cml.errors import DataError, UserError
+from cml.errors import DataError
+from cml.settings import check_word
 from cml.word_vectors.sentence_model import PACKAGED, model_sha256, sentence_vectors
 
 _NOISE = 1e-6  # vectors of equal texts differ by rounding where they were computed beside others
@@ -52,8 +53,7 @@ class Sentences(LabelDistance):
     name: ClassVar[str] = "sentences"
 
     def __post_init__(self) -> None:
-        if self.reduce not in ("sum", "mean"):
-            raise UserError(f"The 'reduce' must be sum or mean. Got {self.reduce!r} instead.")
+        check_word("reduce", self.reduce, ("sum", "mean"))
         if self.model_sha256 and self.model_sha256 != model_sha256(self.model):
             raise DataError(
                 f"The sentence model {self.model} is not the one that these settings were saved with: SHA-256 "
@@ -78,10 +78,8 @@ class Sentences(LabelDistance):
 
         Raises:
             LabelError: a label is neither, or a text is empty.
-            UserError: there is no label, or the model cannot be loaded.
+            UserError: the model cannot be loaded.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         captions = [[label] if isinstance(label, str) else label for label in labels]
         for position, label in enumerate(captions):
             listed = isinstance(label, list | tuple) and all(isinstance(text, str) for text in label)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from cml.distances import made
 from cml.distances.composed import Composed
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
-from cml.errors import UserError
 
 _BLOCK_BYTES = 16 << 20  # of distances between members at a time
 _COUNT = "count"
@@ -80,10 +79,7 @@ class Sets(Composed):
 
         Raises:
             LabelError: a label is no list, is empty, or the base refuses one of its members.
-            UserError: there is no label.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         for position, label in enumerate(labels):
             if not isinstance(label, list | tuple | np.ndarray) or len(label) == 0:
                 raise LabelError(

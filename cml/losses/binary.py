@@ -101,13 +101,7 @@ def triplet_indices(pairs: BinaryPairs) -> Indices:
 
 
 def mined(miner: nn.Module, embeddings: Tensor, pairs: BinaryPairs) -> Indices:
-    """What a miner of the library picks among the pairs, shown one anchor at a time.
-
-    Args:
-        miner: The miner.
-        embeddings: (B, D).
-        pairs: Masks (A, B).
-    """
+    """What a miner of the library picks among the pairs (A, B) of embeddings (B, D), shown one anchor at a time."""
     found: list[Indices] = []
     for anchor in range(len(pairs.positives)):
         near, far = pairs.positives[anchor], pairs.negatives[anchor]

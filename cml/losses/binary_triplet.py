@@ -15,7 +15,7 @@ from cml.losses.pairs import RowMean, check_batch, check_mask
 from cml.losses.positives import BinaryPairs
 from cml.losses.row_blocks import RowTerms, mean_over_rows
 from cml.losses.rule_loss import RuleLoss, RuleName, with_warning
-from cml.losses.settings import check_number
+from cml.settings import check_number
 
 
 def binary_triplet_loss(

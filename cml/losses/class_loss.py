@@ -45,12 +45,7 @@ class ClassLoss(Loss):
         raise NotImplementedError
 
     def count_pairs(self, positives: Tensor, negatives: Tensor) -> None:
-        """Count the anchors that lack a positive or a negative, and say so once.
-
-        Args:
-            positives: (A,) positives of each anchor.
-            negatives: (A,) negatives of each anchor.
-        """
+        """Count the anchors, of (A,) positives and negatives each, that lack one of either, and say so once."""
         usable = (positives > 0) & (negatives > 0)
         self.count_left_out(usable)
         if not bool(usable.any()):
@@ -115,11 +110,7 @@ class ProxyLoss(ClassLoss):
         return list(self.parameters())
 
     def check_prepared(self) -> None:
-        """Check that the proxies are made.
-
-        Raises:
-            UserError: they are not.
-        """
+        """Raise ``UserError`` if the proxies are not made yet."""
         if not self.proxies():
             raise UserError(
                 f"{type(self).__name__} has no proxies yet: call prepare(classes, dimension=D) with the class numbers "
@@ -148,23 +139,14 @@ class OwnProxyLoss(ProxyLoss):
         self.proxy = nn.Parameter(nn.init.kaiming_normal_(proxy, mode="fan_out"))
 
     def made(self) -> Tensor:
-        """The proxies (C M, D).
-
-        Raises:
-            UserError: ``prepare`` has not been called.
-        """
+        """The proxies (C M, D); a ``UserError`` before ``prepare``."""
         self.check_prepared()
         assert self.proxy is not None
         return self.proxy
 
 
 def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None) -> None:
-    """Check what a loss over classes is given.
-
-    Args:
-        embeddings: Should be (B, D) floating point, B >= 2.
-        classes: Should be (B,) int64.
-        count: C; every number should be below it.
+    """Check that embeddings are (B, D) floating point, B >= 2, and classes (B,) int64, below ``count`` if it is given.
 
     Raises:
         UserError: a tensor has another shape or type, the labels are continuous, or a number is not in 0..C-1.
@@ -191,11 +173,7 @@ def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None)
 
 
 def check_proxies(embeddings: Tensor, proxies: Tensor) -> None:
-    """Check that ``proxies`` are (P, D) floating point, at least 2 of them, with the D of the embeddings.
-
-    Raises:
-        UserError: they are not.
-    """
+    """Raise ``UserError`` unless ``proxies`` are (P, D) floating point, P >= 2, with the D of the embeddings."""
     if proxies.ndim != 2 or not proxies.is_floating_point() or len(proxies) < 2:
         raise UserError(
             "The 'proxies' must be a floating-point tensor of at least 2 rows (P, D). "

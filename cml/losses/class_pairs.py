@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, get_args
 from cml.errors import UserError
 from cml.losses.loss import About
 from cml.losses.pml import PmlPairLoss, lp_distance
-from cml.losses.settings import check_above_zero, check_number, check_word
+from cml.settings import check_above_zero, check_number, check_word
 
 Mining = Literal["all", "semi-hard", "batch-hard"]
 

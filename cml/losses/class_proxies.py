@@ -8,6 +8,7 @@ learning rate and are saved with the run. Not for: proxy losses that the library
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -16,35 +17,33 @@ from torch import Tensor, nn
 from cml.losses.class_loss import ProxyLoss, check_classes
 from cml.losses.embeddings import rescaled
 from cml.losses.loss import About
-from cml.losses.settings import check_above_zero, check_number, check_whole
+from cml.settings import check_above_zero, check_number, check_whole
 
 
 class PmlProxyLoss(ProxyLoss):
     """A proxy loss of pytorch-metric-learning.
 
+    Args:
+        library: The name of the library's loss.
+        settings: Its settings, by the library's names.
+
     Attributes:
         inner: The library's loss with its proxies; None before ``prepare``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, library: str, settings: Mapping[str, float]) -> None:
         super().__init__()
         self.inner: nn.Module | None = None
-        self._count = 0
-
-    def make(self, classes: int, dimension: int) -> nn.Module:
-        """The library's loss for so many classes and dimensions."""
-        raise NotImplementedError
+        self._library, self._settings, self._count = library, settings, 0
 
     def make_proxies(self, classes: int, dimension: int) -> None:
         """Make the library's loss, which makes its proxies."""
-        self.inner, self._count = self.make(classes, dimension), classes
+        from pytorch_metric_learning import losses
+
+        self.inner, self._count = getattr(losses, self._library)(classes, dimension, **self._settings), classes
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar.
-
-        Raises:
-            UserError: the classes are no class numbers, or ``prepare`` has not been called.
-        """
+        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
         self.check_prepared()
         assert self.inner is not None
         check_classes(embeddings, classes, self._count)
@@ -77,15 +76,9 @@ class ProxyNCALoss(PmlProxyLoss):
     )
 
     def __init__(self, scale: float = 1.0) -> None:
-        super().__init__()
-        self.scale = check_above_zero("scale", scale)
-
-    def make(self, classes: int, dimension: int) -> nn.Module:
-        """The library's loss."""
-        from pytorch_metric_learning.losses import ProxyNCALoss as Inner
-
-        inner: nn.Module = Inner(classes, dimension, softmax_scale=self.scale)
-        return inner
+        scale = check_above_zero("scale", scale)
+        super().__init__("ProxyNCALoss", {"softmax_scale": scale})
+        self.scale = scale
 
 
 class SoftTripleLoss(PmlProxyLoss):
@@ -114,20 +107,12 @@ class SoftTripleLoss(PmlProxyLoss):
     )
 
     def __init__(self, centers: int = 10, scale: float = 20.0, gamma: float = 0.1, margin: float = 0.01) -> None:
-        super().__init__()
-        self.centers = check_whole("centers", centers)
-        self.scale = check_above_zero("scale", scale)
-        self.gamma = check_above_zero("gamma", gamma)
-        self.margin = check_number("margin", margin, least=0)
-
-    def make(self, classes: int, dimension: int) -> nn.Module:
-        """The library's loss."""
-        from pytorch_metric_learning.losses import SoftTripleLoss as Inner
-
-        inner: nn.Module = Inner(
-            classes, dimension, centers_per_class=self.centers, la=self.scale, gamma=self.gamma, margin=self.margin
-        )
-        return inner
+        check_whole("centers", centers)
+        scale, gamma = check_above_zero("scale", scale), check_above_zero("gamma", gamma)
+        margin = check_number("margin", margin, least=0)
+        settings = {"centers_per_class": centers, "la": scale, "gamma": gamma, "margin": margin}
+        super().__init__("SoftTripleLoss", settings)
+        self.centers, self.scale, self.gamma, self.margin = centers, scale, gamma, margin
 
 
 class ProxyAnchorLoss(PmlProxyLoss):
@@ -161,13 +146,6 @@ class ProxyAnchorLoss(PmlProxyLoss):
     )
 
     def __init__(self, alpha: float = 32.0, delta: float = 0.1) -> None:
-        super().__init__()
-        self.alpha = check_above_zero("alpha", alpha)
-        self.delta = check_number("delta", delta, least=0)
-
-    def make(self, classes: int, dimension: int) -> nn.Module:
-        """The library's loss."""
-        from pytorch_metric_learning.losses import ProxyAnchorLoss as Inner
-
-        inner: nn.Module = Inner(classes, dimension, margin=self.delta, alpha=self.alpha)
-        return inner
+        alpha, delta = check_above_zero("alpha", alpha), check_number("delta", delta, least=0)
+        super().__init__("ProxyAnchorLoss", {"alpha": alpha, "margin": delta})
+        self.alpha, self.delta = alpha, delta

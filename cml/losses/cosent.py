@@ -13,7 +13,7 @@ from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import About
 from cml.losses.pairs import RowMean, check_batch, comparable
 from cml.losses.row_order import ascending_rows, tie_runs
-from cml.losses.settings import check_number
+from cml.settings import check_number
 
 MOST = 300.0  # a product of two exponentials of it is still a float64
 

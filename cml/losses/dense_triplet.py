@@ -12,7 +12,7 @@ from cml.losses.loss import About
 from cml.losses.ordered_hinge import ordered_hinge
 from cml.losses.pairs import RowMean, check_batch, comparable
 from cml.losses.row_blocks import RowTerms, mean_over_rows
-from cml.losses.settings import check_number
+from cml.settings import check_number
 
 
 class DenseTripletLoss(LabelDistanceLoss):

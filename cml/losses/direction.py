@@ -34,18 +34,9 @@ def exact(points: Tensor) -> Tensor:
 def triplet_geometry(
     points: Tensor, anchors: Tensor, positives: Tensor, negatives: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Squared distances and angles of triplets, without a tensor of triplets times dimensions.
+    """|p - a|^2, |n - a|^2 and cos(n - a, p - a) of T triplets of points (B, D), (T,) each, of the type of ``points``.
 
-    All come from the products of the points, see ``exact``.
-
-    Args:
-        points: (B, D).
-        anchors: (T,) item numbers.
-        positives: (T,) item numbers.
-        negatives: (T,) item numbers.
-
-    Returns:
-        |p - a|^2, |n - a|^2 and cos(n - a, p - a), (T,) each, of the type of ``points``.
+    Triplets are item numbers (T,). All comes from the products of the points, see ``exact``: no tensor is (T, D).
     """
     full = exact(points)
     products = full @ full.T  # (B, B)

@@ -11,7 +11,7 @@ from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.direction import SOURCE, class_masks, exact, triplet_geometry
 from cml.losses.embeddings import in_full, unit
 from cml.losses.loss import About
-from cml.losses.settings import check_above_zero, check_number
+from cml.settings import check_above_zero, check_number
 
 
 def direction_multi_similarity_loss(

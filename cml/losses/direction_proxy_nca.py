@@ -11,7 +11,7 @@ from cml.losses.class_loss import OwnProxyLoss, check_classes, check_proxies
 from cml.losses.direction import LEAST, SOURCE, exact
 from cml.losses.embeddings import unit
 from cml.losses.loss import About
-from cml.losses.settings import check_number
+from cml.settings import check_number
 
 
 def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, gamma: float = 0.3) -> Tensor:

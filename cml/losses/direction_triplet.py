@@ -11,7 +11,7 @@ from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.direction import SOURCE, class_masks, triplet_geometry
 from cml.losses.embeddings import points as points_of
 from cml.losses.loss import About
-from cml.losses.settings import check_number
+from cml.settings import check_number
 
 
 def direction_triplet_loss(

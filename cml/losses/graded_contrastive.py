@@ -16,7 +16,7 @@ from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.pairs import Pairs, RowMean
 from cml.losses.row_blocks import mean_over_pairs
-from cml.losses.settings import check_above_zero, check_number
+from cml.settings import check_above_zero, check_number
 
 
 class GradedContrastiveLoss(ScaledLabelLoss):

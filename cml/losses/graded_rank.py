@@ -14,7 +14,7 @@ from torch import Tensor
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.pairs import RowMean, check_batch, comparable
 from cml.losses.row_blocks import RowTerms, mean_over_rows
-from cml.losses.settings import check_above_zero, check_whole
+from cml.settings import check_above_zero, check_whole
 
 _PAIR_BYTES = 16 << 20  # of one (R, B, B) tensor of a part
 

@@ -10,7 +10,7 @@ from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.pairs import RowMean
 from cml.losses.row_cross_entropy import row_cross_entropy
-from cml.losses.settings import check_above_zero
+from cml.settings import check_above_zero
 
 
 class KernelSupConLoss(ScaledLabelLoss):

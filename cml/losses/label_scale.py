@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss, finite_sample
-from cml.losses.settings import check_auto
+from cml.settings import check_auto
 
 
 class ScaledLabelLoss(LabelDistanceLoss):
@@ -36,11 +36,7 @@ class ScaledLabelLoss(LabelDistanceLoss):
         return self.constants if self.label_scale == "auto" else ()
 
     def find_constants(self, label_distances: Tensor) -> dict[str, float]:
-        """The scale, if it is "auto".
-
-        Raises:
-            UserError: the sample has no positive label distance.
-        """
+        """The scale, if it is "auto"."""
         if self.label_scale != "auto":
             return {}
         sample = finite_sample(label_distances)

@@ -14,7 +14,7 @@ from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes
 from cml.losses.embeddings import check_matrix, in_full, unit
 from cml.losses.loss import About
-from cml.losses.settings import check_above_zero, check_number
+from cml.settings import check_above_zero, check_number
 from cml.word_vectors.open import open_word_vectors
 
 
@@ -107,11 +107,7 @@ class LanguageGuidanceLoss(ClassLoss):
     def prepare(
         self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
-        """Look up the class names, and prepare the loss that is guided.
-
-        Raises:
-            UserError: as the class says.
-        """
+        """Look up the class names, and prepare the loss that is guided."""
         self.inner.prepare(target, dimension=dimension, names=names, generator=generator)
         self.texts = text_embeddings(names, self.vectors)
 
@@ -120,11 +116,7 @@ class LanguageGuidanceLoss(ClassLoss):
         return self.inner.proxies()
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar.
-
-        Raises:
-            UserError: ``prepare`` has not been called.
-        """
+        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
         if len(self.texts) == 0:
             raise UserError(
                 "LanguageGuidanceLoss has no class names yet: call prepare(classes, dimension=D, names=names) first."
@@ -138,14 +130,9 @@ class LanguageGuidanceLoss(ClassLoss):
 
 
 def text_embeddings(names: Sequence[str], vectors: str) -> Tensor:
-    """The mean word vector of each class name.
+    """The mean word vector of each of C class names, (C, W) float32.
 
-    Args:
-        names: C names; letters in a row are a word, anything else separates words.
-        vectors: A source of ``cml.word_vectors.open``.
-
-    Returns:
-        (C, W) float32.
+    Letters in a row are a word; anything else separates words. ``vectors`` is a source of ``cml.word_vectors.open``.
 
     Raises:
         UserError: the vectors cannot be read, know no word of a name, or make all names alike.

@@ -15,7 +15,7 @@ from cml.losses.loss import About
 from cml.losses.pairs import RowMean, check_batch, comparable, masked
 from cml.losses.row_blocks import RowTerms, mean_over_rows
 from cml.losses.row_order import rank_weights
-from cml.losses.settings import check_above_zero, check_auto, check_number, check_word
+from cml.settings import check_above_zero, check_auto, check_number, check_word
 
 Weights = Literal["uniform", "rank"]
 
@@ -106,11 +106,7 @@ class LogRatioLoss(LabelDistanceLoss):
         return ("label_exponent",) * (self.label_exponent == "auto") + ("floor",) * (self.floor_quantile > 0)
 
     def find_constants(self, label_distances: Tensor) -> dict[str, float]:
-        """The floor and the exponent.
-
-        Raises:
-            UserError: the sample has no positive label distance, or "auto" finds them all equal.
-        """
+        """The floor and the exponent."""
         sample = finite_sample(label_distances)
         positive = sample[sample > 0]
         if len(positive) == 0:

@@ -46,11 +46,7 @@ class OwnModule(LabelDistanceLoss):
 
 
 def as_loss(loss: nn.Module) -> Loss:
-    """A loss of cml as it is, any other module as one over label distances.
-
-    Raises:
-        UserError: it is no module.
-    """
+    """A loss of cml as it is, any other module as one over label distances."""
     if not isinstance(loss, nn.Module):
         raise UserError(
             "The 'loss' must be a text such as 'log-ratio' or a torch module that takes embeddings (B, D) and label "

@@ -51,16 +51,9 @@ class Pairs(NamedTuple):
 def compare(embeddings: Tensor, label_distances: Tensor, *, normalize: bool) -> Pairs:
     """Check a batch and compute the distances of its embeddings, in at least float32, also under autocast.
 
-    Distances have a gradient: 0 at distance 0, and exact where embeddings nearly coincide. Autograd holds several
-    (A, B) matrices; ``row_blocks.mean_over_pairs`` holds none, where a loss is a sum over anchors.
-
-    Args:
-        embeddings: (B, D) floating point.
-        label_distances: (A, B) >= 0.
-        normalize: L2-normalise the embeddings first.
-
-    Raises:
-        UserError: as ``check_batch`` says.
+    Embeddings are (B, D), label distances (A, B). Distances have a gradient: 0 at distance 0, and exact where
+    embeddings nearly coincide. Autograd holds several (A, B) matrices; ``row_blocks.mean_over_pairs`` holds none, where
+    a loss is a sum over anchors.
     """
     label_distances = check_batch(embeddings, label_distances)
     with torch.autocast(embeddings.device.type, enabled=False):
@@ -113,11 +106,7 @@ def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
 
 
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
-    """Check that ``mask`` is a bool tensor of ``shape`` (A, B).
-
-    Raises:
-        UserError: it is not.
-    """
+    """Raise ``UserError`` unless ``mask`` is a bool tensor of ``shape`` (A, B)."""
     if mask.dtype != torch.bool or mask.shape != shape:
         raise UserError(
             f"The {name!r} must be a bool tensor (A, B) = {tuple(shape)}. "
@@ -126,11 +115,7 @@ def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
 
 
 def masked(label_distances: Tensor, mask: Tensor | None) -> Tensor:
-    """Label distances (A, B) with infinity, which leaves a pair out, where a mask (A, B) bool is False.
-
-    Raises:
-        UserError: the mask has another shape or type.
-    """
+    """Label distances (A, B) with infinity, which leaves a pair out, where a mask (A, B) bool is False."""
     if mask is None:
         return label_distances
     check_matrix("label_distances", label_distances, "(A, B)")
@@ -141,9 +126,7 @@ def masked(label_distances: Tensor, mask: Tensor | None) -> Tensor:
 def comparable(label_distances: Tensor, first_anchor: int = 0) -> Tensor:
     """The pairs a loss may use, (A, B) bool: not an anchor with itself, and not an infinite label distance.
 
-    Args:
-        label_distances: (A, B), a block of rows.
-        first_anchor: The item that the block's first row belongs to.
+    ``first_anchor`` is the item that the first row of a block belongs to.
     """
     used = label_distances < torch.inf  # NaN is not
     used.diagonal(first_anchor).fill_(False)
@@ -219,13 +202,8 @@ def _products(shifted: Tensor, norms: Tensor, block: slice, limit: float) -> tup
 def add_gradient(gradient: Tensor, full: Tensor, block: slice, slopes: Tensor, shifted: Tensor, pairs: Tensor) -> None:
     """Add the block's part: sum over pairs of 2 slope (f_a - f_i) to anchor a, and its opposite to item i.
 
-    Args:
-        gradient: (B, D), added to.
-        full: (B, D) points.
-        block: The rows' anchors.
-        slopes: (R, B) derivatives in squared distances.
-        shifted: What ``squared_distances`` gave beside the block's distances.
-        pairs: Likewise.
+    ``gradient`` and ``full`` are (B, D); ``slopes`` (R, B) are derivatives in squared distances; ``shifted`` and
+    ``pairs`` are what ``squared_distances`` gave beside the block's distances.
     """
     slopes = 2 * slopes
     for rows, columns, differences in _differences(full, block, pairs):

@@ -39,11 +39,7 @@ class PmlPairLoss(ClassLoss):
         self.normalize = normalizes(inner)
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar.
-
-        Raises:
-            UserError: the classes are no class numbers.
-        """
+        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
         check_classes(embeddings, classes)
         self.count_classes(classes)
         with torch.autocast(embeddings.device.type, enabled=False):
@@ -54,13 +50,9 @@ class PmlPairLoss(ClassLoss):
 
 
 def made(text: str, module: str) -> nn.Module:
-    """Make the class of pytorch-metric-learning that ``text`` names, as in ``TripletMarginLoss(margin=0.1)``.
+    """Make what ``text`` names among the library's "losses" or "miners", as in ``TripletMarginLoss(margin=0.1)``.
 
     A setting may name a distance, reducer or regulariser in turn: ``TripletMarginLoss(distance=LpDistance(power=2))``.
-
-    Args:
-        text: Name and settings.
-        module: "losses" or "miners".
 
     Raises:
         UserError: there is no such class, or it cannot be made with these settings.
@@ -87,9 +79,7 @@ def normalizes(inner: nn.Module) -> bool:
 def lp_distance(normalize: bool, power: int = 1) -> nn.Module:
     """The library's Euclidean distance by differences: its matrix product is noise where embeddings nearly coincide.
 
-    Args:
-        normalize: L2-normalise the embeddings.
-        power: 2 for squared distances.
+    ``power`` is 2 for squared distances.
     """
     from pytorch_metric_learning.distances import LpDistance
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cml.errors import UserError
 from cml.losses.pairs import comparable
-from cml.losses.settings import check_number, check_whole
+from cml.settings import check_number, check_whole
 
 
 class BinaryPairs(NamedTuple):
@@ -30,9 +30,6 @@ def threshold(label_distances: Tensor, distance: float) -> BinaryPairs:
         label_distances: (A, B), in the label's unit; row a belongs to item a. The anchor's own column and infinite
             entries are neither.
         distance: In the label's unit, at least 0; an item at exactly this distance is a positive.
-
-    Raises:
-        UserError: the distance is negative or not finite.
 
     Example:
         >>> import torch
@@ -52,12 +49,8 @@ def nearest(label_distances: Tensor, k: int) -> BinaryPairs:
     most k usable items has no negative.
 
     Args:
-        label_distances: (A, B), in the label's unit; row a belongs to item a. The anchor's own column and infinite
-            entries are neither.
+        label_distances: As for ``threshold``.
         k: At least 1, at most B.
-
-    Raises:
-        UserError: k is out of range.
 
     Example:
         >>> import torch
@@ -79,16 +72,8 @@ def graph(label_distances: Tensor, k: int) -> BinaryPairs:
     """Positives are the anchor's neighbours in a graph: the k nearest of either are joined; negatives are all others.
 
     An item is a positive if it is among the anchor's k nearest in the batch or the anchor is among its k nearest. The
-    latter is known of anchors alone, so items after the first A join only by the anchor's own row. Ties as in
-    ``nearest``.
-
-    Args:
-        label_distances: (A, B), in the label's unit; row a belongs to item a. The anchor's own column and infinite
-            entries are neither.
-        k: At least 1, at most B.
-
-    Raises:
-        UserError: k is out of range.
+    latter is known of anchors alone, so items after the first A join only by the anchor's own row. Arguments
+    and ties as in ``nearest``.
 
     Example:
         >>> import torch

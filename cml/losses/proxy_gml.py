@@ -13,7 +13,7 @@ from cml.errors import UserError
 from cml.losses.class_loss import OwnProxyLoss, check_classes, check_proxies
 from cml.losses.embeddings import unit
 from cml.losses.loss import About
-from cml.losses.settings import check_number, check_whole
+from cml.settings import check_number, check_whole
 
 
 def proxy_gml_loss(
@@ -101,11 +101,7 @@ class ProxyGMLLoss(OwnProxyLoss):
         self.regularization = check_number("regularization", regularization, least=0)
 
     def make_proxies(self, classes: int, dimension: int) -> None:
-        """Kaiming-uniform over the number of the proxies, as in the authors' code.
-
-        Raises:
-            UserError: ``share`` keeps no proxy of another class.
-        """
+        """Kaiming-uniform over the number of the proxies, as in the authors' code."""
         count = classes * self.per_class
         self._kept(count)
         bound = 1 / math.sqrt(count)

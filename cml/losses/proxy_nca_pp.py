@@ -11,7 +11,7 @@ from torch.nn import functional
 from cml.losses.class_loss import OwnProxyLoss, check_classes, check_proxies
 from cml.losses.embeddings import unit
 from cml.losses.loss import About
-from cml.losses.settings import check_above_zero
+from cml.settings import check_above_zero
 
 
 def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, temperature: float = 1 / 9) -> Tensor:

@@ -13,7 +13,7 @@ from cml.losses.loss import About
 from cml.losses.pairs import Pairs, RowMean
 from cml.losses.row_blocks import mean_over_pairs
 from cml.losses.row_order import ascending_rows, tie_runs
-from cml.losses.settings import check_above_zero
+from cml.settings import check_above_zero
 
 _WIDE = 600.0  # scores of one row that lie no farther apart than this can be summed as float64 powers
 _WIDEST = 1e11  # and than this have digits left in float64 to tell shares by

@@ -12,8 +12,8 @@ from torch.nn import functional
 from cml.errors import UserError
 from cml.losses.embeddings import points
 from cml.losses.loss import About
-from cml.losses.settings import check_word
 from cml.losses.vector_loss import VectorLoss
+from cml.settings import check_word
 
 Penalty = Literal["squared", "absolute", "huber"]
 _PENALTIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -91,11 +91,7 @@ class RegressionLoss(VectorLoss):
     def prepare(
         self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
-        """Find mean and scale of the training labels (N, V).
-
-        Raises:
-            UserError: the embedding has another dimension than the label, or all labels are equal.
-        """
+        """Find mean and scale of the training labels (N, V)."""
         if dimension != target.shape[1]:
             raise UserError(
                 "The loss 'regression' predicts the label, so the embedding has its dimension: set "
@@ -112,11 +108,7 @@ class RegressionLoss(VectorLoss):
         return embeddings * self.scale + self.center
 
     def forward(self, embeddings: Tensor, vectors: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, V), label vectors (B, V) in their own unit, result a scalar.
-
-        Raises:
-            UserError: ``prepare`` has not been called, or the shapes differ.
-        """
+        """The loss of a batch: embeddings (B, V), label vectors (B, V) in their own unit, result a scalar."""
         if len(self.center) == 0:
             raise UserError(
                 "RegressionLoss does not know its labels yet: call prepare(labels, dimension=V) with the label vectors "

@@ -87,9 +87,6 @@ def mean_over_pairs(
         row_values: Gives the value (R,) of each anchor, a sum over its terms, and how many terms those are (R,), of
             the pairs of R anchors, with Euclidean distances.
         normalize: L2-normalise the embeddings first.
-
-    Raises:
-        UserError: as ``check_batch`` says.
     """
     label_distances = check_batch(embeddings, label_distances)
     learns = embeddings.requires_grad and torch.is_grad_enabled()

@@ -24,16 +24,9 @@ def row_cross_entropy(
 ) -> RowMean:
     """Mean over anchors of the cross-entropy of softmax(log_weights(D_y)) and softmax(-D / temperature).
 
-    Args:
-        embeddings: (B, D).
-        label_distances: (A, B).
-        log_weights: Logarithm of an item's weight, 0 for the anchor's nearest, from label distances (R, B) and that of
-            the nearest (R, 1); it is given infinity where a pair is not used. So far ones may overflow.
-        temperature: Of squared Euclidean distances D.
-        normalize: L2-normalise the embeddings first.
-
-    Returns:
-        The loss; an anchor with fewer than 2 used columns has nothing to learn and count 0.
+    D are squared Euclidean distances. ``log_weights`` gives the logarithm of an item's weight, 0 for the anchor's
+    nearest, from label distances (R, B) and that of the nearest (R, 1); it is given infinity where a pair is not used.
+    So far ones may overflow. An anchor with fewer than 2 used columns has nothing to learn and count 0.
     """
     label_distances = check_batch(embeddings, label_distances)
 

@@ -19,17 +19,9 @@ _CHUNK = 1 << 17  # entries sorted at a time by one thread: 1 MiB of 64-bit keys
 
 
 def rank_weights(label_distances: Tensor, used: Tensor, offset: float) -> Tensor:
-    """Weights 1 / (rank + offset), rank 0 for the nearest used column of the row.
+    """Weights (R, B), 1 / (rank + offset): rank 0 is the nearest used column of the row. 0 where a column is not used.
 
     Equal label distances share the mean of the ranks they take up, so the order of the columns changes nothing.
-
-    Args:
-        label_distances: (R, B), >= 0 where used.
-        used: (R, B) bool, the columns that are ranked.
-        offset: > 0.
-
-    Returns:
-        (R, B) weights, 0 where a column is not used.
     """
     ranked = torch.where(used, label_distances, torch.inf).abs_()  # abs: -0 is 0
     if ranked.device.type == "cpu" and ranked.dtype == torch.float32:

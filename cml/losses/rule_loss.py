@@ -15,7 +15,7 @@ from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss, finite_sample
 from cml.losses.pairs import RowMean
 from cml.losses.positives import BinaryPairs, graph, nearest, threshold
-from cml.losses.settings import check_number, check_whole, check_word
+from cml.settings import check_number, check_whole, check_word
 
 RuleName = Literal["threshold", "nearest", "graph"]
 
@@ -23,16 +23,7 @@ RuleName = Literal["threshold", "nearest", "graph"]
 class RuleLoss(LabelDistanceLoss):
     """Base of the losses that turn label distances into positives and negatives first.
 
-    Args:
-        rule: "nearest" (the k nearest items of the batch are positives), "graph" (so are items whose k nearest the
-            anchor is one of) or "threshold" (those within a label distance).
-        k: Of "nearest" and "graph". ``None``: 5.
-        distance: Of "threshold", in the label's unit.
-        quantile: Of "threshold", instead of a distance: the threshold is this quantile of the label distances of a
-            sample of training pairs, in [0, 1), found by ``fit``.
-
-    Raises:
-        UserError: a setting belongs to another rule.
+    The settings are those of ``BinaryTripletLoss``; one that belongs to another rule is a ``UserError``.
     """
 
     constants = ("distance",)
@@ -62,11 +53,7 @@ class RuleLoss(LabelDistanceLoss):
         return () if self.quantile is None else self.constants
 
     def find_constants(self, label_distances: Tensor) -> dict[str, float]:
-        """The threshold, if it is a quantile.
-
-        Raises:
-            UserError: the sample has no finite label distance.
-        """
+        """The threshold, if it is a quantile."""
         if self.quantile is None:
             return {}
         return {"distance": float(np.quantile(finite_sample(label_distances), self.quantile))}

@@ -15,15 +15,7 @@ HEAD = ("loss", "labels", "cost of a batch", "source", "when to use it")
 
 @dataclass(frozen=True)
 class LossRow:
-    """What the table says of a loss.
-
-    Attributes:
-        name: As in ``--loss NAME``.
-        labels: What it is given beside the embeddings: "label distances", "vectors", "classes" or another.
-        cost: Time of a batch of B items, A anchors, C classes, beside the products of its vectors.
-        source: Authors, venue and year.
-        when: When to use it.
-    """
+    """What the table says of a loss: its name, what it is given beside the embeddings, and what ``About`` says."""
 
     name: str
     labels: str

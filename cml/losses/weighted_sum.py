@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from cml.errors import UserError
 from cml.losses.label_distance_loss import LabelDistanceLoss, PairDistance
 from cml.losses.loss import About
-from cml.losses.settings import check_above_zero, check_whole
+from cml.settings import check_above_zero, check_whole
 
 _WEIGHTED = re.compile(r"\s*(?:(?P<weight>[\d.]+(?:[eE][-+]?\d+)?)\s*\*)?\s*(?P<loss>.+)", re.DOTALL)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from cml.distances.label_distance import Int32
 from cml.errors import UserError
-from cml.sampling.sampler import Batch, Int64, Sampler, others
+from cml.sampling.sampler import Batch, Int64, Sampler, others, without_repeats
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DenseLists(Sampler):
         """Anchor, nearest neighbours, others; A = 1."""
         near = given[anchors[0], : self.nearest].astype(np.int64)
         near = near[near >= 0]
-        return Batch(_fill(np.concatenate([anchors, near]), self.batch_size, len(given), rng), 1)
+        return Batch(self.filled(np.concatenate([anchors, near]), len(given), rng), 1)
 
 
 @dataclass(frozen=True)
@@ -85,24 +85,13 @@ class GroupedLists(Sampler):
         """Groups, then others; A = B."""
         columns = rng.permuted(np.tile(np.arange(self.pool), (len(anchors), 1)), axis=1)[:, : self.drawn]
         near = given[anchors[:, None], columns].astype(np.int64).ravel()
-        chosen = np.concatenate([anchors, near[near >= 0]])
-        _, first = np.unique(chosen, return_index=True)  # a neighbour of two anchors comes once
-        chosen = chosen[np.sort(first)]
-        return Batch(_fill(chosen, self.batch_size, len(given), rng), self.batch_size)
+        chosen = without_repeats(np.concatenate([anchors, near[near >= 0]]))
+        return Batch(self.filled(chosen, len(given), rng), self.batch_size)
 
 
 @dataclass(frozen=True)
 class RandomBatches(Sampler):
-    """Random items, every one an anchor (A = B). An epoch is N / B steps."""
-
-    @property
-    def counted_anchors(self) -> int:
-        """All items of the batch."""
-        return self.batch_size
-
-    def compose(self, anchors: Int64, given: Int32, rng: np.random.Generator) -> Batch:
-        """The epoch's next items; the last batch of an epoch is filled up with others."""
-        return Batch(_fill(anchors, self.batch_size, len(given), rng), self.batch_size)
+    """Random items, every one an anchor (A = B). An epoch is N / B steps; its last batch is filled up with others."""
 
 
 @dataclass(frozen=True)
@@ -148,10 +137,6 @@ class BinaryLists(Sampler):
         drawn = rng.permutation(pool)[: self.positives]
         negatives = others(np.concatenate([anchors, pool]), count, len(given), rng)
         return Batch(np.concatenate([anchors, drawn, negatives]), 1)
-
-
-def _fill(chosen: Int64, batch_size: int, items: int, rng: np.random.Generator) -> Int64:
-    return np.concatenate([chosen, others(chosen, batch_size - len(chosen), items, rng)])
 
 
 def _check_count(name: str, value: int, most: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cml.errors import UserError
-from cml.sampling.sampler import Batch, Int64, ItemLabels, Sampler, others
+from cml.sampling.sampler import Batch, Int64, ItemLabels, Sampler, without_repeats
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,6 @@ class PerClassBatches(Sampler):
     def given(self, labels: ItemLabels) -> Int64:
         """The class numbers (N,)."""
         return labels.classes()
-
-    @property
-    def counted_anchors(self) -> int:
-        """All items of the batch."""
-        return self.batch_size
-
-    def compose(self, anchors: Int64, given: Int64, rng: np.random.Generator) -> Batch:
-        """The groups ``anchors``, then others; A = B."""
-        missing = self.batch_size - len(anchors)
-        return Batch(np.concatenate([anchors, others(anchors, missing, len(given), rng)]), self.batch_size)
 
     def batch(self, given: Int64, *, seed: int, step: int) -> Batch:
         """The batch of global step ``step``; ``given`` are the class numbers (N,).
@@ -82,10 +72,4 @@ def _dealt(numbers: bytes, batch_size: int, per_class: int, seed: int, epoch: in
     dealt: list[list[Int64]] = [[] for _ in range(batches)]
     for hand, group in zip(hands.tolist(), groups, strict=True):
         dealt[hand].append(group)
-    return tuple(_once(np.concatenate(dealt[hand])) for hand in rng.permutation(batches))
-
-
-def _once(items: Int64) -> Int64:
-    """The items without repeats, which two groups of a class can bring; in order."""
-    _, first = np.unique(items, return_index=True)
-    return items[np.sort(first)]
+    return tuple(without_repeats(np.concatenate(dealt[hand])) for hand in rng.permutation(batches))

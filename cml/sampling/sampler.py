@@ -1,15 +1,14 @@
 """The contract of a sampler: which items make a batch, and which of them are anchors.
 
 A sampler is a frozen dataclass of settings. It says what it works from (``given``): neighbour lists, class numbers, or
-nothing but the number of items. A batch is a pure function of
-(seed, epoch, step): there is no state to save, a run may continue at any step, and data workers may make batches out
-of order. Every epoch takes every training item as a counted anchor exactly once.
+nothing but the number of items. A batch is a pure function of (seed, epoch, step): there is no state to save, a run may
+continue at any step, and data workers may make batches out of order. Every epoch takes every training item as a counted
+anchor exactly once.
 """
 
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,7 +49,7 @@ class ItemLabels(Protocol):
 
 
 @dataclass(frozen=True)
-class Sampler(ABC):
+class Sampler:
     """How batches are composed.
 
     Attributes:
@@ -73,24 +72,27 @@ class Sampler(ABC):
         return labels.neighbors(self.neighbors)
 
     @property
-    @abstractmethod
     def counted_anchors(self) -> int:
-        """Items of a batch that the epoch counts as its anchors."""
+        """Items of a batch that the epoch counts as its anchors: all of them, where the sampler does not say."""
+        return self.batch_size
 
-    @abstractmethod
     def compose(self, anchors: Int64, given: NDArray[Any], rng: np.random.Generator) -> Batch:
-        """Make a batch around ``anchors`` (C,) from what is ``given``: neighbour ids (N, k) have -1 for none."""
+        """Make a batch around ``anchors`` (C,) from what is ``given``: neighbour ids (N, k) have -1 for none.
+
+        A sampler that does not say fills up with random items, every one of them an anchor (A = B).
+        """
+        return Batch(self.filled(anchors, len(given), rng), self.batch_size)
+
+    def filled(self, chosen: Int64, items: int, rng: np.random.Generator) -> Int64:
+        """The chosen items, then others of the N drawn at random, up to the batch size."""
+        return np.concatenate([chosen, others(chosen, self.batch_size - len(chosen), items, rng)])
 
     def steps_per_epoch(self, items: int) -> int:
         """Batches in which every one of ``items`` training items is a counted anchor once."""
         return -(-items // self.counted_anchors)
 
     def check_count(self, items: int) -> None:
-        """Check that there are enough items for a batch.
-
-        Raises:
-            UserError: fewer items than the batch.
-        """
+        """Raise ``UserError`` if there are fewer items than a batch takes."""
         if items < self.batch_size:
             raise UserError(
                 f"A batch takes {self.batch_size} different items, but there are {items} training items. "
@@ -136,6 +138,12 @@ def others(chosen: Int64, count: int, items: int, rng: np.random.Generator) -> I
                 taken.add(item)
                 drawn.append(item)
     return np.array(drawn, np.int64)
+
+
+def without_repeats(items: Int64) -> Int64:
+    """Every item once, in the order in which they come first."""
+    _, first = np.unique(items, return_index=True)
+    return items[np.sort(first)]
 
 
 @functools.lru_cache(maxsize=2)

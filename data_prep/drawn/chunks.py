@@ -1,6 +1,6 @@
 """Drawing an embedded dataset in chunks, on several processes: item i depends on seed and i alone.
 
-Not for: what is drawn (``synthetic``, ``rooms``, ``scenes``).
+Not for: what is drawn (the folders beside this file).
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def draw_items(name: str, draw: Draw, count: int, *, size: int, seed: int, worke
         draw: Draws one item.
         count: How many, at least 1.
         size: Side of the images in pixels, at least 16; handed to ``draw``.
-        seed: At least 0. Item i has the generator of ``SeedSequence(seed, spawn_key=(i,))``.
-        workers: Processes; with more than 1 they are new interpreters.
+        seed: At least 0. Item i has the generator of ``SeedSequence(seed, spawn_key=(i,))``; seeds share no item.
+        workers: Processes to draw in; the result is the same for any number. More than 1 start new interpreters, so
+            that a script needs the usual ``if __name__ == "__main__"``.
 
     Returns:
         For each thing that ``draw`` gives, those of all items in order.

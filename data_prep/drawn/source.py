@@ -7,33 +7,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from PIL import Image
 
-from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
-from cml.data_prep.layout_masks import DETAILS, layout_type
+from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.layout_masks import DETAILS, MASK_FRAME, layout_type
 from cml.data_prep.source import made_with
 from cml.errors import UserError
 
+_LICENCE = "drawings: as cml; photographs {}: scikit-learn's sample images, CC BY"
+
 
 class _Drawing(NamedTuple):
-    """What was drawn, in order, and what dataset.json says of it."""
+    """What was drawn, in order, and what dataset.json says beside."""
 
-    about: Mapping[str, Any]
-    details: Mapping[str, Any]
-    photographs: str  # where the photographs are to be seen
     images: Iterable[Any]
     labels: Iterable[Any]
+    details: Mapping[str, Any]
     extras: Iterable[Mapping[str, Any]] = itertools.repeat({})
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """The settings of what is drawn, and how it is written."""
+class _Drawn(DatasetSource):
+    """The settings of what is drawn, and how it is written. A drawing is never bad."""
 
     count: int = 3000
     """How many pictures: those for training, then the queries, which are a quarter of the others, then the gallery."""
@@ -54,20 +54,11 @@ class _Drawn:
                 f"'train' should leave at least 4 of the {self.count} pictures for testing. Got {self.train} instead."
             )
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset; see ``DataSource.prepare``. A drawing is never bad."""
-        origin = made_with(self, revision=1, without=["workers", *(["train"] if self.train is None else [])])
-        if (done := already_prepared(out, origin)) is not None:
-            return done
-        name, drawn = type(self).__name__.lower(), self._draw()
-        info = DatasetInfo(
-            name=name,
-            source=f"drawn by cml.data_prep.drawn.{name}.{name}",
-            licence=f"drawings: as cml; photographs {drawn.photographs}: scikit-learn's sample images, CC BY",
-            details={**drawn.details, "image_size": [self.size, self.size]},
-            made_with=origin,
-            **drawn.about,
-        )
+    def _origin(self) -> dict[str, Any]:
+        return made_with(self, revision=1, without=["workers", *(["train"] if self.train is None else [])])
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        drawn = self._draw()
         train = self.count * 2 // 3 if self.train is None else self.train
         query = self.count // 12 if self.train is None else (self.count - train) // 4
         items = (
@@ -83,7 +74,8 @@ class _Drawn:
                 zip(drawn.images, drawn.labels, drawn.extras, strict=False)  # extras may go on forever
             )
         )
-        return write_dataset(out, info, items, total=self.count, skip_bad=skip_bad)
+        about = {"source": f"drawn by cml.data_prep.drawn.{self.name}.{self.name}"}
+        return Content(items, {**drawn.details, "image_size": [self.size, self.size]}, about, self.count)
 
     def _draw(self) -> _Drawing:
         raise NotImplementedError
@@ -100,14 +92,16 @@ class People(_Drawn):
     Licence: the drawings are free; the two photographs behind them are scikit-learn's sample images (CC BY).
     """
 
+    name = "people"
+    task = "pose"
+    frame = "pixels of the image: x to the right, y down, 0 at the outer edge of the first pixel"
+    licence = _LICENCE.format("behind them")
+
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.people.people import JOINTS, draw_people
 
         people = draw_people(self.count, size=self.size, seed=self.seed, workers=self.workers)
-        frame = "pixels of the image: x to the right, y down, 0 at the outer edge of the first pixel"
-        about = {"task": "pose", "label_column": "keypoints", "label_unit": "px", "frame": frame}
-        labels = people.keypoints.astype(float).round(2)
-        return _Drawing(about, {"joints": list(JOINTS)}, "behind them", people.images, labels)
+        return _Drawing(people.images, people.keypoints.astype(float).round(2), {"joints": list(JOINTS)})
 
 
 @dataclass(frozen=True)
@@ -122,14 +116,17 @@ class Heads(_Drawn):
     Licence: the drawings are free; the two photographs behind them are scikit-learn's sample images (CC BY).
     """
 
+    name = "heads"
+    task = "value"
+    label_unit = "rotation"
+    frame = "quaternion x, y, z, w from the head to the camera: x to the right, y down, z away from the camera"
+    licence = _LICENCE.format("behind them")
+
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.heads.heads import draw_heads
 
         images, rotations = draw_heads(self.count, size=self.size, seed=self.seed, workers=self.workers)
-        frame = "quaternion x, y, z, w from the head to the camera: x to the right, y down, z away from the camera"
-        about = {"task": "value", "label_column": "value", "label_unit": "rotation", "frame": frame}
-        details = {"label_distance": "rotation"}
-        return _Drawing(about, details, "behind them", images, rotations.round(6).tolist())
+        return _Drawing(images, rotations.round(6).tolist(), {"label_distance": "rotation"})
 
 
 @dataclass(frozen=True)
@@ -144,18 +141,17 @@ class Rooms(_Drawn):
     (CC BY).
     """
 
+    name = "rooms"
+    task = "layout"
+    frame = MASK_FRAME
+    licence = _LICENCE.format("in windows and frames")
+
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.rooms.rooms import draw_rooms
 
         rooms = draw_rooms(self.count, size=self.size, seed=self.seed, workers=self.workers)
-        about = {
-            "task": "layout",
-            "label_column": "layout_file_name",
-            "label_unit": "id of a surface",
-            "frame": "a mask as large as its image",
-        }
         types = ({"layout_type": layout_type(mask)} for mask in rooms.masks)
-        return _Drawing(about, DETAILS, "in windows and frames", rooms.images, map(Image.fromarray, rooms.masks), types)
+        return _Drawing(rooms.images, map(Image.fromarray, rooms.masks), DETAILS, types)
 
 
 @dataclass(frozen=True)
@@ -170,10 +166,12 @@ class Scenes(_Drawn):
     Licence: the drawings are free; the two photographs behind them are scikit-learn's sample images (CC BY).
     """
 
+    name = "scenes"
+    task = "caption"
+    licence = _LICENCE.format("behind them")
+
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.scenes.scenes import draw_scenes
 
         scenes = draw_scenes(self.count, size=self.size, seed=self.seed, workers=self.workers)
-        about = {"task": "caption", "label_column": "captions", "label_unit": "captions", "frame": ""}
-        details = {"word_vectors": "scene-words"}
-        return _Drawing(about, details, "behind them", scenes.images, map(list, scenes.captions))
+        return _Drawing(scenes.images, map(list, scenes.captions), {"word_vectors": "scene-words"})

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from cml.errors import UserError
 from cml.processes.bar import Bar
 from cml.processes.device import pick_device
+from cml.settings import check_above_zero, check_whole
 from cml.tasks.captioning.model import END, TopDown
 from cml.tasks.captioning.scores import CiderD
 
@@ -58,15 +58,11 @@ class CaptionerConfig:
 
     def __post_init__(self) -> None:
         for name in ("hidden", "min_count", "words", "batch_size", "xe_steps", "rl_batch_size", "beams"):
-            if getattr(self, name) < 1:
-                raise UserError(f"'{name}' must be 1 or more. Got {getattr(self, name)} instead.")
-        if self.rl_steps < 0:
-            raise UserError(f"'rl_steps' must be 0 or more. Got {self.rl_steps} instead.")
-        if self.rl_draws < 2:
-            raise UserError(f"'rl_draws' must be 2 or more: one is judged by the others. Got {self.rl_draws} instead.")
-        for name in ("xe_rate", "rl_rate"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"'{name}' must be above 0. Got {getattr(self, name)} instead.")
+            check_whole(name, getattr(self, name))
+        check_whole("rl_steps", self.rl_steps, least=0)
+        check_whole("rl_draws", self.rl_draws, least=2)  # one is judged by the others
+        check_above_zero("xe_rate", self.xe_rate)
+        check_above_zero("rl_rate", self.rl_rate)
 
 
 @dataclass(frozen=True)

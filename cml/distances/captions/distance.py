@@ -20,6 +20,7 @@ from cml.distances.captions.bags import Float, Int, pack
 from cml.distances.captions.tokens import WHITESPACE, WORDS, stop_words, tokenize
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, Search, short
 from cml.errors import DataError, UserError
+from cml.settings import check_word
 from cml.word_vectors.contract import WordVectors
 from cml.word_vectors.open import HOW_TO_GET, open_word_vectors
 
@@ -92,10 +93,7 @@ class Captions(LabelDistance):
         elif words not in ("none", "english"):
             raise UserError(f"The 'stop_words' must be none, english or a list of words. Got {words!r} instead.")
         for setting, choices in _CHOICES.items():
-            if getattr(self, setting) not in choices:
-                raise UserError(
-                    f"The {setting!r} must be {' or '.join(choices)}. Got {getattr(self, setting)!r} instead."
-                )
+            check_word(setting, getattr(self, setting), choices)
         if self.vectors_sha256 and self.vectors_sha256 != self._vectors.sha256():
             raise DataError(
                 f"The word vectors {self.vectors} are not those that these settings were saved with: SHA-256 "
@@ -143,10 +141,7 @@ class Captions(LabelDistance):
             LabelError: a label is not a list of one or more texts; a caption has no known word, or an unknown one
                 where that is an error; all captions of an image were dropped.
             DataError: a word's vector is not finite, or all zeros and ``normalize`` is set.
-            UserError: there is no label.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         left_out = stop_words(self.stop_words)
         texts = []
         for position, label in enumerate(labels):

@@ -40,14 +40,8 @@ def _caption_pair(
     desk: Desk, a: Bags, i: int, k: int, b: Bags, j: int, c: int, own_rows: bool, room: int, limit: float
 ) -> float:
     """Word Mover's Distance of caption ``k`` of the open image and caption ``c``, or -1 if it is at least ``limit``."""
-    table, position, left, picks, reals, wholes = (
-        desk.table,
-        desk.position,
-        desk.left,
-        desk.picks,
-        desk.reals,
-        desk.wholes,
-    )
+    table, position, left = desk.table, desk.position, desk.left
+    picks, reals, wholes = desk.picks, desk.reals, desk.wholes
     width = padded(a.lists[i + 1] - a.lists[i])
     own_length, other_length = a.lengths[k], b.lengths[c]
     own_mass, other_mass = (SUPPLY * room, DEMAND * room) if own_rows else (DEMAND * room, SUPPLY * room)

@@ -14,13 +14,8 @@ from cml.distances.captions.bags import Bags, Float
 def plain_block(a: Bags, b: Bags, vectors: Float, wanted: NDArray[np.bool_], relaxed: bool, out: Float) -> None:
     """Distances, or with ``relaxed`` their lower bounds, of the images of ``a`` and ``b`` into ``out`` (A, B).
 
-    Args:
-        a: A images.
-        b: B images.
-        vectors: (V, D) of the words.
-        wanted: (A, B); the other entries of ``out`` are left alone.
-        relaxed: Each word moves to its nearest word of the other caption.
-        out: Result.
+    Only the pairs ``wanted`` (A, B) are computed. ``vectors`` (V, D) are those of the words. ``relaxed``: each word
+    moves to its nearest word of the other caption.
     """
     for i, j in zip(*np.nonzero(wanted), strict=True):
         # always from the first image by content to the second, so that the order of the two changes no bit

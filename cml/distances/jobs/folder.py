@@ -96,9 +96,7 @@ class JobFolder:
     def finish(self, about: Mapping[str, Any], item_ids: Sequence[str]) -> None:
         """Give the result its name; every strip and band must be done.
 
-        Args:
-            about: What job.json should say beside, for people to read.
-            item_ids: Ids of the rows' items, if they have any.
+        ``about`` is what job.json says beside, for people to read; ``item_ids`` are those of the rows' items, if any.
         """
         if item_ids:
             write_json(self._made.work / ITEMS, list(item_ids))

@@ -52,11 +52,7 @@ def pairs_a_strip(pairs: int, rate: float, threads: int) -> int:
 
 
 def check_room(work: Work, folder: Path) -> None:
-    """Check that the result fits on the disk of ``folder``, where a part of it may lie already.
-
-    Raises:
-        FolderError: it does not.
-    """
+    """Raise ``FolderError`` unless the result fits on the disk of ``folder``, where a part of it may lie already."""
     there = sum(path.stat().st_blocks * 512 for path in folder.rglob("*.npy"))
     free = shutil.disk_usage(folder).free
     if work.size - there > free:
@@ -69,15 +65,9 @@ def check_room(work: Work, folder: Path) -> None:
 
 
 def forecast(work: Work, strips: Sequence[Strip], folder: Path, rate: float, threads: int, where: str) -> str:
-    """One line about a job before its start.
+    """One line about a job before its start: ``strips`` are still to do, at ``rate`` pairs a second and thread.
 
-    Args:
-        work: The job.
-        strips: What is still to do.
-        folder: Where the result goes.
-        rate: Pairs a second on one thread.
-        threads: Strips computed at a time.
-        where: What computes them: "2 threads".
+    ``where`` says what computes them: "2 threads".
     """
     name, value = work.option
     pairs = sum(map(work.pairs, strips))

@@ -139,18 +139,7 @@ def write_neighbors(
 def run_job(
     work: Work, out: Path, runner: Runner, *, item_ids: Sequence[str] = (), about: Mapping[str, Any] | None = None
 ) -> Result:
-    """Do a job: what ``write_matrix`` and ``write_neighbors`` are made of.
-
-    Args:
-        work: What to compute.
-        out: Folder of the job.
-        runner: How to run it.
-        item_ids: Ids of the items, which are kept beside the result.
-        about: What to add to job.json for people to read.
-
-    Raises:
-        UserError: as ``write_matrix``.
-    """
+    """Do a job, as ``write_matrix`` and ``write_neighbors`` do; ``about`` is added to job.json for people to read."""
     began = time.perf_counter()
     pairs = 0
     with job_folder(out, work, wait=runner.wait) as job:

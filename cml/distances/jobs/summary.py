@@ -134,11 +134,7 @@ def _quantiles(values: NDArray[np.float64]) -> dict[float, float]:
 
 
 def ties(block: NDArray[np.float32]) -> float:
-    """Share of pairs of other items that lie at the same finite distance from an item, over all items.
-
-    Args:
-        block: (N, N) distances.
-    """
+    """Share of pairs of items at the same finite distance from a third, over all items; of (N, N) distances."""
     equal, pairs = 0, 0
     for row in range(len(block)):
         others = np.delete(block[row], row)

@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.label_distance import LabelDistance, Labels, Search
+from cml.distances.nearest import check_k
 from cml.errors import UserError
+from cml.settings import check_word
 
 DTYPES = ("float32", "float16")
 Arrays = Mapping[str, NDArray[Any]]
@@ -100,8 +102,7 @@ class MatrixWork(Work):
     kind: ClassVar[str] = "matrix"
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise UserError(f"The 'dtype' of a matrix must be {' or '.join(DTYPES)}. Got {self.dtype!r} instead.")
+        check_word("dtype", self.dtype, DTYPES)
 
     @property
     def option(self) -> tuple[str, Any]:
@@ -124,11 +125,7 @@ class MatrixWork(Work):
         return {"matrix.npy": self.stored(slice(*strip), slice(first, None))}
 
     def stored(self, rows: slice | NDArray[np.intp], columns: slice | NDArray[np.intp]) -> NDArray[Any]:
-        """The distances (R, C) of ``rows`` to ``columns`` as the matrix holds them.
-
-        Raises:
-            UserError: as ``compute``.
-        """
+        """The distances (R, C) of ``rows`` to ``columns`` as the matrix holds them."""
         block = self.distance.pairwise(self.labels[rows], self.labels[columns])
         if block.size and not block.min() >= 0:  # NaN is not
             raise self._refusal(block, ~(block >= 0), rows, columns, "should be a number >= 0, or infinity")
@@ -169,10 +166,7 @@ class NeighborsWork(Work):
     kind: ClassVar[str] = "neighbors"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.k < len(self.labels):
-            raise UserError(
-                f"k must be at least 1 and below the number of items, {len(self.labels)}. Got k={self.k} instead."
-            )
+        check_k(self.k, len(self.labels))
 
     @property
     def option(self) -> tuple[str, Any]:

@@ -10,7 +10,7 @@ import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from cml.distances.exact_products import (
 from cml.distances.keypoints.poses import stacked, visible_joints
 from cml.distances.label_distance import Float32, LabelDistance, Labels
 from cml.errors import UserError
+from cml.settings import check_word
 
 Normalization = Literal["crop", "torso", "centered", "torso_centered"]
 
@@ -69,11 +70,7 @@ class Keypoints(LabelDistance):
     name: ClassVar[str] = "keypoints"
 
     def __post_init__(self) -> None:
-        known = ("crop", "torso", "centered", "torso_centered")
-        if self.normalization not in known:
-            raise UserError(
-                f"The 'normalization' must be one of {', '.join(known)}. Got {self.normalization!r} instead."
-            )
+        check_word("normalization", self.normalization, get_args(Normalization))
         least = 2 if self._centered else 1  # centred on a single joint any two poses are equal
         if isinstance(self.min_shared, bool) or not isinstance(self.min_shared, int) or self.min_shared < least:
             raise UserError(
@@ -115,8 +112,6 @@ class Keypoints(LabelDistance):
                 visible joint without finite coordinates.
             UserError: the poses have fewer joints than ``min_shared``, or lack a joint of ``torso``.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         poses = stacked(labels)  # (N, J, 3)
         joints = poses.shape[1]
         if joints < self.min_shared:

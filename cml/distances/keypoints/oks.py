@@ -17,6 +17,7 @@ from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.keypoints.poses import stacked, visible_joints
 from cml.distances.label_distance import Float32, LabelDistance, Labels
 from cml.errors import UserError
+from cml.settings import check_above_zero, check_whole
 
 Float64 = NDArray[np.float64]
 
@@ -54,14 +55,13 @@ class Oks(LabelDistance):
     unit: ClassVar[str] = "1 - OKS"
 
     def __post_init__(self) -> None:
-        if self.area is not None and not 0 < self.area < math.inf:
-            raise UserError(f"The 'area' must be above 0. Got {self.area!r} instead.")
+        if self.area is not None:
+            check_above_zero("area", self.area)
         if self.sigmas is not None:
             object.__setattr__(self, "sigmas", tuple(self.sigmas))
             if not all(0 < sigma < math.inf for sigma in self.sigmas):
                 raise UserError(f"The 'sigmas' must be above 0. Got {self.sigmas!r} instead.")
-        if self.min_shared < 1:
-            raise UserError(f"The 'min_shared' must be at least 1. Got {self.min_shared!r} instead.")
+        check_whole("min_shared", self.min_shared)
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Pack N poses of J joints: ``xy`` (N, J, 2) float64, ``visible`` (N, J) bool and ``area`` (N,) float64.

@@ -27,10 +27,7 @@ def stacked(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> NDArray[np
 
     Raises:
         LabelError: a pose has another form, or another number of joints than the first.
-        UserError: there are no poses.
     """
-    if len(labels) == 0:
-        raise UserError("There are no labels to encode.")
     try:
         poses = np.asarray(labels, dtype=np.float64)
     except (ValueError, TypeError):

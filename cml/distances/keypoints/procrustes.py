@@ -14,6 +14,7 @@ import numpy as np
 from cml.distances.keypoints.poses import stacked, visible_joints
 from cml.distances.label_distance import Float32, LabelDistance, Labels
 from cml.errors import UserError
+from cml.settings import check_whole, check_word
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,8 @@ class Procrustes(LabelDistance):
     is_symmetric: ClassVar[bool] = False  # of residuals, only up to rounding
 
     def __post_init__(self) -> None:
-        if self.error not in ("residual", "mpjpe"):
-            raise UserError(f"The 'error' must be residual or mpjpe. Got {self.error!r} instead.")
-        if self.min_shared < 3:  # two points can always be aligned
-            raise UserError(f"The 'min_shared' must be at least 3. Got {self.min_shared!r} instead.")
+        check_word("error", self.error, ("residual", "mpjpe"))
+        check_whole("min_shared", self.min_shared, least=3)  # two points can always be aligned
 
     @property
     def unit(self) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
 from cml.errors import UserError
+from cml.settings import check_word
 
 if TYPE_CHECKING:
     from cml.distances.layout.kernel import Bits
@@ -77,8 +78,7 @@ class Layout(LabelDistance):
             raise UserError(
                 f"The 'resolution' must be from 1 to 4096 pixels, or None. Got {self.resolution!r} instead."
             )
-        if self.matching not in ("fixed", "hungarian"):
-            raise UserError(f"The 'matching' must be fixed or hungarian. Got {self.matching!r} instead.")
+        check_word("matching", self.matching, ("fixed", "hungarian"))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Read and pack N masks.
@@ -90,10 +90,7 @@ class Layout(LabelDistance):
         Raises:
             LabelError: a mask cannot be read, is not a 2-D map of ids 0 to ``largest_id``, holds nothing but ignored
                 pixels, or differs in size from the first while ``resolution`` is None; names its file.
-            UserError: there is no label.
         """
-        if len(labels) == 0:
-            raise UserError("There are no labels to encode.")
         size = (0, 0)
         maps: UInt8 = np.empty((0, 0), np.uint8)
         planes: NDArray[np.uint64] = np.empty((0, 8, 0), np.uint64)

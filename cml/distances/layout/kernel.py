@@ -50,13 +50,9 @@ def _overlap(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
 
 @compiled(fastmath=AS_WRITTEN)
 def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
-    """Write 1 - mIoU of masks whose classes mean the same into ``out`` (A, B).
+    """Write 1 - mIoU of masks whose classes mean the same into ``out`` (A, B), infinite where no pixel counts in both.
 
-    Args:
-        a: A masks.
-        b: B masks.
-        mirror: True if ``b`` is ``a``: one half is computed and copied to the other.
-        out: Infinite where no pixel counts in both.
+    ``mirror``: ``b`` is ``a``, so that one half is computed and copied to the other.
     """
     for strip in range(0, out.shape[1], _STRIP):
         for i in range(out.shape[0]):

@@ -42,18 +42,11 @@ class _Looks(NamedTuple):
 def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> tuple[NDArray[np.uint8], Float64]:
     """Draw heads: any yaw, pitch and roll as people hold their heads.
 
-    Args:
-        count: How many, at least 1.
-        size: Side of the square images in pixels, at least 16.
-        seed: At least 0. Item i depends on ``seed``, ``size`` and i alone.
-        workers: Processes to draw in; the result is the same for any number.
+    Arguments and errors are those of ``draw_items``; item i depends on ``seed``, ``size`` and i alone.
 
     Returns:
         Images (N, size, size, 3), RGB, and rotations (N, 4): unit quaternions [x, y, z, w], w >= 0, from the head to
         the camera, whose x is to the right, y down and z away from it: [0, 0, 0, 1] looks into the camera.
-
-    Raises:
-        UserError: An argument is out of its range, or the workers could not start.
     """
     draw = functools.partial(_draw_head, photos=sample_photos())
     images, rotations = draw_items("draw_heads", draw, count, size=size, seed=seed, workers=workers)

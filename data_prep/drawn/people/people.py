@@ -47,18 +47,7 @@ def draw_people(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) 
     Item i depends on ``seed``, ``size`` and i alone, so a longer run begins with the items of a shorter one. Another
     size shows the same people, each with other noise.
 
-    Args:
-        count: How many, at least 1.
-        size: Side of the square images in pixels, at least 16.
-        seed: At least 0. Different seeds share no item.
-        workers: Processes to draw in; the result is the same for any number. More than 1 starts new interpreters, so
-            that a script needs the usual ``if __name__ == "__main__"``; worth it from some 2,000 images on.
-
-    Returns:
-        The images and their keypoints.
-
-    Raises:
-        UserError: An argument is out of its range, or the workers could not start.
+    Arguments and errors are those of ``draw_items``; several workers are worth it from some 2,000 images on.
     """
     draw = functools.partial(_draw_person, photos=sample_photos())
     images, keypoints = draw_items("draw_people", draw, count, size=size, seed=seed, workers=workers)

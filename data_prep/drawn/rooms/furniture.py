@@ -1,7 +1,7 @@
 """Furniture of drawn rooms: what stands in which kind of room, where, and of which boxes and balls it is made.
 
 Furniture hides parts of walls and floor and the borders between them; masks do not know of it. Not for: drawing it
-(``rooms_trace``).
+(``trace.py``).
 
 A piece's frame has its origin on the floor in the middle of the piece: x along its back, y up, z to its front.
 """

@@ -1,7 +1,7 @@
 """Materials of drawn rooms: paint, wallpaper, tiles, planks, carpet, cloth, as colours at places in metres.
 
-Patterns fade where they are finer than a pixel, as they do in photographs. Not for: light (``rooms_light``) nor where
-a material is used (``rooms_walls``, ``rooms_furniture``). Colours are linear: twice the number is twice the light.
+Patterns fade where they are finer than a pixel, as they do in photographs. Not for: light (``trace.py``) nor where
+a material is used (``walls.py``, ``furniture.py``). Colours are linear: twice the number is twice the light.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The embedded dataset of room layouts: drawn furnished rooms, exact masks of walls, floor and ceiling. No download.
 
-A camera stands in a cuboid room (``rooms_view``) with papered walls, windows, doors and pictures (``rooms_walls``) and
-furniture (``rooms_furniture``); light is traced (``rooms_trace``) and developed as a photograph. It is for
+A camera stands in a cuboid room (``view.py``) with papered walls, windows, doors and pictures (``walls.py``) and
+furniture (``furniture.py``); light is traced (``trace.py``), and the picture is developed as a photograph. For
 demonstrations, tests and comparisons of losses on a small machine. Not for: training anything meant for photographs of
 real rooms.
 """
@@ -34,7 +34,7 @@ class Rooms:
 
     Attributes:
         images: (N, size, size, 3) RGB.
-        masks: (N, size, size) ids of ``rooms_view.SURFACES``: what is behind the furniture at the middle of each pixel.
+        masks: (N, size, size) ids of ``layout_masks.SURFACES``: what is behind the furniture at each pixel's middle.
     """
 
     images: UInt8
@@ -47,18 +47,7 @@ def draw_rooms(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -
     Item i depends on ``seed``, ``size`` and i alone, so a longer run begins with the items of a shorter one. Another
     size shows the same rooms, each with other noise.
 
-    Args:
-        count: How many, at least 1.
-        size: Side of the square images in pixels, at least 16.
-        seed: At least 0. Different seeds share no item.
-        workers: Processes to draw in; the result is the same for any number. More than 1 starts new interpreters, so
-            that a script needs the usual ``if __name__ == "__main__"``; worth it from some 500 rooms on.
-
-    Returns:
-        The images and their masks.
-
-    Raises:
-        UserError: An argument is out of its range, or the workers could not start.
+    Arguments and errors are those of ``draw_items``; several workers are worth it from some 500 rooms on.
     """
     images, masks = draw_items("draw_rooms", _draw_room, count, size=size, seed=seed, workers=workers)
     return Rooms(np.stack(images), np.stack(masks))

@@ -1,6 +1,6 @@
 """Surfaces of drawn rooms: their ground, the bands along a wall and the patches that lie on it, as colours and glow.
 
-Not for: which bands and patches a room has (``rooms_walls``), nor light (``rooms_trace``).
+Not for: which bands and patches a room has (``walls.py``), nor light (``trace.py``).
 """
 
 from __future__ import annotations

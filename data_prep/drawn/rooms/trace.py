@@ -1,7 +1,7 @@
 """Tracing a drawn room: rays against furniture, and the light on what they meet.
 
 Boxes and ellipsoids are cut with the rays of the part of the picture that they can cover; what is nearest is coloured
-and lit. Not for: the room's own surfaces as labels, which ``rooms_view`` finds, nor what furniture is made of.
+and lit. Not for: the room's own surfaces as labels, which ``view.py`` finds, nor what furniture is made of.
 """
 
 from __future__ import annotations

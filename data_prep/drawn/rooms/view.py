@@ -1,7 +1,7 @@
 """A camera in a cuboid room: which surface each pixel sees, and the LSUN ids and layout type that follow from it.
 
 A pixel's ray is cut with the six planes of the room; the first it leaves through is what the pixel sees, so that masks
-are exact at pixel centres. Not for: what surfaces look like (``rooms_walls``) or furniture, which no mask knows.
+are exact at pixel centres. Not for: what surfaces look like (``walls.py``) or furniture, which no mask knows.
 
 Coordinates are in metres: x to the right, y up, z ahead, the room from 0 to its width, height and depth.
 """

@@ -1,12 +1,12 @@
 """Walls, floor and ceiling of drawn rooms: their materials and what is on them, windows, doors, pictures, rugs, lamps.
 
 Everything here lies in the plane of its surface, so that it never hides the border between two of them. Not for:
-furniture, which stands in front (``rooms_furniture``), nor light (``rooms_trace``).
+furniture, which stands in front (``furniture.py``), nor light (``trace.py``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -41,14 +41,7 @@ class Style:
 
 
 def sample_surfaces(rng: Rng, room: NDArray[np.float64], photos: tuple[Photo, ...], wet: bool) -> list[Surface]:
-    """Draw the six surfaces of a room, in the order of its faces.
-
-    Args:
-        rng: Where randomness comes from.
-        room: (3,) width, height, depth.
-        photos: What windows and pictures show.
-        wet: A bathroom or kitchen: tiles.
-    """
+    """Draw the six surfaces of a room (3,), in the order of its faces; one that is ``wet`` has tiles."""
     trim = tint(rng, light=(0.85, 0.98), vivid=(0, 0.08)) if rng.random() < 0.6 else sample_wood(rng).colour
     paint = sample_tiles(rng) if wet and rng.random() < 0.5 else sample_paint(rng)
     accent = sample_paint(rng) if rng.random() < 0.3 else paint
@@ -88,14 +81,9 @@ def _wall(rng: Rng, style: Style, paint: Material, length: float, height: float,
                 left = rng.uniform(0.05, max(0.06, length - width - 0.05))
                 if left + width < length and all(left > end or left + width < start for start, end in taken):
                     taken.append((left, left + width))
-                    patches += [_moved(patch, left) for patch in made]
+                    patches += [replace(one, box=(one.box[0] + left, one.box[1] + left, *one.box[2:])) for one in made]
                     break
     return Surface(paint, tuple(bands), tuple(patches))
-
-
-def _moved(patch: Patch, by: float) -> Patch:
-    left, right, low, high = patch.box
-    return Patch(patch.kind, (left + by, right + by, low, high), patch.material, patch.photo, patch.bars, patch.glow)
 
 
 def _window(rng: Rng, style: Style, height: float, photos: tuple[Photo, ...]) -> tuple[float, list[Patch]]:

@@ -76,18 +76,7 @@ def draw_scenes(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) 
     Item i depends on ``seed``, ``size`` and i alone, its things and captions on ``seed`` and i, so a longer run begins
     with the items of a shorter one.
 
-    Args:
-        count: How many, at least 1.
-        size: Side of the square images in pixels, at least 16.
-        seed: At least 0. Different seeds share no item.
-        workers: Processes to draw in; the result is the same for any number. More than 1 starts new interpreters, so
-            that a script needs the usual ``if __name__ == "__main__"``.
-
-    Returns:
-        Images, captions and things.
-
-    Raises:
-        UserError: An argument is out of its range, or the workers could not start.
+    Arguments and errors are those of ``draw_items``.
     """
     draw = functools.partial(_draw_scene, photos=sample_photos())
     images, captions, things = draw_items("draw_scenes", draw, count, size=size, seed=seed, workers=workers)
@@ -145,9 +134,7 @@ def _tint(rng: Rng, place: float) -> tuple[int, int, int]:
 def sample_things(rng: Rng, place: float) -> tuple[Thing, ...]:
     """Draw 2 to 5 things of 2 kinds or more: single ones, pairs and threes; in a third of the scenes one on another.
 
-    Args:
-        rng: Where chance comes from.
-        place: On the ring, 0 to the number of kinds.
+    ``place`` is on the ring, 0 to the number of kinds.
     """
     apart = np.abs(np.arange(len(RING)) - place)
     usual = np.exp(-0.5 * (np.minimum(apart, len(RING) - apart) / SPREAD) ** 2)

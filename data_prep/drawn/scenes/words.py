@@ -15,12 +15,7 @@ from cml.word_vectors.open import PACKAGED, SCENE_WORDS, open_word_vectors
 
 
 def glove_text() -> str:
-    """What scene_words.txt has to hold: one line per word: the word and 50 numbers that read back as the same float32.
-
-    Raises:
-        UserError: the packaged GloVe is not installed.
-        DataError: it lacks a word.
-    """
+    """The lines of scene_words.txt: a word and 50 numbers that read back as the same float32."""
     vectors = open_word_vectors(PACKAGED)
     rows = vectors.find(vocabulary())
     if missing := [word for word in vocabulary() if word not in rows]:

@@ -1,4 +1,8 @@
-"""Checks of the settings of losses: numbers, whole numbers, one of some words. Each gives back what it was given."""
+"""Checks of the settings of things made by name: numbers, whole numbers, one of some words.
+
+Each check raises a ``UserError`` that names the setting, the rule and the value; where it gives something back, that is
+the value.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,7 @@ from cml.errors import UserError
 
 
 def check_number(name: str, value: float, *, least: float, below: float = float("inf"), open_: bool = False) -> float:
-    """Check that a setting is a number in [least, below), or in (least, below) with ``open_``.
-
-    Raises:
-        UserError: it is not.
-    """
+    """Check that a setting is a number in [least, below), or in (least, below) with ``open_``."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not (least < value if open_ else least <= value) or not value < below:
         rule = f"{'above' if open_ else 'at least'} {least:g}" + (
@@ -24,20 +24,12 @@ def check_number(name: str, value: float, *, least: float, below: float = float(
 
 
 def check_above_zero(name: str, value: float) -> float:
-    """Check that a setting is a number above 0.
-
-    Raises:
-        UserError: it is not.
-    """
+    """Check that a setting is a number above 0."""
     return check_number(name, value, least=0, open_=True)
 
 
 def check_auto(name: str, value: float | Literal["auto"]) -> float | Literal["auto"]:
-    """Check that a setting is a number above 0, or "auto": found in the training set.
-
-    Raises:
-        UserError: it is neither.
-    """
+    """Check that a setting is a number above 0, or "auto": found in the training set."""
     if not isinstance(value, str):
         return check_above_zero(name, value)
     if value != "auto":
@@ -45,23 +37,16 @@ def check_auto(name: str, value: float | Literal["auto"]) -> float | Literal["au
     return "auto"
 
 
-def check_whole(name: str, value: int) -> int:
-    """Check that a setting is a whole number of at least 1.
-
-    Raises:
-        UserError: it is not.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(f"The {name!r} must be a whole number of at least 1. Got {value!r} instead.")
+def check_whole(name: str, value: int, *, least: int = 1) -> int:
+    """Check that a setting is a whole number of at least ``least``."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UserError(f"The {name!r} must be a whole number of at least {least}. Got {value!r} instead.")
     return value
 
 
 def check_word(name: str, value: str, words: Iterable[str]) -> None:
-    """Check that a setting is one of some words.
-
-    Raises:
-        UserError: it is not.
-    """
+    """Check that a setting is one of some words."""
     words = list(words)
     if value not in words:
-        raise UserError(f"The {name!r} must be one of {', '.join(words)}. Got {value!r} instead.")
+        rule = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+        raise UserError(f"The {name!r} must be {rule}. Got {value!r} instead.")

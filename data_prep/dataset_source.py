@@ -1,0 +1,79 @@
+"""What the data sources share: the steps of ``prepare``, and what dataset.json says of a dataset.
+
+Not for: reading any one dataset, nor the checks of settings and the split by hash (source.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data_prep.source import input_folders
+from cml.errors import DataError
+
+_COLUMNS = {  # of a task: its label column and the usual unit of its labels
+    "value": ("value", ""),
+    "caption": ("captions", "captions"),
+    "classes": ("class", ""),
+    "layout": ("layout_file_name", "id of a surface"),
+    "pose": ("keypoints", "px"),
+}
+
+
+class Content(NamedTuple):
+    """What a source makes of its input.
+
+    Attributes:
+        items: For ``write_dataset``.
+        details: For dataset.json.
+        about: Texts of dataset.json that depend on the settings, in place of the source's own.
+        total: How many items there are, where they are no list.
+        within: Folders of the input that no setting names.
+    """
+
+    items: Iterable[Item | DataError]
+    details: Mapping[str, Any]
+    about: Mapping[str, Any] = {}
+    total: int | None = None
+    within: Collection[Path] = ()
+
+
+@dataclass(frozen=True)
+class DatasetSource:
+    """Base of the data sources: one says where its input comes from (``_origin``) and what it makes of it."""
+
+    name: ClassVar[str] = ""
+    task: ClassVar[str] = ""
+    label_unit: ClassVar[str] = ""
+    """The unit of the labels, where it is not the task's."""
+    frame: ClassVar[str] = ""
+    published: ClassVar[str] = ""
+    licence: ClassVar[str]
+
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+        """Write the dataset; see ``DataSource.prepare``."""
+        origin = self._origin()
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        with ExitStack() as after:
+            made = self._content(skip_bad, after)
+            own = {"name": self.name, "task": self.task, "frame": self.frame}
+            texts: dict[str, Any] = {**own, "source": self.published, "licence": self.licence, **made.about}
+            column, unit = _COLUMNS[texts["task"]]
+            texts = {"label_column": column, "label_unit": self.label_unit or unit, **texts}
+            info = DatasetInfo(**texts, details=made.details, made_with=origin)
+            folders = {*input_folders(self), *made.within}
+            return write_dataset(out, info, made.items, total=made.total, skip_bad=skip_bad, within=folders)
+
+    def _origin(self) -> dict[str, Any]:
+        """What ``made_with`` says of the source and its input."""
+        raise NotImplementedError
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        """Read the input; with ``skip_bad`` a bad item is no reason to stop. ``after`` is closed at the end."""
+        raise NotImplementedError
