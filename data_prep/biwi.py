@@ -12,18 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from cml.data.image_files import Picture
 from cml.data_prep.deal import dealt
 from cml.data_prep.listed import Listed, ListedSource, read_each
-from cml.data_prep.person_crop import Box, box_around, crop_file
+from cml.data_prep.person_crop import Box, Float64, box_around, crop_file
 from cml.data_prep.source import check_shares, text_lines
 from cml.data_prep.table import number
 from cml.errors import DataError
-
-Float64 = NDArray[np.float64]
 
 _AGAIN = {"15": "03", "18": "05", "21": "02", "22": "07"}  # recorded twice: the sequence that shows the same person
 _OFF = 1e-2  # how far a matrix may be from orthogonal; the files have five digits
@@ -55,7 +52,7 @@ class Biwi(ListedSource):
     test_share: float = 0.3
     """Share of the frames that are not for training, as nearly as whole people allow."""
     split_seed: int = 0
-    """Which people."""
+    """Seed that decides which people are held out."""
 
     name = "biwi"
     published = "Biwi Kinect Head Pose, Fanelli and others, IJCV 2013"

@@ -21,21 +21,13 @@ from cml.storage.safe_paths import file_inside
 
 @dataclass
 class Photo:
-    """A photograph that captions are being gathered for.
+    """A photograph that captions are being gathered for."""
 
-    Attributes:
-        item_id: Id of the item.
-        file: The photograph.
-        where: Where it is listed, for error messages.
-        captions: Its captions so far.
-        fault: The first thing found wrong with it, or "".
-    """
-
-    item_id: str
-    file: Path
-    where: str
-    captions: list[str] = field(default_factory=list)
-    fault: str = ""
+    item_id: str  # id of the item
+    file: Path  # the photograph
+    where: str  # where it is listed, for error messages
+    captions: list[str] = field(default_factory=list)  # its captions so far
+    fault: str = ""  # the first thing found wrong with it, or ""
 
     def say(self, caption: object, where: str) -> None:
         """Add a caption, or note why it cannot be one."""

@@ -18,15 +18,11 @@ from cml.errors import DataError
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a dataset of classes is evaluated.
+    """How a dataset of classes is evaluated."""
 
-    Attributes:
-        recall_ks: The published K of Recall@K.
-        own_gallery: True if queries have a gallery of their own; False if every test image is a query that is searched
-            among all other test images.
-    """
-
-    recall_ks: Sequence[int]
+    recall_ks: Sequence[int]  # the published K of Recall@K
+    # true if queries have a gallery of their own; False if every test image is a query that is searched among
+    # all other test images
     own_gallery: bool = False
 
     def details(self) -> dict[str, Any]:

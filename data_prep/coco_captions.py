@@ -44,7 +44,7 @@ class CocoCaptions(CaptionedSource):
     source: Path
     """Folder with annotations/ and the image folders."""
     year: int = 2017
-    """Of the files, 2014 or 2017. Both have the same photographs under other names."""
+    """Year of the files, 2014 or 2017. Both have the same photographs under other names."""
     karpathy: Path | None = None
     """Karpathy's dataset_coco.json, for the split that captioning papers use."""
 

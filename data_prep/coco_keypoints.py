@@ -61,7 +61,7 @@ class CocoKeypoints(DatasetSource):
     source: Path
     """Folder with annotations/ and the image folders."""
     year: int = 2017
-    """Of the files, 2014 or 2017."""
+    """Year of the files, 2014 or 2017."""
     min_joints: int = 8
     """People with fewer labelled joints are left out."""
     min_area: float = 64.0**2

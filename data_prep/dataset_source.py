@@ -26,21 +26,13 @@ _COLUMNS = {  # of a task: its label column and the usual unit of its labels
 
 
 class Content(NamedTuple):
-    """What a source makes of its input.
+    """What a source makes of its input."""
 
-    Attributes:
-        items: For ``write_dataset``.
-        details: For dataset.json.
-        about: Texts of dataset.json that depend on the settings, in place of the source's own.
-        total: How many items there are, where they are no list.
-        within: Folders of the input that no setting names.
-    """
-
-    items: Iterable[Item | DataError]
-    details: Mapping[str, Any]
-    about: Mapping[str, Any] = {}
-    total: int | None = None
-    within: Collection[Path] = ()
+    items: Iterable[Item | DataError]  # for ``write_dataset``
+    details: Mapping[str, Any]  # for dataset.json
+    about: Mapping[str, Any] = {}  # texts of dataset.json that depend on the settings, in place of the source's own
+    total: int | None = None  # how many items there are, where they are no list
+    within: Collection[Path] = ()  # folders of the input that no setting names
 
 
 @dataclass(frozen=True)

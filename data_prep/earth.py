@@ -90,7 +90,7 @@ class Earth(DatasetSource):
     test_share: float = 0.3
     """Share of the tiles that are not for training, as nearly as whole regions allow."""
     split_seed: int = 0
-    """Which regions."""
+    """Seed that decides which regions are held out."""
 
     name = "earth"
     task = "value"

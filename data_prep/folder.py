@@ -95,7 +95,7 @@ class Folder(DatasetSource):
     group_column: str | None = None
     """Column that says what images belong together, as a person or a video: a group is never split."""
     split_seed: int = 0
-    """Which random split."""
+    """Seed of the random split."""
     test_share: float = 0.3
     """Without a split column: share of the images (of the classes, for classes) that are not for training."""
     query_share: float = 0.3

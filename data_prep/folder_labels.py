@@ -28,38 +28,23 @@ SHARES = "boxes in shares of the image's width and height"
 
 @dataclass
 class Labelled:
-    """An image and what the rows say of it.
+    """An image and what the rows say of it."""
 
-    Attributes:
-        item_id: The image's name; with a number, if it shows more people than one.
-        name: The image's path, relative to the folder of the images.
-        where: "FILE:LINE" of its first row.
-        split: What the split column says, or None.
-        group: What the group column says, or the image's name.
-        label: The label; for captions the list that further rows add to; for masks the file.
-    """
-
-    item_id: str
-    name: str
-    where: str
-    split: str | None
-    group: str
-    label: Any
+    item_id: str  # the image's name; with a number, if it shows more people than one
+    name: str  # the image's path, relative to the folder of the images
+    where: str  # "FILE:LINE" of its first row
+    split: str | None  # what the split column says, or None
+    group: str  # what the group column says, or the image's name
+    label: Any  # the label; for captions the list that further rows add to; for masks the file
 
 
 class Kind(NamedTuple):
-    """What a kind of label fixes.
+    """What a kind of label fixes."""
 
-    Attributes:
-        task: The task that the dataset belongs to.
-        unit: The unit of its labels, where the user states none.
-        default: The columns of the user's file, where the user names none.
-        distances: The label distance by how many numbers a label has, 0 for any; none where the task knows it.
-    """
-
-    task: str
-    unit: str
-    default: tuple[str, ...]
+    task: str  # the task that the dataset belongs to
+    unit: str  # the unit of its labels, where the user states none
+    default: tuple[str, ...]  # the columns of the user's file, where the user names none
+    # the label distance by how many numbers a label has, 0 for any; none where the task knows it
     distances: Mapping[int, str] = {}
 
 

@@ -55,13 +55,13 @@ class HuggingFace(DatasetSource):
     image: str = "image"
     """Column of the images."""
     label_columns: tuple[str, ...] = ("label",)
-    """Columns with the label; of numbers several make a vector."""
+    """Columns with the label; several columns of numbers make a vector."""
     label_distance: str = ""
-    """Of numbers: what they are compared by, such as circular(period=24) or haversine; euclidean when not given."""
+    """How numbers are compared, such as circular(period=24) or haversine; euclidean when not given."""
     subset: str = ""
     """The dataset's configuration, for one that has several."""
     test_share: float = 0.3
-    """Of a dataset of one part: share of the items that are not for training."""
+    """Share of the items that are not for training, where the dataset has one part."""
     image_size: int | None = None
     """Larger images are shrunk once so that their shorter side has this many pixels; without it files are kept."""
     unit: str = ""

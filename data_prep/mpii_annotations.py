@@ -27,26 +27,17 @@ JOINTS = (
 
 
 class Person(NamedTuple):
-    """One person of an image.
+    """One person of an image."""
 
-    Attributes:
-        image: Name of the image file.
-        number: Which of the image's people, from 1: in the .mat its place in annorect, in the .json among the entries
-            of the image.
-        group: What must not straddle training and test: the video in the .mat, where it says which, else the image.
-        center: (2,) the middle of the person, or None if the file does not say it.
-        height: Of the person in pixels (200 times its scale), or None.
-        joints: (16, 3) x, y and 1, or zeros for a joint without a place. Whether it is occluded does not matter.
-        where: "FILE: image IMAGE, person NUMBER".
-    """
-
-    image: str
+    image: str  # name of the image file
+    # which of the image's people, from 1: in the .mat its place in annorect, in the .json among the entries of
+    # the image
     number: int
-    group: str
-    center: Float64 | None
-    height: float | None
-    joints: Float64
-    where: str
+    group: str  # what must not straddle training and test: the video in the .mat, where it says which, else the image
+    center: Float64 | None  # (2,) the middle of the person, or None if the file does not say it
+    height: float | None  # of the person in pixels (200 times its scale), or None
+    joints: Float64  # (16, 3) x, y and 1, or zeros for a joint without a place. Whether it is occluded does not matter.
+    where: str  # "FILE: image IMAGE, person NUMBER"
 
 
 Numbered = tuple[str, int, Person | DataError]

@@ -38,7 +38,7 @@ class Msls(ListedSource):
     source: Path
     """The folder with train_val/."""
     cities: tuple[str, ...] = ()
-    """Names of their folders, to take these alone; all when not given."""
+    """Folder names of the cities to take; all when not given."""
 
     name = "msls"
     published = "Mapillary Street-level Sequences, Warburg and others, CVPR 2020"

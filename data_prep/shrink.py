@@ -15,15 +15,10 @@ from cml.errors import UserError
 
 @dataclass(frozen=True)
 class Shrink:
-    """How photographs are shrunk; they are never enlarged, and a file that is small enough is kept as it is.
+    """How photographs are shrunk; they are never enlarged, and a file that is small enough is kept as it is."""
 
-    Attributes:
-        short_side: Pixels of the shorter side; None keeps every file.
-        long_side: Most pixels of the longer side.
-    """
-
-    short_side: int | None
-    long_side: int
+    short_side: int | None  # pixels of the shorter side; None keeps every file
+    long_side: int  # most pixels of the longer side
 
     def __post_init__(self) -> None:
         if self.short_side is not None and not 16 <= self.short_side <= self.long_side:

@@ -71,12 +71,9 @@ def number(value: object, column: str, where: str, *, own: bool = True) -> float
     ``own``: the file is the user's own, who may have meant another kind of label.
     """
     odd = isinstance(value, bool) or (isinstance(value, str) and "_" in value)  # Python reads 1_0 as 10
-    try:
-        found = math.nan if odd else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        found = math.nan
+    found = math.nan if odd else _float(value)
     if not math.isfinite(found):
-        comma = isinstance(value, str) and value.count(",") == 1 and _is_number(value.replace(",", "."))
+        comma = isinstance(value, str) and value.count(",") == 1 and math.isfinite(_float(value.replace(",", ".")))
         mend = "write a point for the decimal comma" if comma else "for texts take --kind captions or --kind classes"
         mend = f"; {mend}" if own else ""
         raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead{mend}.")
@@ -89,11 +86,12 @@ def number(value: object, column: str, where: str, *, own: bool = True) -> float
     return found
 
 
-def _is_number(text: str) -> bool:
+def _float(value: Any) -> float:  # noqa: ANN401 - a cell's content
+    """NaN for what is no number."""
     try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def say_once(said: set[str], guess: str) -> None:

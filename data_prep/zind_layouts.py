@@ -44,7 +44,7 @@ class ZindLayouts(DatasetSource):
     test_rooms: tuple[str, ...] = ()
     """Rooms that are not for training; those that groups.json suggests when none are given."""
     gallery_rooms: tuple[str, ...] = ()
-    """Those of the rooms for testing that are the gallery, the others being queries; none: see above."""
+    """Rooms for testing that are the gallery; the other ones are queries. Without them see above."""
 
     name = "zind_layouts"
     task = "layout"

@@ -22,8 +22,7 @@ from cml.data.prepared import DatasetInfo
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss
 from cml.losses.label_distance_loss import LabelDistanceLoss
-from cml.losses.loss import LabelSource, Loss
-from cml.losses.vector_loss import VectorLoss
+from cml.losses.loss import LabelSource, Loss, VectorLoss
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
 from cml.training.loop import Trained, train

@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
-
-Float64 = NDArray[np.float64]
+from cml.distances.label_distance import Float32, Float64, LabelDistance, LabelError, Labels, short
 
 
 @dataclass(frozen=True)

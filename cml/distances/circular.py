@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import check_same_length, pack_vectors
-from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.distances.label_distance import Float32, Float64, LabelDistance, Labels
 from cml.settings import check_above_zero, check_word
-
-Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.label_distance import Float32
+from cml.distances.label_distance import Float32, Float64
 
-Float64 = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 UNIT_ROUNDOFF = 2.0**-53

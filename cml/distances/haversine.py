@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import pack_vectors
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels
-
-Float64 = NDArray[np.float64]
+from cml.distances.label_distance import Float32, Float64, LabelDistance, LabelError, Labels
 
 EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
 

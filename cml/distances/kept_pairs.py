@@ -60,7 +60,10 @@ class KeptPairs:
                 began = time.monotonic()
                 known = self._matrix[rows[:, None], columns]
                 if np.isnan(known).any():
-                    self._keep(rows, columns, self._computed(left, right, known))
+                    found = self._computed(left, right, known)
+                    self._matrix[rows[:, None], columns] = found
+                    if self._symmetric:
+                        self._matrix[columns[:, None], rows] = found.T
                     self._unsaved += time.monotonic() - began
                     self._save()
                 block = self._matrix[rows[:, None], columns]
@@ -79,11 +82,6 @@ class KeptPairs:
                 found[pair] = self._function(one[1], other[1])
             block[i, j] = found[pair]
         return block
-
-    def _keep(self, rows: NDArray[np.intp], columns: NDArray[np.intp], block: Float32) -> None:
-        self._matrix[rows[:, None], columns] = block
-        if self._symmetric:
-            self._matrix[columns[:, None], rows] = block.T
 
     def _known(self, labels: _Distinct) -> NDArray[np.intp] | None:
         """The places of labels in the matrix, which grows for new ones; None where it would be too large."""

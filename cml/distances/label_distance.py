@@ -28,6 +28,7 @@ from cml.errors import DataError, UserError
 from cml.registry import Choice
 
 Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 
 

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import pack_vectors
 from cml.distances.haversine import EARTH_RADIUS, check_on_earth
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels
+from cml.distances.label_distance import Float32, Float64, LabelDistance, LabelError, Labels
 from cml.errors import UserError
 from cml.settings import check_above_zero, check_word
-
-Float64 = NDArray[np.float64]
 
 _CHORDS = 32  # of a sector's arc
 

@@ -18,11 +18,10 @@ from scipy.spatial.transform import Rotation as Turn
 
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import pack_vectors
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels
+from cml.distances.label_distance import Float32, Float64, LabelDistance, LabelError, Labels
 from cml.errors import UserError
 from cml.settings import check_word
 
-Float64 = NDArray[np.float64]
 Form = Literal["quaternion", "matrix", "rotvec", "euler"]
 
 _LENGTHS = {"quaternion": 4, "matrix": 9, "rotvec": 3, "euler": 3}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cml.losses.lambda_ndcg import LambdaNDCGLoss, lambda_ndcg_loss
     from cml.losses.language_guidance import LanguageGuidanceLoss, language_guidance_loss
     from cml.losses.log_ratio import LogRatioLoss, log_ratio_loss
-    from cml.losses.loss import About, LabelSource, Loss
+    from cml.losses.loss import About, LabelSource, Loss, VectorLoss
     from cml.losses.memory import CrossBatchMemory
     from cml.losses.proxy_gml import ProxyGMLLoss, proxy_gml_loss
     from cml.losses.proxy_nca_pp import ProxyNCAPlusPlusLoss, proxy_nca_pp_loss
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from cml.losses.relaxed_contrastive import RelaxedContrastiveLoss, relaxed_contrastive_loss
     from cml.losses.rkd_distance import RKDDistanceLoss, rkd_distance_loss
     from cml.losses.soft_target import SoftTargetLoss, soft_target_loss
-    from cml.losses.vector_loss import VectorLoss
     from cml.losses.weighted_sum import MatryoshkaLoss, SumLoss
 
 _ENTRIES = {
@@ -103,9 +102,8 @@ _HOMES = {
     **{name: f"cml.losses.{name.removesuffix('_loss')}" for name in __all__ if name.endswith("_loss")},
     **{name: home for home, _, name in (entry.rpartition(":") for entry in _ENTRIES.values())},
     **dict.fromkeys(("ClassLoss", "ProxyLoss"), "cml.losses.class_loss"),
-    **dict.fromkeys(("About", "LabelSource", "Loss"), "cml.losses.loss"),
+    **dict.fromkeys(("About", "LabelSource", "Loss", "VectorLoss"), "cml.losses.loss"),
     "LabelDistanceLoss": "cml.losses.label_distance_loss",
-    "VectorLoss": "cml.losses.vector_loss",
     "CrossBatchMemory": "cml.losses.memory",
 }
 

@@ -7,8 +7,6 @@ which has no tensor of triplets).
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -55,7 +53,7 @@ class BinaryLoss(RuleLoss):
         torch.Size([])
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="that of the loss that it makes pairs for",
         source="rules: Hadsell et al., CVPR 2006; Kim et al., CVPR 2019",
         when="A baseline: any pair or triplet loss, on continuous labels that a rule makes binary.",

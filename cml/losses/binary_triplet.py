@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -72,7 +70,7 @@ class BinaryTripletLoss(RuleLoss):
         Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B log B), no tensor of triplets",
         source="Schroff et al., CVPR 2015; rule: Kim et al., CVPR 2019",
         when="A baseline for continuous labels: items that are near enough are positives, the rest negatives.",

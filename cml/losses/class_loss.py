@@ -172,8 +172,13 @@ def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None)
         )
 
 
-def check_proxies(embeddings: Tensor, proxies: Tensor) -> None:
-    """Raise ``UserError`` unless ``proxies`` are (P, D) floating point, P >= 2, with the D of the embeddings."""
+def check_proxies(embeddings: Tensor, proxies: Tensor, classes: Tensor, per_class: int = 1) -> None:
+    """``check_classes``, and ``proxies`` should be (C M, D) floating point, at least 2, M = ``per_class`` in a row.
+
+    Raises:
+        UserError: also if the proxies are of another form, or a class has none.
+    """
+    check_classes(embeddings, classes)
     if proxies.ndim != 2 or not proxies.is_floating_point() or len(proxies) < 2:
         raise UserError(
             "The 'proxies' must be a floating-point tensor of at least 2 rows (P, D). "
@@ -184,3 +189,8 @@ def check_proxies(embeddings: Tensor, proxies: Tensor) -> None:
             f"Embeddings and proxies must have one dimension D. Got {embeddings.shape[1]} and {proxies.shape[1]} "
             "instead."
         )
+    if per_class < 1 or len(proxies) % per_class:
+        raise UserError(
+            f"The proxies must be 'per_class' of every class. Got {len(proxies)} with per_class={per_class} instead."
+        )
+    check_classes(embeddings, classes, len(proxies) // per_class)

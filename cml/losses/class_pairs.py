@@ -8,7 +8,7 @@ losses (class_proxies.py).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from cml.errors import UserError
 from cml.losses.loss import About
@@ -43,7 +43,7 @@ class ContrastiveLoss(PmlPairLoss):
         Hadsell, Chopra, LeCun: Dimensionality Reduction by Learning an Invariant Mapping, CVPR 2006.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(B^2)",
         source="Hadsell et al., CVPR 2006",
         when="The oldest pair loss: a baseline, or where distances should have a fixed scale.",
@@ -86,7 +86,7 @@ class TripletLoss(PmlPairLoss):
         Schroff, Kalenichenko, Philbin: FaceNet, CVPR 2015. Hermans, Beyer, Leibe: In Defense of the Triplet Loss, 2017.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(triplets), at most O(B^3)",
         source="Schroff et al., CVPR 2015; Hermans et al., 2017",
         when="The usual baseline: semi-hard mining, or batch-hard with a few items per class.",
@@ -128,7 +128,7 @@ class NPairLoss(PmlPairLoss):
         Sohn: Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS 2016.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(C^2)",
         source="Sohn, NeurIPS 2016",
         when="Many classes with few items each, in batches of two items per class.",
@@ -166,7 +166,7 @@ class LiftedStructureLoss(PmlPairLoss):
         Oh Song, Xiang, Jegelka, Savarese: Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(positive pairs x negative pairs)",
         source="Oh Song et al., CVPR 2016",
         when="Batches with several items of each of a few classes.",
@@ -209,7 +209,7 @@ class MultiSimilarityLoss(PmlPairLoss):
         Wang, Han, Huang, Dong, Scott: Multi-Similarity Loss with General Pair Weighting, CVPR 2019.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(B^2 log B)",
         source="Wang et al., CVPR 2019",
         when="Pairs weighted by how hard they are, with a few items of each class in a batch.",

@@ -9,7 +9,6 @@ learning rate and are saved with the run. Not for: proxy losses that the library
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +68,7 @@ class ProxyNCALoss(PmlProxyLoss):
         Movshovitz-Attias, Toshev, Leung, Ioffe, Singh: No Fuss Distance Metric Learning using Proxies, ICCV 2017.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(B C)",
         source="Movshovitz-Attias et al., ICCV 2017",
         when="The first proxy loss; a baseline for the later ones.",
@@ -100,7 +99,7 @@ class SoftTripleLoss(PmlProxyLoss):
         Qian, Shang, Sun, Hu, Li, Jin: SoftTriple Loss, ICCV 2019.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(B C M), M centres per class",
         source="Qian et al., ICCV 2019",
         when="Classes that fall into several kinds, such as views of a product.",
@@ -139,7 +138,7 @@ class ProxyAnchorLoss(PmlProxyLoss):
         Kim, Kim, Cho, Kwak: Proxy Anchor Loss for Deep Metric Learning, CVPR 2020.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(B C)",
         source="Kim et al., CVPR 2020",
         when="Classes with several items each: converges fast, and random batches will do.",

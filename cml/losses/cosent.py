@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -47,7 +45,7 @@ class CoSENTLoss(LabelDistanceLoss):
         ``CoSENTLoss`` of Sentence-Transformers.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B log(A B))",
         source="Su, 2022; Sentence-Transformers",
         when="All pairs should be in one order, so that a similarity means the same for every anchor.",
@@ -81,8 +79,5 @@ class CoSENTLoss(LabelDistanceLoss):
 def cosent_loss(
     embeddings: Tensor, label_distances: Tensor, *, mask: Tensor | None = None, scale: float = 20.0
 ) -> Tensor:
-    """``CoSENTLoss`` as a function of embeddings (B, D) and label distances (A, B).
-
-    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
-    """
+    """``CoSENTLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return CoSENTLoss(scale).value(embeddings, label_distances, mask)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -44,7 +42,7 @@ class DenseTripletLoss(LabelDistanceLoss):
         The triplet baseline of Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B log B), no tensor of triplets",
         source="the baseline of Kim et al., CVPR 2019",
         when="Only the order of label distances around each anchor matters, by a margin.",
@@ -85,8 +83,5 @@ def dense_triplet_loss(
     margin: float = 0.03,
     normalize: bool = True,
 ) -> Tensor:
-    """``DenseTripletLoss`` as a function of embeddings (B, D) and label distances (A, B).
-
-    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
-    """
+    """``DenseTripletLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return DenseTripletLoss(margin, normalize).value(embeddings, label_distances, mask)

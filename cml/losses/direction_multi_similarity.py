@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -82,9 +80,7 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
-    about: ClassVar[About] = About(
-        cost="O(B^2)", source=SOURCE, when="Multi-similarity on classes that lie close together."
-    )
+    about = About(cost="O(B^2)", source=SOURCE, when="Multi-similarity on classes that lie close together.")
     normalize = True
 
     def __init__(

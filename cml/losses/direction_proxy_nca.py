@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from cml.losses.class_loss import OwnProxyLoss, check_classes, check_proxies
+from cml.losses.class_loss import OwnProxyLoss, check_proxies
 from cml.losses.direction import LEAST, SOURCE, exact
 from cml.losses.embeddings import unit
 from cml.losses.loss import About
@@ -17,9 +15,7 @@ from cml.settings import check_number
 def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, gamma: float = 0.3) -> Tensor:
     """``DirectionProxyNCALoss`` as a function of embeddings (B, D), proxies (C, D), C >= 2, and classes (B,) int64."""
     check_number("gamma", gamma, least=0)
-    check_classes(embeddings, classes)
-    check_proxies(embeddings, proxies)
-    check_classes(embeddings, classes, len(proxies))
+    check_proxies(embeddings, proxies, classes)
     with torch.autocast(embeddings.device.type, enabled=False):
         unit_points = unit(embeddings)
         points, centers = exact(unit_points), exact(unit(proxies))
@@ -56,7 +52,7 @@ class DirectionProxyNCALoss(OwnProxyLoss):
         Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
-    about: ClassVar[About] = About(cost="O(B C)", source=SOURCE, when="ProxyNCA on classes that lie close together.")
+    about = About(cost="O(B C)", source=SOURCE, when="ProxyNCA on classes that lie close together.")
 
     def __init__(self, gamma: float = 0.3) -> None:
         super().__init__()

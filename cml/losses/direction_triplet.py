@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -60,7 +58,7 @@ class DirectionTripletLoss(ClassLoss):
         Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(triplets), at most O(B^3)",
         source=SOURCE,
         when="Triplets on classes that lie close together: negatives are not pushed through the class.",

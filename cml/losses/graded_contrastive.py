@@ -7,7 +7,7 @@ One line in ``cml/losses/__init__.py``, or ``@cml.losses.register("name")`` else
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -53,7 +53,7 @@ class GradedContrastiveLoss(ScaledLabelLoss):
         Supervision, CVPR 2023. psi as a function of a label distance is cml's.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B)",
         source="Leyva-Vallina et al., CVPR 2023",
         when="Labels overlap by a degree from 0 to 1, and most pairs do not overlap.",
@@ -95,10 +95,9 @@ def graded_contrastive_loss(
     margin: float = 0.5,
     normalize: bool = True,
 ) -> Tensor:
-    """``GradedContrastiveLoss`` as a function of embeddings (B, D) and label distances (A, B).
+    """``GradedContrastiveLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True.
 
     The similarity is 0 from the label distance ``label_scale`` on.
-    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
     """
     loss = GradedContrastiveLoss(label_scale, margin=margin, normalize=normalize)
     return loss.value(embeddings, label_distances, mask)

@@ -6,7 +6,6 @@ Not for: nDCG and H-AP as measures of a finished ranking (cml.retrieval).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,14 +21,11 @@ _PAIR_BYTES = 16 << 20  # of one (R, B, B) tensor of a part
 class GradedRankLoss(LabelDistanceLoss):
     """Base of the losses that compare all items of an anchor two by two: O(A B^2) time, memory of a few anchors.
 
-    Args:
-        temperature: Above 0, of differences of cosines.
-        neighbors: The gain of an item is exp(-D_y / scale), where scale is the label distance of the anchor's item of
-            this rank, or of its farthest where there are fewer.
-        normalize: L2-normalise the embeddings first; cosines are 1 - half the squared distance then.
+    The gain of an item is exp(-D_y / scale), where scale is the label distance of the anchor's item of rank
+    ``neighbors``, or of its farthest where there are fewer.
     """
 
-    lacking: ClassVar[str] = "two items of different usable label distance"
+    lacking = "two items of different usable label distance"
 
     def __init__(self, temperature: float = 0.1, neighbors: int = 10, normalize: bool = True) -> None:
         super().__init__()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -42,7 +40,7 @@ class HAPLoss(GradedRankLoss):
         ECCV 2022, equations 2 to 4; gains of continuous labels are cml's.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B^2)",
         source="Ramzi et al., ECCV 2022",
         when="The whole ranking should be precise, its top most of all.",
@@ -74,8 +72,5 @@ def h_ap_loss(
     neighbors: int = 10,
     normalize: bool = True,
 ) -> Tensor:
-    """``HAPLoss`` as a function of embeddings (B, D) and label distances (A, B).
-
-    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
-    """
+    """``HAPLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return HAPLoss(temperature, neighbors, normalize).value(embeddings, label_distances, mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -52,7 +52,7 @@ class KernelSupConLoss(ScaledLabelLoss):
         Supervised Contrastive Learning, NeurIPS 2020.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B)",
         source="Dufumier et al., MICCAI 2021",
         when="As soft-target, but all items within a bandwidth count about equally.",
@@ -85,9 +85,8 @@ def kernel_supcon_loss(
     bandwidth: float,
     temperature: float = 0.1,
 ) -> Tensor:
-    """``KernelSupConLoss`` as a function of embeddings (B, D) and label distances (A, B).
+    """``KernelSupConLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True.
 
     ``bandwidth`` is in the label's unit.
-    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
     """
     return KernelSupConLoss(1.0, bandwidth, temperature).value(embeddings, label_distances, mask)

@@ -20,9 +20,7 @@ from cml.settings import check_auto
 class ScaledLabelLoss(LabelDistanceLoss):
     """Base of the losses that measure label distances in units of a scale.
 
-    Args:
-        label_scale: The label distance that counts as 1, in the label's unit; or "auto": the median of the positive
-            label distances of a sample of training pairs, found by ``fit``.
+    ``label_scale`` is the label distance that counts as 1; "auto" is the median of the positive ones that ``fit`` sees.
     """
 
     constants = ("label_scale",)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -41,7 +39,7 @@ class LambdaNDCGLoss(GradedRankLoss):
         Framework, CIKM 2018. Gains of label distances are cml's.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B^2)",
         source="Burges, 2010; Wang et al., CIKM 2018",
         when="nDCG is the goal: the top of the ranking counts, with graded gains.",
@@ -71,8 +69,5 @@ def lambda_ndcg_loss(
     neighbors: int = 10,
     normalize: bool = True,
 ) -> Tensor:
-    """``LambdaNDCGLoss`` as a function of embeddings (B, D) and label distances (A, B).
-
-    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
-    """
+    """``LambdaNDCGLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return LambdaNDCGLoss(temperature, neighbors, normalize).value(embeddings, label_distances, mask)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -72,7 +71,7 @@ class LanguageGuidanceLoss(ClassLoss):
         Roth, Vinyals, Akata: Integrating Language Guidance into Vision-based Deep Metric Learning, CVPR 2022.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(B^2), beside the loss that it guides",
         source="Roth et al., CVPR 2022",
         when="Class names are words that say how classes relate: birds, cars, dishes.",

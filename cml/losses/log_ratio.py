@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -67,12 +67,12 @@ class LogRatioLoss(LabelDistanceLoss):
         exponent, the floor and the rank weights are cml's.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B), with rank weights O(A B log B)",
         source="Kim et al., CVPR 2019",
         when="The default: ratios of embedding distances should follow those of label distances.",
     )
-    constants: ClassVar[tuple[str, ...]] = ("label_exponent", "floor")
+    constants = ("label_exponent", "floor")
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 A loss is ``loss(embeddings (B, D), target) -> scalar``. It makes its target from a batch by itself (``target``), and
 once, of the whole training set, what depends on it: constants, proxies, a scale (``prepare``). Three kinds are at hand:
 ``LabelDistanceLoss`` (label distances, label_distance_loss.py), ``ClassLoss`` (class numbers, class_loss.py) and
-``VectorLoss`` (label vectors, vector_loss.py). Each file beside this one holds one loss: a pure function and a thin
+``VectorLoss`` (label vectors, below). Each file beside this one holds one loss: a pure function and a thin
 module over it. Gradients flow to the embeddings and the loss's own parameters, never to the labels.
 """
 
@@ -135,3 +135,17 @@ class Loss(nn.Module):
         settings = {name: getattr(self, name) for name in arguments if hasattr(self, name)}
         unset = {name for name, value in settings.items() if value is None and arguments[name].default is None}
         return ", ".join(f"{name}={value!r}" for name, value in settings.items() if name not in unset)
+
+
+class VectorLoss(Loss):
+    """Base of the losses over label vectors: ``loss(embeddings (B, D), vectors (B, V)) -> scalar``."""
+
+    labels = "vectors"
+
+    def target(self, batch: LabelSource) -> Tensor:
+        """The label vectors (B, V) float32, in their own unit."""
+        return torch.from_numpy(batch.vectors())
+
+    def forward(self, embeddings: Tensor, vectors: Tensor) -> Tensor:
+        """The loss of a batch, in at least float32: embeddings (B, D), vectors (B, V) in their own unit."""
+        raise NotImplementedError

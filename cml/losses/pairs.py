@@ -23,29 +23,18 @@ COINCIDENT = 1.5e-8  # and below this part float64 does: the distance is made of
 
 
 class RowMean(NamedTuple):
-    """A loss and what it is the mean of.
+    """A loss and what it is the mean of."""
 
-    Attributes:
-        loss: Scalar, sum of the values / sum of the counts; 0 if there is no term.
-        counts: (A,) terms of each anchor.
-    """
-
-    loss: Tensor
-    counts: Tensor
+    loss: Tensor  # scalar, sum of the values / sum of the counts; 0 if there is no term
+    counts: Tensor  # (A,) terms of each anchor
 
 
 class Pairs(NamedTuple):
-    """The pairs of a batch, (A, B) each.
+    """The pairs of a batch, (A, B) each."""
 
-    Attributes:
-        distances: Of embeddings, Euclidean.
-        labels: Label distances, 0 where a pair is not used.
-        used: bool, the pairs that a loss may use.
-    """
-
-    distances: Tensor
-    labels: Tensor
-    used: Tensor
+    distances: Tensor  # of embeddings, Euclidean
+    labels: Tensor  # label distances, 0 where a pair is not used
+    used: Tensor  # bool, the pairs that a loss may use
 
 
 def compare(embeddings: Tensor, label_distances: Tensor, *, normalize: bool) -> Pairs:

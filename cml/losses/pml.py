@@ -36,7 +36,7 @@ class PmlPairLoss(ClassLoss):
         super().__init__()
         self.inner = inner
         self.miner = miner
-        self.normalize = normalizes(inner)
+        self.normalize = bool(getattr(getattr(inner, "distance", None), "normalize_embeddings", False))
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
@@ -69,11 +69,6 @@ def made(text: str, module: str) -> nn.Module:
     except (TypeError, ValueError, AssertionError) as error:
         raise UserError(f"pytorch-metric-learning cannot make {text}: {error}.") from None
     return thing
-
-
-def normalizes(inner: nn.Module) -> bool:
-    """Whether a loss of the library L2-normalises the embeddings: its distance says so."""
-    return bool(getattr(getattr(inner, "distance", None), "normalize_embeddings", False))
 
 
 def lp_distance(normalize: bool, power: int = 1) -> nn.Module:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.errors import UserError
-from cml.losses.class_loss import OwnProxyLoss, check_classes, check_proxies
+from cml.losses.class_loss import OwnProxyLoss, check_proxies
 from cml.losses.embeddings import unit
 from cml.losses.loss import About
 from cml.settings import check_number, check_whole
@@ -24,14 +23,8 @@ def proxy_gml_loss(
     Of ``per_class`` = M proxies of a class in a row an item keeps its own and the nearest others, ``kept`` in all:
     above M, at most C M.
     """
-    check_classes(embeddings, classes)
-    check_proxies(embeddings, proxies)
-    if per_class < 1 or len(proxies) % per_class:
-        raise UserError(
-            f"The proxies must be 'per_class' of every class. Got {len(proxies)} with per_class={per_class} instead."
-        )
+    check_proxies(embeddings, proxies, classes, per_class)
     count = len(proxies) // per_class
-    check_classes(embeddings, classes, count)
     check_number("regularization", regularization, least=0)
     if not per_class < kept <= len(proxies):
         raise UserError(
@@ -86,7 +79,7 @@ class ProxyGMLLoss(OwnProxyLoss):
         with the minus that equation 7's cross-entropy lacks in print.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(B C M log(C M)), M proxies per class",
         source="Zhu et al., NeurIPS 2020",
         when="Classes that fall into kinds, where each item should learn from a few near proxies alone.",

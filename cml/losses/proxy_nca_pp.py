@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cml.losses.class_loss import OwnProxyLoss, check_classes, check_proxies
+from cml.losses.class_loss import OwnProxyLoss, check_proxies
 from cml.losses.embeddings import unit
 from cml.losses.loss import About
 from cml.settings import check_above_zero
@@ -17,9 +15,7 @@ from cml.settings import check_above_zero
 def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, temperature: float = 1 / 9) -> Tensor:
     """``ProxyNCAPlusPlusLoss`` as a function of embeddings (B, D), proxies (C, D), C >= 2, and classes (B,) int64."""
     check_above_zero("temperature", temperature)
-    check_classes(embeddings, classes)
-    check_proxies(embeddings, proxies)
-    check_classes(embeddings, classes, len(proxies))
+    check_proxies(embeddings, proxies, classes)
     with torch.autocast(embeddings.device.type, enabled=False):
         points = unit(embeddings)
         cosines = points @ unit(proxies).to(points).T  # (B, C)
@@ -52,7 +48,7 @@ class ProxyNCAPlusPlusLoss(OwnProxyLoss):
         Teh, DeVries, Taylor: ProxyNCA++: Revisiting and Revitalizing Proxy Neighborhood Component Analysis, ECCV 2020.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(B C)",
         source="Teh et al., ECCV 2020",
         when="A plain softmax over one proxy per class, at a low temperature.",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -51,7 +49,7 @@ class RankNContrastLoss(LabelDistanceLoss):
         equations 1 and 2. The sorted form is cml's.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B log B)",
         source="Zha et al., NeurIPS 2023",
         when="The order of label distances matters, but not by how much they differ.",
@@ -86,10 +84,7 @@ def rank_n_contrast_loss(
     temperature: float = 2.0,
     normalize: bool = False,
 ) -> Tensor:
-    """``RankNContrastLoss`` as a function of embeddings (B, D) and label distances (A, B).
-
-    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
-    """
+    """``RankNContrastLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return RankNContrastLoss(temperature, normalize).value(embeddings, label_distances, mask)
 
 

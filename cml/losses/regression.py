@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from cml.errors import UserError
 from cml.losses.embeddings import points
-from cml.losses.loss import About
-from cml.losses.vector_loss import VectorLoss
+from cml.losses.loss import About, VectorLoss
 from cml.settings import check_word
 
 Penalty = Literal["squared", "absolute", "huber"]
@@ -72,7 +71,7 @@ class RegressionLoss(VectorLoss):
         The usual baseline, such as the L1 row of Zha and others: Rank-N-Contrast, NeurIPS 2023.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(B V)",
         source="the usual baseline",
         when="Labels are numbers or vectors, and retrieval by the predicted label is enough.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -49,7 +49,7 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
         distance counts the anchor's own 0.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B)",
         source="Kim et al., CVPR 2021",
         when="Near labels should cluster; pairs farther apart than the mean are left alone.",
@@ -94,8 +94,5 @@ def relaxed_contrastive_loss(
     delta: float = 1.0,
     normalize: bool = False,
 ) -> Tensor:
-    """``RelaxedContrastiveLoss`` as a function of embeddings (B, D) and label distances (A, B).
-
-    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
-    """
+    """``RelaxedContrastiveLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return RelaxedContrastiveLoss(label_scale, sigma, delta, normalize).value(embeddings, label_distances, mask)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -41,7 +39,7 @@ class RKDDistanceLoss(LabelDistanceLoss):
         place of the teacher's. Sums are means here.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B)",
         source="Park et al., CVPR 2019",
         when="Embedding distances should be proportional to label distances, far pairs above all.",
@@ -67,8 +65,5 @@ class RKDDistanceLoss(LabelDistanceLoss):
 def rkd_distance_loss(
     embeddings: Tensor, label_distances: Tensor, *, mask: Tensor | None = None, normalize: bool = False
 ) -> Tensor:
-    """``RKDDistanceLoss`` as a function of embeddings (B, D) and label distances (A, B).
-
-    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
-    """
+    """``RKDDistanceLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return RKDDistanceLoss(normalize).value(embeddings, label_distances, mask)

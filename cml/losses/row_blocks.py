@@ -29,17 +29,11 @@ from cml.losses.pairs import (
 
 
 class RowTerms(NamedTuple):
-    """What a loss says about a block of R anchors.
+    """What a loss says about a block of R anchors."""
 
-    Attributes:
-        values: (R,) value of each row, a sum over its terms.
-        counts: (R,) how many terms (1 if the row's value is a mean already); 0 leaves the anchor out.
-        slopes: (R, B) derivative of each row's value in each of its squared distances; 0 where a pair is not used.
-    """
-
-    values: Tensor
-    counts: Tensor
-    slopes: Tensor
+    values: Tensor  # (R,) value of each row, a sum over its terms
+    counts: Tensor  # (R,) how many terms (1 if the row's value is a mean already); 0 leaves the anchor out
+    slopes: Tensor  # (R, B) derivative of each row's value in each of its squared distances; 0 where a pair is not used
 
 
 def mean_over_rows(

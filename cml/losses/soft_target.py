@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -47,7 +47,7 @@ class SoftTargetLoss(ScaledLabelLoss):
         with negative label distances in the place of similarities of labels.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="O(A B)",
         source="Sobal et al., ICLR 2025",
         when="Near neighbours count most, weighted by how near they are.",
@@ -82,9 +82,8 @@ def soft_target_loss(
     temperature: float = 0.2,
     normalize: bool = True,
 ) -> Tensor:
-    """``SoftTargetLoss`` as a function of embeddings (B, D) and label distances (A, B).
+    """``SoftTargetLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True.
 
     ``label_temperature`` is in the label's unit.
-    A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
     """
     return SoftTargetLoss(1.0, label_temperature, temperature, normalize).value(embeddings, label_distances, mask)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -69,7 +69,7 @@ class SumLoss(_OfLosses):
         True
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="that of its parts",
         source="a sum",
         when="Each of two losses has what the other lacks, such as proportions and one order of all pairs.",
@@ -112,7 +112,7 @@ class MatryoshkaLoss(_OfLosses):
         Kusupati et al.: Matryoshka Representation Learning, NeurIPS 2022.
     """
 
-    about: ClassVar[About] = About(
+    about = About(
         cost="that of its loss, once per size",
         source="Kusupati et al., NeurIPS 2022",
         when="One model should serve several sizes of embedding.",

@@ -15,17 +15,11 @@ END = 0  # ends a caption, begins one, and fills what is behind its end
 
 
 class Regions(NamedTuple):
-    """What the captioner sees of B images.
+    """What the captioner sees of B images."""
 
-    Attributes:
-        values: (B, R, H) projected features of R places.
-        keys: (B, R, M) the same as attention compares them.
-        mean: (B, H) mean of ``values``.
-    """
-
-    values: Tensor
-    keys: Tensor
-    mean: Tensor
+    values: Tensor  # (B, R, H) projected features of R places
+    keys: Tensor  # (B, R, M) the same as attention compares them
+    mean: Tensor  # (B, H) mean of ``values``
 
     def repeated(self, times: int) -> Regions:
         """Every image ``times`` times in a row."""

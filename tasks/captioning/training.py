@@ -67,15 +67,10 @@ class CaptionerConfig:
 
 @dataclass(frozen=True)
 class Captioned:
-    """Images with their captions, for a captioner.
+    """Images with their captions, for a captioner."""
 
-    Attributes:
-        features: (N, R, C) float16 or float32, a grid of R places an image.
-        captions: N lists of tokenised captions.
-    """
-
-    features: NDArray[Any]
-    captions: Sequence[Sequence[Sequence[str]]]
+    features: NDArray[Any]  # (N, R, C) float16 or float32, a grid of R places an image
+    captions: Sequence[Sequence[Sequence[str]]]  # N lists of tokenised captions
 
 
 class Vocabulary:

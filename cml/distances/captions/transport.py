@@ -12,13 +12,10 @@ References: Ford and Fulkerson 1962, "Flows in Networks", ch. III (primal-dual t
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.distances.captions.bags import Float, Int
 from cml.distances.captions.simd import LANES, keys, least, load, minimum, splat, store, where
 from cml.distances.compiled import compiled
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 FAR = 1e30  # stands for infinity, which the kernels are compiled without
 TOP = np.int64(0x7FFFFFFFFFFFFFFF)  # above every key

@@ -53,7 +53,10 @@ class RowFile:
         self._descriptor = os.open(path, os.O_RDWR | system.PLAIN)
         if self.is_new:
             try:
-                _reserve(self._descriptor, size)
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(self._descriptor, 0, size)
+                else:
+                    os.ftruncate(self._descriptor, size)
             except OSError as error:
                 os.close(self._descriptor)
                 path.unlink()
@@ -123,10 +126,3 @@ def _place(path: Path, rows: int, form: Form) -> tuple[int, int]:
         return 0, 0
     sound = isinstance(array, np.memmap) and array.shape == (rows, form.columns) and array.dtype == form.dtype
     return (int(array.offset), int(array.offset) + array.nbytes) if sound and array.flags.c_contiguous else (0, 0)
-
-
-def _reserve(descriptor: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-    else:
-        os.ftruncate(descriptor, size)

@@ -34,24 +34,16 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Runner:
-    """How a job is run; the result depends on nothing of it.
+    """How a job is run; the result depends on nothing of it."""
 
-    Attributes:
-        threads: Strips under way at a time in this process.
-        scheduler: Address of a Dask scheduler, ``tcp://host:port``, whose workers compute the strips; "" for threads
-            of this process.
-        strip_pairs: Pairs in a strip; None: as many as take up to half a minute, at most 4 million.
-        wait: Wait for another process that works on the same job; otherwise it is an error.
-        say: Told in a line what the job will take. None: nobody.
-        bar_after: Seconds until there is a progress bar on stderr; None for none.
-    """
-
-    threads: int = 2
+    threads: int = 2  # strips under way at a time in this process
+    # address of a Dask scheduler, ``tcp://host:port``, whose workers compute the strips; "" for threads of this
+    # process
     scheduler: str = ""
-    strip_pairs: int | None = None
-    wait: bool = False
-    say: Say | None = None
-    bar_after: float | None = 1.0
+    strip_pairs: int | None = None  # pairs in a strip; None: as many as take up to half a minute, at most 4 million
+    wait: bool = False  # wait for another process that works on the same job; otherwise it is an error
+    say: Say | None = None  # told in a line what the job will take. None: nobody.
+    bar_after: float | None = 1.0  # seconds until there is a progress bar on stderr; None for none
 
     def __post_init__(self) -> None:
         if self.threads < 1 or (self.strip_pairs is not None and self.strip_pairs < 1):
@@ -62,19 +54,12 @@ class Runner:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished job.
-
-    Attributes:
-        folder: Its folder.
-        path: What ``precomputed`` reads: the file of the matrix, or the folder of the lists.
-        pairs: Pairs of labels that this call computed; 0 if the result was there.
-        seconds: How long that took.
-    """
+    """A finished job."""
 
     folder: Path
-    path: Path
-    pairs: int
-    seconds: float
+    path: Path  # what ``precomputed`` reads: the file of the matrix, or the folder of the lists
+    pairs: int  # pairs of labels that this call computed; 0 if the result was there
+    seconds: float  # how long that took
 
 
 def write_matrix(

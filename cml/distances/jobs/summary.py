@@ -23,38 +23,23 @@ QUANTILES = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1
 
 @dataclass(frozen=True)
 class Summary:
-    """What a sample of pairs says. Shares are of pairs of two different items.
+    """What a sample of pairs says. Shares are of pairs of two different items."""
 
-    Attributes:
-        items: Items in the sample; all of their pairs are looked at.
-        of_items: Items there are.
-        pairs: Pairs.
-        unit: Unit of the label distance.
-        zeros: Share of pairs at distance 0.
-        infinities: Share of pairs that cannot be compared.
-        alone: Share of items that can be compared with no other of the sample.
-        ties: How often two other items lie at the same finite distance from an item: 0 if ranks are unique.
-        log_std: Intrinsic scale: standard deviation of the natural log of the positive finite distances. A factor
-            e^(2 log_std) lies between near and far; log-ratio takes 1 / log_std as its exponent.
-        mean: Of the finite distances.
-        quantiles: Share to distance, over the finite distances: thresholds.
-        positive_quantiles: The same over those above 0: floors.
-        distances: (P,) float32, the sample.
-    """
-
-    items: int
-    of_items: int
+    items: int  # items in the sample; all of their pairs are looked at
+    of_items: int  # items there are
     pairs: int
     unit: str
-    zeros: float
-    infinities: float
-    alone: float
-    ties: float
+    zeros: float  # share of pairs at distance 0
+    infinities: float  # share of pairs that cannot be compared
+    alone: float  # share of items that can be compared with no other of the sample
+    ties: float  # how often two other items lie at the same finite distance from an item: 0 if ranks are unique
+    # intrinsic scale: standard deviation of the natural log of the positive finite distances. A factor e^(2
+    # log_std) lies between near and far; log-ratio takes 1 / log_std as its exponent.
     log_std: float
-    mean: float
-    quantiles: dict[float, float]
-    positive_quantiles: dict[float, float]
-    distances: Float32
+    mean: float  # of the finite distances
+    quantiles: dict[float, float]  # share to distance, over the finite distances: thresholds
+    positive_quantiles: dict[float, float]  # the same over those above 0: floors
+    distances: Float32  # (P,) float32, the sample
 
     def to_json(self) -> dict[str, Any]:
         """All figures, without the sample."""

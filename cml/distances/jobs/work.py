@@ -43,15 +43,10 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True)
 class Work(ABC):
-    """What a job computes.
-
-    Attributes:
-        distance: The label distance.
-        labels: N encoded labels.
-    """
+    """What a job computes."""
 
     distance: LabelDistance
-    labels: Labels
+    labels: Labels  # N encoded labels
     kind: ClassVar[str]
 
     @property
@@ -92,13 +87,9 @@ class Work(ABC):
 
 @dataclass(frozen=True)
 class MatrixWork(Work):
-    """All label distances: ``matrix.npy`` (N, N).
+    """All label distances: ``matrix.npy`` (N, N)."""
 
-    Attributes:
-        dtype: "float32" or "float16".
-    """
-
-    dtype: str = "float32"
+    dtype: str = "float32"  # "float32" or "float16"
     kind: ClassVar[str] = "matrix"
 
     def __post_init__(self) -> None:
@@ -156,13 +147,9 @@ class MatrixWork(Work):
 
 @dataclass(frozen=True)
 class NeighborsWork(Work):
-    """Exact nearest-neighbour lists: ``ids.npy`` (N, k) int32 and ``distances.npy`` (N, k) float32.
+    """Exact nearest-neighbour lists: ``ids.npy`` (N, k) int32 and ``distances.npy`` (N, k) float32."""
 
-    Attributes:
-        k: Neighbours a label.
-    """
-
-    k: int = 10
+    k: int = 10  # neighbours a label
     kind: ClassVar[str] = "neighbors"
 
     def __post_init__(self) -> None:

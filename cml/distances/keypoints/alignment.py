@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.label_distance import Float32
+from cml.distances.label_distance import Float32, Float64
 
-Float64 = NDArray[np.float64]
 Side = tuple[Float64, NDArray[np.bool_]]
 
 _NOISE = 1e-13  # of a residual, by rounding

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.exact_products import Float64
-from cml.distances.label_distance import Float32
+from cml.distances.label_distance import Float32, Float64
 
 Int32 = NDArray[np.int32]
 

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.keypoints.poses import stacked, visible_joints
-from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.distances.label_distance import Float32, Float64, LabelDistance, Labels
 from cml.errors import UserError
 from cml.settings import check_above_zero, check_whole
-
-Float64 = NDArray[np.float64]
 
 # Of COCO's 17 joints, as pycocotools has them: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles.
 COCO_SIGMAS = tuple(sigma / 1000 for sigma in (26, 25, 25, 35, 35, 79, 79, 72, 72, 62, 62, 107, 107, 87, 87, 89, 89))

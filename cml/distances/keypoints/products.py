@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cml.distances.exact_products import TILE_COLUMNS, TILE_ROWS, UNIT_ROUNDOFF, Float64, Rows, noise_floor
+from cml.distances.exact_products import TILE_COLUMNS, TILE_ROWS, UNIT_ROUNDOFF, Rows, noise_floor
 from cml.distances.keypoints.kernel import settle_tile
-from cml.distances.label_distance import Float32, Labels
+from cml.distances.label_distance import Float32, Float64, Labels
 
 
 class PoseProducts:

@@ -30,27 +30,18 @@ _TONES = ((1.0, 0.0, 0.70), (0.82, 0.14, 0.94), (0.45, 0.32, 1.12))
 
 @dataclass(frozen=True)
 class Clothes:
-    """What a figure wears, and its colours.
+    """What a figure wears, and its colours."""
 
-    Attributes:
-        skin: colour of skin; likewise hair, shirt, trousers, shoes and mark.
-        sleeve: covered part of the arm: 0 none, 1 to the elbow, 2 to the wrist.
-        leg: covered part of the leg: 0 none, 1 to the knee, 2 to the ankle.
-        skirt: how far a skirt reaches down the thigh, 0 to 1.4; 0: no skirt.
-        long_hair: whether the hair falls on the shoulders.
-        mark: colour of the print on the front of the chest, or None.
-    """
-
-    skin: Colour
+    skin: Colour  # colour of skin; likewise hair, shirt, trousers, shoes and mark
     hair: Colour
     shirt: Colour
     trousers: Colour
     shoes: Colour
-    sleeve: float
-    leg: float
-    skirt: float
-    long_hair: bool
-    mark: Colour | None
+    sleeve: float  # covered part of the arm: 0 none, 1 to the elbow, 2 to the wrist
+    leg: float  # covered part of the leg: 0 none, 1 to the knee, 2 to the ankle
+    skirt: float  # how far a skirt reaches down the thigh, 0 to 1.4; 0: no skirt
+    long_hair: bool  # whether the hair falls on the shoulders
+    mark: Colour | None  # colour of the print on the front of the chest, or None
 
 
 @dataclass(frozen=True)

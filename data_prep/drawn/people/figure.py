@@ -80,19 +80,14 @@ class Proportions:
 
 @dataclass(frozen=True)
 class Figure:
-    """A posed figure.
+    """A posed figure."""
 
-    Attributes:
-        angles: every degree of freedom in degrees, those of limbs with the prefix ``r_`` or ``l_``.
-        proportions: the lengths it is built with.
-        points: name -> (3,) position: the 16 joints, ``waist``, and ``toe``, ``heel`` and ``finger`` of each side.
-        frames: name -> (3, 3): ``pelvis``, ``waist``, ``chest``, ``head``, and of each side ``thigh``, ``shin``,
-            ``upper_arm`` and ``forearm``.
-    """
-
-    angles: Mapping[str, float]
-    proportions: Proportions
+    angles: Mapping[str, float]  # every degree of freedom in degrees, those of limbs with the prefix ``r_`` or ``l_``
+    proportions: Proportions  # the lengths it is built with
+    # name -> (3,) position: the 16 joints, ``waist``, and ``toe``, ``heel`` and ``finger`` of each side
     points: Mapping[str, Vector]
+    # name -> (3, 3): ``pelvis``, ``waist``, ``chest``, ``head``, and of each side ``thigh``, ``shin``,
+    # ``upper_arm`` and ``forearm``
     frames: Mapping[str, Frame]
 
     @property

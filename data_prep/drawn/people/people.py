@@ -28,16 +28,12 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class People:
-    """Drawn people and where their joints are.
+    """Drawn people and where their joints are."""
 
-    Attributes:
-        images: (N, size, size, 3) RGB.
-        keypoints: (N, 16, 3): x and y in pixels, the first pixel's centre at 0.5, and 1 where the joint lies inside
-            the image, 0 where it lies outside. Joints hidden by the body or by clutter count as visible: a person
-            who labels a photograph guesses those too.
-    """
-
-    images: NDArray[np.uint8]
+    images: NDArray[np.uint8]  # (N, size, size, 3) RGB
+    # (N, 16, 3): x and y in pixels, the first pixel's centre at 0.5, and 1 where the joint lies inside the
+    # image, 0 where it lies outside. Joints hidden by the body or by clutter count as visible: a person who
+    # labels a photograph guesses those too.
     keypoints: NDArray[np.float32]
 
 

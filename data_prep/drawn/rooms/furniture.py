@@ -176,13 +176,12 @@ def kitchen(rng: Rng, height: float) -> tuple[Size, list[Part]]:
         box(-w / 2, w / 2, top - 0.04, top, -d / 2, d / 2, work),
     ]
     gap = replace(face, colour=darker(face.colour, 0.35))
-    for x in np.arange(-w / 2 + 0.6, w / 2 - 0.1, 0.6):
-        parts.append(box(x - 0.006, x + 0.006, 0.08, top - 0.05, d / 2 - 0.04, d / 2 - 0.03, gap))
+    joints = np.arange(-w / 2 + 0.6, w / 2 - 0.1, 0.6)
+    parts += [box(x - 0.006, x + 0.006, 0.08, top - 0.05, d / 2 - 0.04, d / 2 - 0.03, gap) for x in joints]
     if rng.random() < 0.65:
         high = min(height - 0.02, 2.15)
         parts.append(box(-w / 2, w / 2, 1.42, high, -d / 2, -d / 2 + 0.35, face))
-        for x in np.arange(-w / 2 + 0.6, w / 2 - 0.1, 0.6):
-            parts.append(box(x - 0.006, x + 0.006, 1.43, high - 0.01, -d / 2 + 0.35, -d / 2 + 0.355, gap))
+        parts += [box(x - 0.006, x + 0.006, 1.43, high - 0.01, -d / 2 + 0.35, -d / 2 + 0.355, gap) for x in joints]
     if rng.random() < 0.5:  # a refrigerator at the end
         steel = Material(darker((1, 1, 1), rng.uniform(0.3, 0.85)))
         parts.append(box(w / 2 - 0.6, w / 2, 0.02, 1.8, -d / 2, d / 2 + 0.02, steel))

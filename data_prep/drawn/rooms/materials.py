@@ -26,25 +26,15 @@ _NOISE = np.random.default_rng(0).random(_CELLS, np.float32)
 
 @dataclass(frozen=True)
 class Material:
-    """A colour and a pattern of a second one.
+    """A colour and a pattern of a second one."""
 
-    Attributes:
-        colour: Ground colour.
-        pattern: What is on it.
-        second: The pattern's colour: stripes, grout, dots, every other check.
-        size: (2,) width and height of the pattern's repeat in metres.
-        line: Share of the repeat that the second colour takes in stripes, grout and dots.
-        uneven: How much the tone varies from tile to tile or plank to plank, or cloudily in other patterns.
-        key: Decides where.
-    """
-
-    colour: Colour
-    pattern: Pattern = "plain"
-    second: Colour = (0.5, 0.5, 0.5)
-    size: tuple[float, float] = (0.5, 0.5)
-    line: float = 0.1
-    uneven: float = 0.03
-    key: int = 0
+    colour: Colour  # ground colour
+    pattern: Pattern = "plain"  # what is on it
+    second: Colour = (0.5, 0.5, 0.5)  # the pattern's colour: stripes, grout, dots, every other check
+    size: tuple[float, float] = (0.5, 0.5)  # (2,) width and height of the pattern's repeat in metres
+    line: float = 0.1  # share of the repeat that the second colour takes in stripes, grout and dots
+    uneven: float = 0.03  # how much the tone varies from tile to tile or plank to plank, or cloudily in other patterns
+    key: int = 0  # decides where
 
     def at(self, u: Float32, v: Float32, blur: Float32) -> Float32:
         """Colours (3, N) at the places (N,) ``u`` and ``v``, where a pixel is ``blur`` (N,) metres wide."""

@@ -30,14 +30,10 @@ _PHOTO_SIDE = 96  # pixels of the photographs behind windows and in frames
 
 @dataclass(frozen=True)
 class Rooms:
-    """Drawn rooms and their layouts.
+    """Drawn rooms and their layouts."""
 
-    Attributes:
-        images: (N, size, size, 3) RGB.
-        masks: (N, size, size) ids of ``layout_masks.SURFACES``: what is behind the furniture at each pixel's middle.
-    """
-
-    images: UInt8
+    images: UInt8  # (N, size, size, 3) RGB
+    # (N, size, size) ids of ``layout_masks.SURFACES``: what is behind the furniture at each pixel's middle
     masks: UInt8
 
 

@@ -19,38 +19,25 @@ Photo = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Patch:
-    """Something flat on a surface.
+    """Something flat on a surface."""
 
-    Attributes:
-        kind: What it is: a flat patch of material, a round one, a photograph (picture, view), a door's leaf, curtains.
-        box: Its left, right, low and high end in metres on the surface.
-        material: What it is made of.
-        photo: What a photograph shows.
-        bars: How many panes a window has across and up, or how many panels a door.
-        glow: How bright it is by itself; 0 is lit by the room's light.
-    """
-
+    # what it is: a flat patch of material, a round one, a photograph (picture, view), a door's leaf, curtains
     kind: Literal["flat", "round", "photo", "door", "curtain"]
-    box: tuple[float, float, float, float]
-    material: Material
-    photo: Photo | None = None
-    bars: tuple[int, int] = (1, 1)
-    glow: float = 0.0
+    box: tuple[float, float, float, float]  # its left, right, low and high end in metres on the surface
+    material: Material  # what it is made of
+    photo: Photo | None = None  # what a photograph shows
+    bars: tuple[int, int] = (1, 1)  # how many panes a window has across and up, or how many panels a door
+    glow: float = 0.0  # how bright it is by itself; 0 is lit by the room's light
 
 
 @dataclass(frozen=True)
 class Surface:
-    """A wall, the floor or the ceiling.
+    """A wall, the floor or the ceiling."""
 
-    Attributes:
-        material: The ground.
-        bands: Strips along a wall, each a material from one height to another: panelling, skirting, cornice.
-        patches: What is on it; later ones cover earlier ones.
-    """
-
-    material: Material
+    material: Material  # the ground
+    # strips along a wall, each a material from one height to another: panelling, skirting, cornice
     bands: tuple[tuple[Material, float, float], ...] = ()
-    patches: tuple[Patch, ...] = ()
+    patches: tuple[Patch, ...] = ()  # what is on it; later ones cover earlier ones
 
     def at(self, u: Float32, v: Float32, blur: Float32) -> tuple[Float32, Float32 | None]:
         """Colours (3, N) at places (N,) and how much of them glows by itself (N,), None if nothing does."""

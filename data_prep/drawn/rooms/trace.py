@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from cml.data_prep.drawn.rooms.materials import Float32, Material
 from cml.data_prep.drawn.rooms.surfaces import Surface
-from cml.data_prep.drawn.rooms.view import CEILING_FACE, FACES, FLOOR_FACE, View
-
-Float64 = NDArray[np.float64]
+from cml.data_prep.drawn.rooms.view import CEILING_FACE, FACES, FLOOR_FACE, Float64, View
 
 _CORNERS = np.array(list(itertools.product((-1, 1), repeat=3)), np.float64)
 _NEAREST = 0.05  # metres along a ray
@@ -27,38 +25,23 @@ _NEAREST = 0.05  # metres along a ray
 
 @dataclass(frozen=True)
 class Part:
-    """A box or an ellipsoid in the frame of its piece of furniture: x along its back, y up, z to its front.
+    """A box or an ellipsoid in the frame of its piece of furniture: x along its back, y up, z to its front."""
 
-    Attributes:
-        centre: (3,) its middle.
-        half: (3,) half its width, height and depth.
-        material: What it is made of.
-        shape: What it is.
-        glow: How bright it is by itself.
-    """
-
-    centre: tuple[float, float, float]
-    half: tuple[float, float, float]
-    material: Material
-    shape: Literal["box", "ball"] = "box"
-    glow: float = 0.0
+    centre: tuple[float, float, float]  # (3,) its middle
+    half: tuple[float, float, float]  # (3,) half its width, height and depth
+    material: Material  # what it is made of
+    shape: Literal["box", "ball"] = "box"  # what it is
+    glow: float = 0.0  # how bright it is by itself
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of furniture in a room.
+    """A piece of furniture in a room."""
 
-    Attributes:
-        parts: What it is made of.
-        place: (3,) where its frame's origin lies in the room.
-        angle: How far its front is turned from z to x, in radians.
-        shadow: Half width and half depth of its shadow on the floor, (0, 0) for none.
-    """
-
-    parts: tuple[Part, ...]
-    place: tuple[float, float, float]
-    angle: float
-    shadow: tuple[float, float] = (0.0, 0.0)
+    parts: tuple[Part, ...]  # what it is made of
+    place: tuple[float, float, float]  # (3,) where its frame's origin lies in the room
+    angle: float  # how far its front is turned from z to x, in radians
+    shadow: tuple[float, float] = (0.0, 0.0)  # half width and half depth of its shadow on the floor, (0, 0) for none
 
     def turned(self, vectors: Float32) -> Float32:
         """Vectors (3, ..) of the room in the piece's frame."""
@@ -79,19 +62,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Light:
-    """The light of a room.
+    """The light of a room."""
 
-    Attributes:
-        ambient: (3,) what comes from everywhere.
-        lamps: (L, 3) places of lamps and windows.
-        powers: (L, 3) their light at a distance of 1 m.
-        corners: How much darker it is where two surfaces meet, 0 to 1.
-    """
-
-    ambient: Float32
-    lamps: Float32
-    powers: Float32
-    corners: float
+    ambient: Float32  # (3,) what comes from everywhere
+    lamps: Float32  # (L, 3) places of lamps and windows
+    powers: Float32  # (L, 3) their light at a distance of 1 m
+    corners: float  # how much darker it is where two surfaces meet, 0 to 1
 
     def on(self, points: Float32, normals: Float32) -> Float32:
         """Light (3, N) on points (3, N) with normals (3, N) or (3, 1)."""

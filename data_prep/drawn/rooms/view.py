@@ -28,21 +28,13 @@ LEAST_SHARE = 0.02  # of the picture: a surface that shows less would be a label
 
 @dataclass(frozen=True)
 class View:
-    """A room and a camera in it.
+    """A room and a camera in it."""
 
-    Attributes:
-        room: (3,) width, height and depth in metres.
-        eye: (3,) where the camera is.
-        frame: (3, 3) rows are the camera's right, up and forward.
-        focal: Focal length in picture widths.
-        walls: Walls in view, from left to right, as numbers of faces.
-    """
-
-    room: Float64
-    eye: Float64
-    frame: Float64
-    focal: float
-    walls: tuple[int, ...] = ()
+    room: Float64  # (3,) width, height and depth in metres
+    eye: Float64  # (3,) where the camera is
+    frame: Float64  # (3, 3) rows are the camera's right, up and forward
+    focal: float  # focal length in picture widths
+    walls: tuple[int, ...] = ()  # walls in view, from left to right, as numbers of faces
 
     def directions(self, across: Float32, up: Float32) -> Float32:
         """Rays (3, ..) through picture coordinates ``across`` and ``up`` of one shape, -0.5 to 0.5, not normalised."""

@@ -88,15 +88,10 @@ _SIZES = ("{a} that {be} bigger than {b}", "{a} and, much smaller, {b}")
 
 @dataclass(frozen=True)
 class _Group:
-    """Things of one kind: they are alike.
-
-    Attributes:
-        things: The things.
-        numbers: Their numbers in the scene.
-    """
+    """Things of one kind: they are alike."""
 
     things: tuple[Thing, ...]
-    numbers: tuple[int, ...]
+    numbers: tuple[int, ...]  # their numbers in the scene
 
     @property
     def box(self) -> tuple[float, float, float, float]:
@@ -120,10 +115,10 @@ def describe(things: Sequence[Thing], rng: np.random.Generator) -> tuple[str, ..
     numbered = [[number for number, thing in enumerate(things) if thing.kind == kind] for kind in kinds]
     groups = [_Group(tuple(things[number] for number in numbers), tuple(numbers)) for numbers in numbered]
     found = dict.fromkeys([_sentence(_everything(groups, rng), rng)])
-    weights = np.array([weight for _, weight in _FORMS])
+    weights = np.array([weight for _, weight, _ in _FORMS])
     while len(found) < CAPTIONS:
-        form, _ = _FORMS[int(rng.choice(len(_FORMS), p=weights / weights.sum()))]
-        text = form(groups, rng)
+        form, _, least = _FORMS[int(rng.choice(len(_FORMS), p=weights / weights.sum()))]
+        text = form(groups, rng) if len(groups) >= least else None
         if text is not None:
             found.setdefault(_sentence(text, rng))
     return tuple(found)
@@ -202,16 +197,12 @@ def _everything(groups: Sequence[_Group], rng: np.random.Generator) -> str:
     return _pick(_LISTS, rng).format(all=_enumerated(order, rng), be=order[0].be)
 
 
-def _part(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
-    if len(groups) < 2:
-        return None
+def _part(groups: Sequence[_Group], rng: np.random.Generator) -> str:
     order = _shuffled(groups, rng)[: int(rng.integers(1, len(groups)))]
     return _pick(_PARTS, rng).format(some=_enumerated(order, rng), be=order[0].be)
 
 
-def _counted(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
-    if len(groups) < 2:
-        return None
+def _counted(groups: Sequence[_Group], rng: np.random.Generator) -> str:
     order = _shuffled(groups, rng)
     part = order[: int(rng.integers(1, len(groups)))]
     number = NUMBERS[_count(groups)]
@@ -219,8 +210,6 @@ def _counted(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
 
 
 def _related(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
-    if len(groups) < 2:
-        return None
     a, b = _shuffled(groups, rng)[:2]
     ways = relation(a, b)
     if not ways:
@@ -254,8 +243,6 @@ def _placed(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
 
 
 def _opposite(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
-    if len(groups) < 2:
-        return None
     a, b = _shuffled(groups, rng)[:2]
     if a.box[2] < 0.5 < b.box[0]:
         forms = _SIDES
@@ -267,8 +254,6 @@ def _opposite(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
 
 
 def _compared(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
-    if len(groups) < 2:
-        return None
     a, b = _shuffled(groups, rng)[:2]
     if a.things[0].half_width < 1.35 * b.things[0].half_width:
         return None
@@ -276,12 +261,12 @@ def _compared(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
 
 
 _Form = Callable[[Sequence[_Group], np.random.Generator], str | None]
-_FORMS: tuple[tuple[_Form, float], ...] = (
-    (_everything, 1.5),
-    (_part, 1.5),
-    (_counted, 1.0),
-    (_related, 3.0),
-    (_placed, 1.0),
-    (_opposite, 1.0),
-    (_compared, 0.7),
+_FORMS: tuple[tuple[_Form, float, int], ...] = (  # with their weights, and of how many groups at least
+    (_everything, 1.5, 1),
+    (_part, 1.5, 2),
+    (_counted, 1.0, 2),
+    (_related, 3.0, 2),
+    (_placed, 1.0, 1),
+    (_opposite, 1.0, 2),
+    (_compared, 0.7, 2),
 )

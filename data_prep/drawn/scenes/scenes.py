@@ -57,17 +57,11 @@ STRAY = 0.1
 
 @dataclass(frozen=True)
 class Scenes:
-    """Drawn scenes and what is said of them.
+    """Drawn scenes and what is said of them."""
 
-    Attributes:
-        images: (N, size, size, 3) RGB.
-        captions: Five different sentences each.
-        things: What is in each, in no order.
-    """
-
-    images: NDArray[np.uint8]
-    captions: tuple[tuple[str, ...], ...]
-    things: tuple[tuple[Thing, ...], ...]
+    images: NDArray[np.uint8]  # (N, size, size, 3) RGB
+    captions: tuple[tuple[str, ...], ...]  # five different sentences each
+    things: tuple[tuple[Thing, ...], ...]  # what is in each, in no order
 
 
 def draw_scenes(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Scenes:

@@ -37,23 +37,14 @@ _DARK: Rgb = (34, 34, 40)
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of thing.
+    """A kind of thing."""
 
-    Attributes:
-        draw: Draws one with a pen in its own frame.
-        height: Of its top above where it stands, in half widths.
-        colours: Names of colours and how often each occurs.
-        flat_top: Whether other things can stand on it.
-        rides: Whether it can stand on other things.
-        tilt: Standard deviation of its tilt in degrees.
-    """
-
-    draw: Callable[[Pen], None]
-    height: float
-    colours: Mapping[str, float]
-    flat_top: bool = False
-    rides: bool = True
-    tilt: float = 3.0
+    draw: Callable[[Pen], None]  # draws one with a pen in its own frame
+    height: float  # of its top above where it stands, in half widths
+    colours: Mapping[str, float]  # names of colours and how often each occurs
+    flat_top: bool = False  # whether other things can stand on it
+    rides: bool = True  # whether it can stand on other things
+    tilt: float = 3.0  # standard deviation of its tilt in degrees
 
 
 def sample_rgb(rng: np.random.Generator, name: str) -> Rgb:
@@ -258,25 +249,15 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Thing:
-    """One thing of a scene; lengths in sides of the picture, x to the right, y down.
+    """One thing of a scene; lengths in sides of the picture, x to the right, y down."""
 
-    Attributes:
-        kind: A key of ``KINDS``.
-        colour: Name of its colour.
-        size: "small", "large", or "" between them.
-        x: Where it stands.
-        y: Where it stands: its lower edge.
-        half_width: Half its width.
-        on: Number of the thing it stands on, -1 for none.
-    """
-
-    kind: str
-    colour: str
-    size: str
-    x: float
-    y: float
-    half_width: float
-    on: int = -1
+    kind: str  # a key of ``KINDS``
+    colour: str  # name of its colour
+    size: str  # "small", "large", or "" between them
+    x: float  # where it stands
+    y: float  # where it stands: its lower edge
+    half_width: float  # half its width
+    on: int = -1  # number of the thing it stands on, -1 for none
 
     @property
     def box(self) -> tuple[float, float, float, float]:
