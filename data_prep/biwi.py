@@ -18,7 +18,7 @@ from cml.data.image_files import Picture
 from cml.data_prep.deal import dealt
 from cml.data_prep.listed import Listed, ListedSource, read_each
 from cml.data_prep.person_crop import Box, Float64, box_around, crop_file
-from cml.data_prep.source import check_shares, text_lines
+from cml.data_prep.source import text_lines
 from cml.data_prep.table import number
 from cml.errors import DataError
 
@@ -59,10 +59,6 @@ class Biwi(ListedSource):
     licence = "non-commercial use such as university research and education"
     label_unit = "rotation"
     frame = "quaternion x, y, z, w from the head to the depth camera"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_shares(test_share=self.test_share)
 
     def _files(self) -> tuple[list[Path], Path]:
         if not (poses := sorted(self.source.glob("[0-9][0-9]/frame_*_pose.txt"))):

@@ -14,7 +14,6 @@ from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.listed import read_each
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_shares
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
@@ -62,7 +61,7 @@ class CaptionedSource(DatasetSource):
     task = "caption"
 
     def __post_init__(self) -> None:
-        check_shares(test_share=self.test_share, query_share=self.query_share)
+        super().__post_init__()
         Shrink(self.short_side, self.long_side)
 
     def _captioned(

@@ -28,7 +28,7 @@ from cml.data_prep.person_crop import (
     person_item,
     pose_details,
 )
-from cml.data_prep.source import check_at_least, check_shares, made_with, role_by_hash
+from cml.data_prep.source import made_with, role_by_hash
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
@@ -79,10 +79,7 @@ class CocoKeypoints(DatasetSource):
     frame = FRAME
     published = "COCO person keypoints, Lin et al., ECCV 2014"
     licence = "annotations CC BY 4.0; photographs under their owners' Flickr licences"
-
-    def __post_init__(self) -> None:
-        check_shares(test_share=self.test_share, query_share=self.query_share)
-        check_at_least(self, image_size=16, min_joints=2, min_area=0, margin=0)
+    least = (("min_area", 0),)
 
     def _origin(self) -> dict[str, Any]:
         files = annotation_files(self.source, self.year, "person_keypoints")

@@ -5,6 +5,7 @@ Not for: reading any one dataset, nor the checks of settings and the split by ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data_prep.source import input_folders
-from cml.errors import DataError
+from cml.errors import DataError, UserError
 
 _COLUMNS = {  # of a task: its label column and the usual unit of its labels
     "value": ("value", ""),
@@ -23,6 +24,7 @@ _COLUMNS = {  # of a task: its label column and the usual unit of its labels
     "layout": ("layout_file_name", "id of a surface"),
     "pose": ("keypoints", "px"),
 }
+_LEAST = (("image_size", 16), ("margin", 0), ("min_joints", 2))
 
 
 class Content(NamedTuple):
@@ -46,6 +48,21 @@ class DatasetSource:
     frame: ClassVar[str] = ""
     published: ClassVar[str] = ""
     licence: ClassVar[str]
+    least: ClassVar[tuple[tuple[str, float], ...]] = ()
+    """Settings of the source that have a least value, beside those that several sources have."""
+    may_be_all: ClassVar[tuple[str, ...]] = ()
+    """Shares that may be 1."""
+
+    def __post_init__(self) -> None:
+        for name in ("test_share", "query_share"):
+            share, whole = getattr(self, name, 0.5), name in self.may_be_all
+            if not (0 < share < 1 or (share == 1 and whole)):
+                rule = f"above 0 and {'at most' if whole else 'below'} 1"
+                raise UserError(f"The {name} (--{name.replace('_', '-')}) should be {rule}. Got {share} instead.")
+        for name, low in (*_LEAST, *self.least):
+            value = getattr(self, name, None)
+            if value is not None and not low <= value < math.inf:
+                raise UserError(f"The {name} should be at least {low}. Got {value} instead.")
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""

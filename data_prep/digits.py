@@ -15,7 +15,7 @@ from PIL import Image
 from cml.data.prepared_writer import Item
 from cml.data_prep.class_labels import Protocol
 from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.source import check_at_least, made_with
+from cml.data_prep.source import made_with
 
 _NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -39,9 +39,7 @@ class Digits(DatasetSource):
     task = "classes"
     published = "scikit-learn's digits: Alpaydin and Kaynak, UCI, 1998"
     licence = "CC BY 4.0"
-
-    def __post_init__(self) -> None:
-        check_at_least(self, size=8)
+    least = (("size", 8),)
 
     def _origin(self) -> dict[str, Any]:
         return made_with(self, revision=1)

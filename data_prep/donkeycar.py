@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from cml.data.prepared_writer import Item
 from cml.data_prep.archive import members
 from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.source import check_at_least, made_with
+from cml.data_prep.source import made_with
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 from cml.storage.strict_json import parse_json
@@ -61,12 +61,13 @@ class Donkeycar(DatasetSource):
     label_unit = "steering angle"
     frame = "-1 is full left, 0 straight on, 1 full right"
     published = "a Donkeycar tub: frames of a model car's camera, recorded while a person drove"
+    least = (("blocks", 3), ("gap", 0))
     licence = "the tub's own; MIT for the tub of the donkeycar project's tests"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.deal or set(self.deal) - set(_ROLES):
             raise UserError(f"The deal should be letters T, Q and G, e.g. GGTTTTTTTQ. Got {self.deal!r} instead.")
-        check_at_least(self, blocks=3, gap=0)
 
     def _origin(self) -> dict[str, Any]:
         if not self.source.is_dir():

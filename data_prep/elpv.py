@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cml.data_prep.class_labels import split_lines
 from cml.data_prep.listed import Listed, ListedSource, read_each, within
-from cml.data_prep.source import check_shares, role_by_hash
+from cml.data_prep.source import role_by_hash
 from cml.errors import DataError, extra_needed
 
 _KINDS = ("mono", "poly")
@@ -43,10 +43,6 @@ class Elpv(ListedSource):
     licence = "CC BY-NC-SA 4.0"
     label_unit = "defect probability"
     images = "images"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_shares(test_share=self.test_share)
 
     def _files(self) -> tuple[list[Path], Path]:
         folder = self.source

@@ -28,7 +28,7 @@ from cml.data_prep.folder_labels import KINDS, KindName, Labelled, found_ids, na
 from cml.data_prep.layout_masks import MASK_FRAME, mask_image
 from cml.data_prep.person_crop import FRAME, check_joints_inside, crop_file, into_crop, person_box
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_at_least, check_shares, made_with
+from cml.data_prep.source import made_with
 from cml.data_prep.table import MissingColumn, Row, cell, read_rows, say_once
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
@@ -119,9 +119,10 @@ class Folder(DatasetSource):
     """Room around a person's visible joints on each side, as a share of the longer side of their bounding box."""
 
     licence = "the user's own"
+    may_be_all = ("query_share",)
 
     def __post_init__(self) -> None:
-        check_shares(may_be_all=["query_share"], test_share=self.test_share, query_share=self.query_share)
+        super().__post_init__()
         if self.query_share == 1 and self.group_column is not None:
             raise UserError(
                 "With a group_column, query_share should be below 1: images of a group would find each other."
@@ -147,7 +148,6 @@ class Folder(DatasetSource):
             raise UserError("joint_names belong to --kind keypoints.")
         if len(set(self.joint_names)) < len(self.joint_names):
             raise UserError(f"The joint_names should differ from each other. Got {' '.join(self.joint_names)} instead.")
-        check_at_least(self, margin=0, image_size=16)
 
     def _origin(self) -> dict[str, Any]:
         folders = [self.images, *([] if self.masks is None else [self.masks])]

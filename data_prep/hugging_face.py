@@ -23,7 +23,7 @@ from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.folder_labels import KINDS
 from cml.data_prep.listed import read_each
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_shares, made_with, role_by_hash
+from cml.data_prep.source import made_with, role_by_hash
 from cml.errors import DataError, UserError, extra_needed
 from cml.storage.hugging_face import dataset_commit, dataset_read
 from cml.storage.safe_paths import is_inside
@@ -70,8 +70,7 @@ class HuggingFace(DatasetSource):
     licence = "the dataset's own"
 
     def __post_init__(self) -> None:
-        check_shares(test_share=self.test_share)
-        Shrink(self.image_size, sys.maxsize)
+        super().__post_init__()
         if not self.label_columns or (self.kind == "classes" and len(self.label_columns) > 1):
             raise UserError("label_columns should name a column of labels; of classes there is one.")
         if self.kind != "numbers" and (self.unit or self.label_distance):

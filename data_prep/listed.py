@@ -17,7 +17,7 @@ from cml.data.prepared import ROLES
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_at_least, made_with
+from cml.data_prep.source import made_with
 from cml.data_prep.table import Row, number, read_rows
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
@@ -51,9 +51,6 @@ class ListedSource(DatasetSource):
     task = "value"
     images: ClassVar[str] = ""
     """Where below the folder of ``_files`` all images lie."""
-
-    def __post_init__(self) -> None:
-        check_at_least(self, image_size=16)
 
     def _origin(self) -> dict[str, Any]:
         lists, folder = self._files()

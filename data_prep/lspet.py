@@ -19,7 +19,7 @@ from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.person_crop import FRAME, Float64, outside_photo, person_box, person_item, pose_details
-from cml.data_prep.source import check_at_least, check_shares, made_with, role_by_hash
+from cml.data_prep.source import made_with, role_by_hash
 from cml.errors import DataError
 
 JOINTS = (
@@ -62,10 +62,6 @@ class Lspet(DatasetSource):
     frame = FRAME
     published = "Leeds Sports Pose, Johnson and Everingham, BMVC 2010 and CVPR 2011"
     licence = "none stated; research use only"
-
-    def __post_init__(self) -> None:
-        check_shares(test_share=self.test_share, query_share=self.query_share)
-        check_at_least(self, image_size=16, margin=0, min_joints=2)
 
     def _origin(self) -> dict[str, Any]:
         return made_with(self, revision=1, files=[self.source / "joints.mat"], images=self.source / "images")

@@ -23,7 +23,7 @@ from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.layout_masks import DETAILS, IDS, LAYOUT_TYPES, MASK_FRAME, check_mask, shrunk_mask
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import check_at_least, check_shares, made_with, role_by_hash
+from cml.data_prep.source import made_with, role_by_hash
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
@@ -74,10 +74,6 @@ class LsunLayout(DatasetSource):
     frame = MASK_FRAME
     published = "LSUN room layout estimation challenge, Zhang, Yu, Song, Xu, Seff, Xiao, 2015"
     licence = "none stated; research use only"
-
-    def __post_init__(self) -> None:
-        check_shares(query_share=self.query_share)
-        check_at_least(self, image_size=16)
 
     def _origin(self) -> dict[str, Any]:
         files, folders = self._input()

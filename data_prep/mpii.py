@@ -19,7 +19,7 @@ from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.mpii_annotations import JOINTS, Person, read_people
 from cml.data_prep.person_crop import FRAME, box_around, check_joints_inside, into_crop, person_item, pose_details
-from cml.data_prep.source import check_at_least, check_shares, made_with, role_by_hash, text_lines
+from cml.data_prep.source import made_with, role_by_hash, text_lines
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
@@ -77,10 +77,7 @@ class Mpii(DatasetSource):
     frame = FRAME
     published = "MPII Human Pose, Andriluka et al., CVPR 2014"
     licence = "MPII's own: non-commercial research only"
-
-    def __post_init__(self) -> None:
-        check_shares(test_share=self.test_share, query_share=self.query_share)
-        check_at_least(self, image_size=16, min_joints=2, room=0.1, queries=1)
+    least = (("room", 0.1), ("queries", 1))
 
     def _origin(self) -> dict[str, Any]:
         files = [self.annotations] if self.split is None else [self.annotations, self.split]

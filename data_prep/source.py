@@ -1,6 +1,6 @@
 """What every data source shares: its contract, what it notes about its input, and the split by hash.
 
-Not for: any one dataset, nor the files that are written (cml.data.prepared_writer).
+Not for: any one dataset, nor the steps that sources take (dataset_source.py).
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
-import math
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cml.errors import DataError, UserError
+from cml.errors import DataError
 from cml.storage.atomic import open_regular
 
 if TYPE_CHECKING:
@@ -99,21 +98,6 @@ def role_by_hash(item_id: str, test_share: float, query_share: float) -> str:
     if test >= test_share:
         return "train"
     return "query" if query < query_share else "gallery"
-
-
-def check_shares(*, may_be_all: Collection[str] = (), **shares: float) -> None:
-    """Raise ``UserError`` unless every share lies strictly between 0 and 1; those of ``may_be_all`` may be 1."""
-    for name, share in shares.items():
-        if not (0 < share < 1 or (share == 1 and name in may_be_all)):
-            rule = f"above 0 and {'at most' if name in may_be_all else 'below'} 1"
-            raise UserError(f"The {name} (--{name.replace('_', '-')}) should be {rule}. Got {share} instead.")
-
-
-def check_at_least(source: DataclassInstance, **least: float) -> None:
-    """Raise ``UserError`` unless every named setting of a source is None, or finite and at least so large."""
-    for name, low in least.items():
-        if (value := getattr(source, name)) is not None and not low <= value < math.inf:
-            raise UserError(f"The {name} should be at least {low}. Got {value} instead.")
 
 
 def text_lines(path: Path) -> list[tuple[str, str]]:
