@@ -37,7 +37,7 @@ def members(path: Path, wanted: re.Pattern[str]) -> Iterator[tuple[re.Match[str]
         The match and the content, in the archive's order.
 
     Raises:
-        DataError: it is no whole tar archive, or larger than the limits of this file.
+        DataError: it is not a complete tar archive, or larger than the limits of this file.
     """
     try:
         with open_regular(path) as packed:
@@ -60,10 +60,9 @@ def members(path: Path, wanted: re.Pattern[str]) -> Iterator[tuple[re.Match[str]
         raise
     except _Fault as fault:
         raise DataError(f"{path}: {fault}.") from None
-    except OSError as error:
-        raise DataError(f"{path} is no whole tar archive: {error}. Fetch it again.") from None
     except Exception as error:  # on broken bytes tarfile and the unpackers raise whatever that leads them to
-        raise DataError(f"{path} is no whole tar archive: {error or type(error).__name__}. Fetch it again.") from None
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{path} is not a complete tar archive: {reason}. Fetch it again.") from None
 
 
 def _unpacked(packed: io.BufferedReader) -> IO[bytes]:

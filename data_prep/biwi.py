@@ -106,7 +106,7 @@ def head_box(camera: Float64, centre: Float64, millimetres: float, where: Path) 
     ``camera`` (7, 3) is what rgb.cal has: intrinsics in pixels, rotation and shift in mm from the depth camera.
 
     Raises:
-        DataError: the head is behind the camera or far out of the frame, or the camera's rotation is none.
+        DataError: the head is behind the camera or far out of the frame, or the camera's rotation is not one.
     """
     turn = _rotation(camera[3:6], where.with_name("rgb.cal")).as_matrix()
     x, y, depth = camera[:3] @ (turn @ centre + camera[6])

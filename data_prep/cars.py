@@ -56,7 +56,7 @@ def read_annotations(path: Path) -> tuple[list[tuple[str, int]], list[str]]:
         The path and the class, from 1, of every image, and the names of the classes; no names if the file has none.
 
     Raises:
-        DataError: the file is no such .mat file, or a class is no whole number of at least 1.
+        DataError: the file is not such a .mat file, or a class is not a whole number of at least 1.
     """
     content = read_variables(path, ("annotations", "class_names"), squeeze_me=True)
     table = np.atleast_1d(content.get("annotations", np.empty(0)))

@@ -125,7 +125,7 @@ def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
         Its photographs by their COCO ids, in the file's order; what is wrong with one is noted in it.
 
     Raises:
-        DataError: it is no whole caption file, of another year, or lists an id twice or an annotation without its
+        DataError: it is not a complete caption file, of another year, or lists an id twice or an annotation without its
             image.
     """
     coco = load_coco(path)
@@ -163,7 +163,7 @@ def read_karpathy(path: Path, held: str = "test") -> dict[int, str]:
     """The role of each COCO id in Karpathy's dataset_coco.json: "train", "test" for ``held``, "" for those left out.
 
     Raises:
-        DataError: it is no such file, or lists an id twice.
+        DataError: it is not such a file, or lists an id twice.
     """
     try:
         images = read_json(path, "Karpathy's dataset_coco.json")["images"]

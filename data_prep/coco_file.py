@@ -43,5 +43,5 @@ def load_coco(path: Path) -> Any:  # noqa: ANN401 - pycocotools has no types
         with contextlib.redirect_stdout(io.StringIO()):  # it talks
             coco.createIndex()
     except Exception as error:  # on a broken file it raises whatever that leads it to
-        raise DataError(f"{path} is no whole COCO annotation file: {error!r}. Fetch it again.") from None
+        raise DataError(f"{path} is not a complete COCO annotation file: {error!r}. Fetch it again.") from None
     return coco

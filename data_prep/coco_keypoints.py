@@ -151,7 +151,7 @@ def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any
         ids = [entry["id"] for entry in categories if tuple(entry.get("keypoints", ())) == COCO_JOINTS]
         people = [entry for entry in people if entry["category_id"] in ids]
     except Exception as error:  # on a broken file it raises whatever that leads it to
-        raise DataError(f"{path} is no whole COCO annotation file: {error!r}. Fetch it again.") from None
+        raise DataError(f"{path} is not a complete COCO annotation file: {error!r}. Fetch it again.") from None
     if not ids:
         raise DataError(f"{path} has no category with COCO's 17 keypoints; it should be a person_keypoints_*.json.")
     return photos, people

@@ -88,9 +88,9 @@ def deal_classes(classes: Iterable[str], test_share: float) -> set[str]:
     """
     known = sorted(set(classes), key=lambda name: hashlib.sha256(name.encode()).digest())
     if len(known) < 3:
+        got = ", ".join(map(repr, sorted(known))) or "none"
         raise UserError(
-            f"Classes are tested on classes that were never seen, so that there should be 3 at least. Got "
-            f"{', '.join(map(repr, sorted(known))) or 'none'}; with fewer, name a split_column that says train, query "
-            "and gallery."
+            f"There should be at least 3 classes, as testing takes classes that were not trained on. Got {got}; with "
+            "fewer, name a split_column that says train, query and gallery."
         )
     return set(known[: min(max(1, math.floor(test_share * len(known) + 0.5)), len(known) - 2)])

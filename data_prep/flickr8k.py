@@ -74,7 +74,7 @@ class Flickr8k(CaptionedSource):
             return
         train, test = (_names(path, photos) for path in (self.train_list, self.test_list))
         if both := train & test:
-            raise DataError(f"{self.test_list}: {min(both)} stands in {self.train_list}, too; an image has one role.")
+            raise DataError(f"{self.test_list}: {min(both)} is also in {self.train_list}; an image has one role.")
         for name, photo in photos.items():
             if name in train:
                 yield photo, "train"

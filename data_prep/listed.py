@@ -95,7 +95,7 @@ def table_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, Row 
     """The rows of a published CSV file, or what is wrong with one, each with "FILE:LINE".
 
     Raises:
-        DataError: the file is no CSV, or its header lacks one of ``columns``.
+        DataError: the file is not CSV, or its header lacks one of ``columns``.
     """
     for where, row in read_rows(path):
         if not isinstance(row, DataError) and (lacking := [name for name in columns if name not in row]):

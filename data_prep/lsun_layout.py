@@ -149,7 +149,7 @@ def read_index(path: Path) -> list[Room | DataError]:
         One entry a room in the file's order; a DataError stands for one that makes no sense.
 
     Raises:
-        DataError: the file as a whole is no such file.
+        DataError: the file as a whole cannot be read.
     """
     rooms = _entries(path)
     if rooms.dtype.names is None or len(rooms.dtype.names) < 3 or rooms.ndim != 1:

@@ -68,7 +68,7 @@ def read_variables(
         options: For ``scipy.io.loadmat``: squeeze_me, struct_as_record.
 
     Raises:
-        DataError: the file cannot be read, is too large, or claims what it has not.
+        DataError: the file cannot be read, is too large, or claims more than it holds.
     """
     from scipy.io import loadmat
 

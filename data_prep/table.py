@@ -80,7 +80,7 @@ def number(value: object, column: str, where: str, *, own: bool = True) -> float
     digits = str(value).strip().lstrip("+-") if abs(found) >= _EXACT else ""
     if digits.isdecimal() and int(digits) != abs(int(found)):
         raise DataError(
-            f"{where}: {column} should be a number that need not be rounded, as no whole one up to 2**53 need be. Got "
+            f"{where}: {column} should be a number that float64 holds exactly; above 2**53 it may round. Got "
             f"{value!r} instead; for ids take --kind classes."
         )
     return found

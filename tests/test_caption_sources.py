@@ -313,10 +313,10 @@ def test_wrong_split_files_are_refused(tmp_path: Path, text: str, message: str) 
     [
         ("", "should hold COCO annotations as JSON"),
         ('{"images": [', "should hold COCO annotations as JSON"),
-        ("[]", "is no whole COCO annotation file"),
-        ('{"images": [], "annotations": [7]}', "is no whole COCO annotation file"),
-        ('{"images": [7], "annotations": []}', "is no whole COCO annotation file"),
-        ('{"annotations": []}', "is no whole COCO annotation file"),
+        ("[]", "is not a complete COCO annotation file"),
+        ('{"images": [], "annotations": [7]}', "is not a complete COCO annotation file"),
+        ('{"images": [7], "annotations": []}', "is not a complete COCO annotation file"),
+        ('{"annotations": []}', "is not a complete COCO annotation file"),
         ('{"images": [], "annotations": [{"id": 1, "image_id": 1, "bbox": []}]}', "should be a captions_"),
     ],
 )
@@ -395,7 +395,7 @@ def test_flickr8k_lists(tmp_path: Path) -> None:
     assert len(found) == 35
     assert dataset.info.details["left_out"] == {"photographs in neither list": 5}
     test.write_text("\n".join(PHOTOS[9:35]), encoding="utf-8")
-    with pytest.raises(DataError, match=f"testImages.txt: {PHOTOS[9]} stands in .*trainImages.txt, too"):
+    with pytest.raises(DataError, match=f"testImages.txt: {PHOTOS[9]} is also in .*trainImages.txt"):
         split.prepare(tmp_path / "other")
     test.write_text("\n".join([PHOTOS[12], "who.jpg"]), encoding="utf-8")
     with pytest.raises(DataError, match=r"testImages.txt:2: 'who.jpg' has no captions"):

@@ -282,7 +282,7 @@ def test_broken_tubs(tmp_path: Path, kind: str) -> None:
 def test_a_half_downloaded_archive(tmp_path: Path, share: float) -> None:
     path = pack(tmp_path / "tub.tar.gz", tub_files())
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
-    with pytest.raises(DataError, match=r"tub.tar.gz is no whole tar archive.*Fetch it again"):
+    with pytest.raises(DataError, match=r"tub.tar.gz is not a complete tar archive.*Fetch it again"):
         Donkeycar(path).prepare(tmp_path / "set")
 
 
@@ -290,14 +290,14 @@ def test_a_half_downloaded_archive(tmp_path: Path, share: float) -> None:
 def test_a_half_downloaded_plain_archive(tmp_path: Path, share: float) -> None:
     path = pack(tmp_path / "tub.tar", dict(reversed(tub_files().items())), mode="w")
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
-    with pytest.raises(DataError, match=r"tub\.tar is no whole|tub\.tar:catalog_0.catalog:.* is missing"):
+    with pytest.raises(DataError, match=r"tub\.tar is not a complete|tub\.tar:catalog_0.catalog:.* is missing"):
         Donkeycar(path).prepare(tmp_path / "set")
     assert not (tmp_path / "set").exists()
 
 
 def test_other_archives_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.tar.gz").write_text("no archive")
-    with pytest.raises(DataError, match="is no whole tar archive"):
+    with pytest.raises(DataError, match="is not a complete tar archive"):
         Donkeycar(tmp_path / "text.tar.gz").prepare(tmp_path / "set")
     with pytest.raises(DataError, match=r"gone.tar.gz cannot be read"):
         Donkeycar(tmp_path / "gone.tar.gz").prepare(tmp_path / "set")
@@ -723,7 +723,7 @@ def test_whole_numbers_that_would_be_rounded_are_refused(value: object, whole: f
     if whole is not None:
         assert table.number(value, "id", "a.csv:2") == whole
         return
-    with pytest.raises(DataError, match=r"a\.csv:2: id should be a number that need not be rounded.*--kind classes"):
+    with pytest.raises(DataError, match=r"a\.csv:2: id should be a number that float64 holds exactly.*--kind classes"):
         table.number(value, "id", "a.csv:2")
 
 

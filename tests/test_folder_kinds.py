@@ -133,7 +133,9 @@ def test_classes_with_a_split_have_a_gallery_of_their_own(photos: Path, tmp_path
 
 def test_classes_that_cannot_be(photos: Path, tmp_path: Path) -> None:
     two = written(tmp_path, "file_name,class", lambda n: f"{name_of(n)},{n % 2}")
-    assert "3 at least. Got '0', '1'; with fewer" in refusal(tmp_path, images=photos, labels=two, kind="classes")
+    assert "at least 3 classes, as testing takes classes that were not trained on. Got '0', '1'; with fewer" in refusal(
+        tmp_path, images=photos, labels=two, kind="classes"
+    )
     two.write_text("file_name,class\n0.jpg, \n")
     assert "labels.csv:2: class should be the name" in refusal(tmp_path, images=photos, labels=two, kind="classes")
     assert deal_classes("abc", 0.01) < set("abc")

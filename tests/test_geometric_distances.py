@@ -271,7 +271,7 @@ FLAT = [[0, 0, 1], [1, 0, 1], [0, 1, 1]]
         ("circular", [1, float("nan")], "Label 1 holds nan where a finite number"),
         ("rotation", [[0, 0, 0, 1], [0, 0, 0, 0]], "Label 1 is a quaternion of length 0, where 1 is meant"),
         ("rotation", [[0, 0, 1]], "Label 0 should be a quaternion of 4 numbers. It has 3"),
-        ("rotation(form=matrix)", [np.eye(3), 2 * np.eye(3)], "Label 1 is a matrix that is no rotation"),
+        ("rotation(form=matrix)", [np.eye(3), 2 * np.eye(3)], "Label 1 is not a rotation matrix"),
         ("rotation(form=matrix)", [np.diag([1, 1, -1])], "Label 0 is a matrix that mirrors: its determinant is -1"),
         ("rotation(form=matrix)", [np.eye(2)], "Label 0 should be a matrix of 3 rows of 3 numbers"),
         ("rotation(form=euler)", [[0, 1, None]], "Label 0 should be a number or a list of numbers"),

@@ -644,7 +644,7 @@ def test_coco_files_that_are_bad_as_a_whole(tmp_path: Path) -> None:
     for share in (0.0, 0.001, 0.5, 0.999):
         path.write_bytes(content[: int(len(content) * share)])
         with pytest.raises(
-            DataError, match=r"train2017.json (is no whole COCO annotation file|should hold COCO annotations)"
+            DataError, match=r"train2017.json (is not a complete COCO annotation file|should hold COCO annotations)"
         ):
             source.prepare(tmp_path / "set", skip_bad=True)
     for text in ("[]", "{}", '{"categories": 3}', '{"categories": [], "images": [], "annotations": [3]}', "7"):

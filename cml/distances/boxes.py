@@ -42,7 +42,7 @@ class Boxes(LabelDistance):
         """Pack N lists of at most M boxes: ``corners`` (N, M, 4) float64, ``kinds`` (N, M) text, ``count`` (N,) int.
 
         Raises:
-            LabelError: a label is no list of [class, x0, y0, x1, y1], or a box has no area.
+            LabelError: a label is not a list of [class, x0, y0, x1, y1], or a box has no area.
         """
         read = [_boxes(label, position) for position, label in enumerate(labels)]
         most = max(1, *(len(kinds) for kinds, _ in read))

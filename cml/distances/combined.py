@@ -95,7 +95,7 @@ class Combined(Composed):
         """Pack N labels: the arrays of part k as ``k:name``, and ``scales`` (N, P) float64, the same in every row.
 
         Raises:
-            LabelError: a label is no dict, lacks a part or has an unknown one, or the part's distance refuses it.
+            LabelError: a label is not a dict, lacks a part or has an unknown one, or the part's distance refuses it.
             UserError: a part has no median because no two labels differ in it.
         """
         columns = self._columns(labels)

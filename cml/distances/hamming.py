@@ -38,7 +38,7 @@ class Hamming(LabelDistance):
         """Pack N lists of L values as sets of (place, value), see ``token_overlap.pack``.
 
         Raises:
-            LabelError: a label is no list, is empty, has another length than the first, or holds something that is
+            LabelError: a label is not a list, is empty, has another length than the first, or holds something that is
                 neither a number, a text nor a boolean.
         """
         rows: list[list[str]] = []

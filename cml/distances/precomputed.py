@@ -140,7 +140,7 @@ def given_matrix(
     """A matrix that somebody gives in Python, checked; the arguments are those of ``cml.distances.made``.
 
     Raises:
-        UserError: it is no square matrix of numbers >= 0 with 0 (or infinity) on its diagonal.
+        UserError: it is not a square matrix of numbers >= 0 with 0 (or infinity) on its diagonal.
     """
     try:
         matrix = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

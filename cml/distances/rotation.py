@@ -89,7 +89,7 @@ class Rotation(LabelDistance):
 
         Raises:
             LabelError: a label has another form, a value that is not finite, a quaternion without length 1, or a
-                matrix that is no rotation.
+                matrix that is not a rotation.
         """
         if self.form == "matrix":
             labels = [_flat(label, position) for position, label in enumerate(labels)]
@@ -105,7 +105,7 @@ class Rotation(LabelDistance):
         elif self.form == "matrix":
             matrices = numbers.reshape(-1, 3, 3)
             away = np.abs(matrices @ matrices.transpose(0, 2, 1) - np.eye(3)).max(axis=(1, 2))
-            _refuse(away > _AROUND, away, "is a matrix that is no rotation: its rows are {:.2g} off unit and square.")
+            _refuse(away > _AROUND, away, "is not a rotation matrix: its rows are {:.2g} away from orthonormal.")
             determinant = np.linalg.det(matrices)
             _refuse(determinant < 0, determinant, "is a matrix that mirrors: its determinant is {:.0f}.")
             turns = Turn.from_matrix(matrices)

@@ -78,7 +78,7 @@ class Sets(Composed):
         """Pack N sets: the base's arrays as (N, M, ..), M the size of the largest set, and ``count`` (N,) int32.
 
         Raises:
-            LabelError: a label is no list, is empty, or the base refuses one of its members.
+            LabelError: a label is not a list, is empty, or the base refuses one of its members.
         """
         for position, label in enumerate(labels):
             if not isinstance(label, list | tuple | np.ndarray) or len(label) == 0:

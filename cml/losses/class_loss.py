@@ -40,7 +40,7 @@ class ClassLoss(Loss):
         Embeddings are computed with in at least float32, also under autocast.
 
         Raises:
-            UserError: a tensor has another shape or type than it should, or a number is no class.
+            UserError: a tensor has another shape or type than it should, or a number is not a class.
         """
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class ProxyLoss(ClassLoss):
             generator: For where the proxies start; ``None``: seed 0.
 
         Raises:
-            UserError: the target is no such tensor.
+            UserError: the target is not such a tensor.
         """
         if not isinstance(target, Tensor) or target.dtype != torch.int64 or target.ndim != 1 or len(target) == 0:
             got = f"{target.dtype} {tuple(target.shape)}" if isinstance(target, Tensor) else type(target).__name__

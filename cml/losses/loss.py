@@ -30,14 +30,14 @@ class LabelSource(Protocol):
         """(B,) class numbers 0..C-1; of a training set, of all its items.
 
         Raises:
-            UserError: the labels are no classes.
+            UserError: the labels are not classes.
         """
 
     def vectors(self) -> NDArray[np.float32]:
         """(B, V) labels that are vectors, in their own unit; of a training set, of all its items.
 
         Raises:
-            UserError: the labels are no vectors.
+            UserError: the labels are not vectors.
         """
 
 

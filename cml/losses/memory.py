@@ -25,7 +25,7 @@ class CrossBatchMemory:
         embeddings: (S, D) stored embeddings, without gradient.
 
     Raises:
-        UserError: the size is negative or no whole number.
+        UserError: the size is negative or not a whole number.
 
     Example:
         >>> import torch

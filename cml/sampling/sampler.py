@@ -44,7 +44,7 @@ class ItemLabels(Protocol):
         """The class numbers (N,), 0..C-1.
 
         Raises:
-            UserError: the labels are no classes.
+            UserError: the labels are not classes.
         """
 
 
