@@ -37,9 +37,7 @@ class Runner:
     """How a job is run; the result depends on nothing of it."""
 
     threads: int = 2  # strips under way at a time in this process
-    # address of a Dask scheduler, ``tcp://host:port``, whose workers compute the strips; "" for threads of this
-    # process
-    scheduler: str = ""
+    scheduler: str = ""  # "tcp://host:port" of a Dask scheduler whose workers compute; "" for threads of this process
     strip_pairs: int | None = None  # pairs in a strip; None: as many as take up to half a minute, at most 4 million
     wait: bool = False  # wait for another process that works on the same job; otherwise it is an error
     say: Say | None = None  # told in a line what the job will take. None: nobody.

@@ -25,16 +25,16 @@ QUANTILES = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1
 class Summary:
     """What a sample of pairs says. Shares are of pairs of two different items."""
 
-    items: int  # items in the sample; all of their pairs are looked at
-    of_items: int  # items there are
+    items: int  # in the sample; all of their pairs are looked at
+    of_items: int  # in all
     pairs: int
     unit: str
     zeros: float  # share of pairs at distance 0
     infinities: float  # share of pairs that cannot be compared
     alone: float  # share of items that can be compared with no other of the sample
     ties: float  # how often two other items lie at the same finite distance from an item: 0 if ranks are unique
-    # intrinsic scale: standard deviation of the natural log of the positive finite distances. A factor e^(2
-    # log_std) lies between near and far; log-ratio takes 1 / log_std as its exponent.
+    # standard deviation of the natural log of the positive finite distances: a factor of e^(2 log_std) lies between
+    # near and far, and log-ratio takes 1 / log_std as its exponent
     log_std: float
     mean: float  # of the finite distances
     quantiles: dict[float, float]  # share to distance, over the finite distances: thresholds
