@@ -147,7 +147,7 @@ def test_digits(tmp_path: Path) -> None:
     assert (sum(train.values()), sum(test.values())) == (901, 896)
     with Image.open(dataset.split("query").paths[0]) as image:
         assert (image.size, image.format) == ((16, 16), "PNG")
-    with pytest.raises(UserError, match="at least 8 pixels"):
+    with pytest.raises(UserError, match="at least 8"):
         Digits(size=4)
 
 
