@@ -347,7 +347,7 @@ def test_all_captions_of_real_images_are_read(real_data: Callable[[str], Path]) 
         ({"year": 2015}, "year should be 2014 or 2017"),
         ({"short_side": 8}, "short_side should be at least 16"),
         ({"short_side": 300, "long_side": 200}, "long_side no less"),
-        ({"query_share": 1.0}, "query_share should be above 0 and below 1"),
+        ({"query_share": 1.0}, r"query_share \(--query-share\) should be above 0 and below 1"),
     ],
 )
 def test_settings_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:

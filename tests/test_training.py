@@ -432,7 +432,7 @@ def test_schedules() -> None:
     assert learning_rate_factor(replace(CONFIG, schedule="constant"), 7) == 1
     halved = replace(CONFIG, schedule="step", decay=0.5, decay_every=10)
     assert [learning_rate_factor(halved, step) for step in (0, 9, 10, 25)] == [1, 1, 0.5, 0.25]
-    with pytest.raises(UserError, match="'decay_every' belongs to the schedule 'step'. Got 0 and step"):
+    with pytest.raises(UserError, match=r"'decay_every' belongs to the schedule 'step'\. Got 0 and step"):
         replace(CONFIG, schedule="step")
 
 
