@@ -21,7 +21,8 @@ import numpy as np
 
 from cml import data_prep, distances, tasks
 from cml.bench.suite import SETS, SUITES, SetSpec, Suite, known
-from cml.data.prepared import INFO, PreparedDataset
+from cml.data.dataset_info import INFO
+from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import Float32, LabelDistance, Labels
 from cml.errors import UserError

@@ -96,10 +96,10 @@ def finished(run: Planned, dataset: PreparedDataset) -> bool:
     Raises:
         UserError: its folder holds a run with other options, on another dataset or with other code of a plugin.
     """
-    from cml.training import run_folder
+    from cml.training import checkpoint, run_folder
 
     done = (run.folder / run_folder.MODEL).exists()
-    if not done and not (run.folder / run_folder.CHECKPOINT).exists():
+    if not done and not (run.folder / checkpoint.CHECKPOINT).exists():
         return False
     saved = run_folder.check_same(run.folder, run.options, dataset.fingerprint, dataset.made_of)
     if changed := plugins.changed(saved.plugins):
