@@ -1,7 +1,7 @@
 """The errors that cml raises on purpose.
 
-Every one of them is a single sentence a user can act on: the file or argument, the rule, the value found and the
-mend. The command line prints that sentence alone; a traceback means a bug in cml.
+Each has a one-line message that a user can act on: the file or argument, the rule, the value found and the remedy. The
+command line prints only that line; a traceback means a bug in cml.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _LONGEST = 1500  # characters of a message
 
 
 class UserError(Exception):
-    """Something the user gave cannot be used; the message says what, where, which rule, which value and the mend.
+    """An input cannot be used; the message says what, where, which rule, which value and the remedy.
 
-    The command line prints it in one line and exits with code 2. Of a long message the middle is left out, which is a
-    value that it repeats.
+    The command line prints it in one line and exits with code 2. The middle of a long message, a repeated value, is
+    left out.
 
     Example:
         >>> from cml import losses
@@ -33,25 +33,25 @@ class UserError(Exception):
 
 
 def shortened(said: str) -> str:
-    """A message in one line, without the middle of what is too long to be read."""
+    """A message in one line; if it is too long, its middle is left out."""
     said = _CONTROLS.sub(lambda found: repr(found[0])[1:-1], said)
     half = _LONGEST // 2
     return said if len(said) <= _LONGEST else f"{said[:half]} .. {said[-half:]}"
 
 
 class MachineError(Exception):
-    """The machine failed: a process was killed, hung or ran out of memory; the message says which and what to do.
+    """A process was killed, hung or ran out of memory; the message says which and what to do.
 
     The command line prints it in one line and exits with code 1.
     """
 
 
 class DataError(UserError):
-    """A file does not say what its format promises; the message names the file and, where there is one, the line."""
+    """A file violates its format; the message names the file and, if there is one, the line."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """What goes behind the sentence that refuses a name: the nearest known one as a question, "" where none is near.
+    """A question to append to an error on an unknown name, with the closest known one; "" if none is close.
 
     Example:
         >>> did_you_mean("log_ratio", ["log-ratio", "triplet"])
@@ -63,16 +63,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def extra_needed(extra: str, what: str) -> Iterator[None]:
-    """Say which extra of cml a missing package comes with.
-
-    Args:
-        extra: Its name.
-        what: What needs it, to be read before "comes with the extra".
+    """Name the ``extra`` of cml that ``what`` needs, for the user to install.
 
     Raises:
-        UserError: an import inside fails.
+        UserError: an import in the block fails.
     """
     try:
         yield
     except ImportError as error:
-        raise UserError(f"{what} comes with the extra '{extra}': pip install 'cml[{extra}]' ({error}).") from None
+        raise UserError(f"{what} needs the extra '{extra}': pip install 'cml[{extra}]' ({error}).") from None

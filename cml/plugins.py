@@ -1,7 +1,7 @@
-"""Plugins: somebody's own file or module that registers distances, losses, samplers, backbones, sources or tasks.
+"""Plugins: files or modules of a user that register distances, losses, samplers, backbones, sources or tasks.
 
-A plugin is loaded because a user says so, by ``--plugin`` or ``cml.load_plugin``. A run remembers the names and hashes
-of the plugins that it needs; opening it imports none of them, so that a stranger's run runs nobody's code.
+A plugin is only loaded if the user asks for it, by ``--plugin`` or ``cml.load_plugin``. A run holds the names and
+hashes of the plugins that it needs; opening an untrusted run imports none of them.
 """
 
 from __future__ import annotations
@@ -22,27 +22,22 @@ from cml.errors import UserError
 from cml.registry import loading, registries
 
 _loaded: dict[str, Plugin] = {}  # by name
-_sources: dict[str, None] = {}  # as they were given
+_sources: dict[str, None] = {}  # as the user gave them
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin that is loaded.
-
-    Attributes:
-        name: Of the file, or of the module.
-        sha256: Of the file; of a package, of the names and contents of all its Python files.
-    """
+    """A loaded plugin: the name of its file or module, and the hash of its code (see ``_hash_of``)."""
 
     name: str
     sha256: str
 
 
 def load(source: str | Path) -> Plugin:
-    """Import a plugin, which registers what it brings.
+    """Import a plugin, which registers its parts.
 
-    A file gets a module name of its own. Workers that are forked know what it registers; a worker that is spawned has
-    to load it again. Loading an unchanged file a second time does nothing.
+    A file gets a module name of its own. Forked workers know what it registers; a spawned worker has to load it again.
+    Loading an unchanged file a second time does nothing.
 
     Args:
         source: A Python file, or the name of a module that can be imported.
@@ -68,9 +63,7 @@ def load(source: str | Path) -> Plugin:
         module = _run(path.resolve()) if is_file else importlib.import_module(name)
     except ModuleNotFoundError as error:
         if not is_file and error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise UserError(
-                f"There is no plugin {name}: neither a Python file nor a module that can be imported is called so."
-            ) from None
+            raise UserError(f"There is no plugin {name}: give a Python file or the name of a module.") from None
         raise UserError(_failure(name, error)) from error
     except (Exception, SystemExit) as error:
         raise UserError(_failure(name, error)) from error
@@ -78,15 +71,13 @@ def load(source: str | Path) -> Plugin:
         loading.reset(before)
     origins = {origin for registry in registries for origin in registry.origins().values()}
     if not any(f"{origin}.".startswith(f"{name}.") for origin in origins):
-        raise UserError(
-            f"The plugin {name} registers nothing: register a part by its decorator, as in cml.losses.register(NAME)."
-        )
+        raise UserError(f"The plugin {name} registers nothing: use a decorator such as cml.losses.register(NAME).")
     _loaded[name], _sources[str(source)] = Plugin(name, _hash_of(module)), None
     return _loaded[name]
 
 
 def flags() -> str:
-    """What a command line needs to have the same plugins: `` --plugin FILE`` for each, "" for none."""
+    """The options that load the same plugins on a command line: `` --plugin FILE`` for each."""
     return "".join(f" --plugin {shlex.quote(source)}" for source in _sources)
 
 
@@ -96,7 +87,7 @@ def file(name: str) -> Path | None:
 
 
 def needed(*choices: str) -> tuple[tuple[str, str], ...]:
-    """Name and SHA-256 of the plugins and packages that registered what the texts of ``choices`` name.
+    """Name and SHA-256 of the plugins and packages that registered the names in ``choices``.
 
     Example:
         >>> import cml.losses
@@ -109,23 +100,23 @@ def needed(*choices: str) -> tuple[tuple[str, str], ...]:
 
 
 def missing(saved: Iterable[tuple[str, str]]) -> str:
-    """A sentence that says how to load the plugins of a run that are not there; "" if all are."""
+    """A sentence that says how to load the missing plugins of a run; "" if none is missing."""
     gone = [name for name, _ in saved if not _is_there(name)]
     if not gone:
         return ""
     flags = " ".join(f"--plugin {name}" for name in gone)
     calls = ", ".join(f"cml.load_plugin({name!r})" for name in gone)
-    return f"It needs code of its maker's own; if you trust it, give {flags}, or in Python call {calls} or import it."
+    return f"It needs its author's own code; if you trust it, give {flags}, or in Python call {calls} or import it."
 
 
 def changed(saved: Iterable[tuple[str, str]]) -> str:
-    """A sentence that names the plugins of a run that are not what they were then; "" if all are."""
+    """A sentence that names the plugins of a run whose code has changed; "" if none has."""
     others = [name for name, sha256 in saved if _is_there(name) and _hash_at_hand(name) not in ("", sha256)]
-    return f"The code of {', '.join(others)} is not what it was when the run was trained." if others else ""
+    return f"The code of {', '.join(others)} has changed since the run was trained." if others else ""
 
 
 def _run(file: Path) -> ModuleType:
-    """Run a file as a module, whose name depends on its place, so that two files never share one."""
+    """Run a file as a module, whose name depends on its path, so that no two files share one."""
     place = _sha256(str(file).encode())[:8]
     spec = importlib.util.spec_from_file_location(f"cml_plugin_{place}_{file.stem}", file)
     assert spec is not None
@@ -140,7 +131,7 @@ def _run(file: Path) -> ModuleType:
 
 
 def _failure(name: str, error: BaseException) -> str:
-    """What went wrong in a plugin, and at which of its lines."""
+    """What went wrong in a plugin, and in which line of it."""
     said = " ".join(str(error).split())
     if isinstance(error, SyntaxError):
         return f"The plugin {name} cannot be read: {error.filename}, line {error.lineno}: {error.msg}."
@@ -155,7 +146,7 @@ def _failure(name: str, error: BaseException) -> str:
 
 
 def _module_at_hand(name: str) -> ModuleType | None:
-    """The imported module of that name, or whose file has that name."""
+    """The imported module with that name or file name."""
     module = sys.modules.get(name.removesuffix(".py"))
     if name.endswith(".py") and Path(getattr(module, "__file__", None) or "").name != name:
         return None
@@ -169,7 +160,7 @@ def _is_there(name: str) -> bool:
 
 
 def _hash_at_hand(name: str) -> str:
-    """The hash of a plugin that is loaded, or of a module that is imported; "" where neither is."""
+    """The hash of a loaded plugin or imported module; "" if there is none."""
     if plugin := _loaded.get(name) or _loaded.get(f"{name}.py"):
         return plugin.sha256
     module = _module_at_hand(name)
@@ -177,7 +168,7 @@ def _hash_at_hand(name: str) -> str:
 
 
 def _hash_of(module: ModuleType) -> str:
-    """SHA-256 of a module's file, or of the names and contents of a package's Python files; "" for a built-in one."""
+    """SHA-256 of a module's file, or of the names and contents of a package's Python files; "" if it is built in."""
     folders = [Path(folder) for folder in getattr(module, "__path__", ())]
     if folders:
         files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]

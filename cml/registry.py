@@ -1,8 +1,8 @@
-"""Things made by name: label distances, losses, samplers, backbones, tasks, data sources.
+"""Registries of everything that has a name: label distances, losses, samplers, backbones, tasks, data sources.
 
-One registry class for all of them. An entry may be the thing itself or "module:attribute", which is imported when
-somebody asks for it, so listing names stays light. ``Choice`` is how a command line, a recipe and a saved config
-write "this entry with these settings": ``log-ratio(weights=rank, floor_quantile=0.05)``.
+An entry is an object or "module:attribute", which is imported on first use, so that listing names is fast. ``Choice``
+is how a command line, a recipe and a saved config write an entry with its settings:
+``log-ratio(weights=rank, floor_quantile=0.05)``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cml.errors import UserError, did_you_mean
 
 T = TypeVar("T")
 E = TypeVar("E")
-registries: list[Registry[Any]] = []  # all that there are
+registries: list[Registry[Any]] = []  # all registries
 loading: ContextVar[str] = ContextVar("loading", default="")  # name of the plugin that is being loaded
 _WORD = r"\w[\w.-]*"
 _CHOICE = re.compile(rf"\s*(?P<name>[\w.-]+|{_WORD}(?:/{_WORD})+)\s*(?:\((?P<settings>.*)\))?\s*", re.DOTALL)
@@ -43,9 +43,9 @@ class Choice:
 
     @classmethod
     def parse(cls, text: str) -> Choice:
-        """Read ``name`` or ``name(key=value, ..)``; values are Python literals, bare words, or choices in turn.
+        """Read ``name`` or ``name(key=value, ..)``; values are Python literals, bare words or nested choices.
 
-        A choice in a choice stays a text for the entry to read: ``binary(loss=multi-similarity(beta=40), k=5)``.
+        A nested choice stays a string for the entry to read: ``binary(loss=multi-similarity(beta=40), k=5)``.
 
         Raises:
             UserError: the text has another form, or a setting is named twice.
@@ -58,17 +58,14 @@ class Choice:
             return cls(match["name"])
         quoted = _HYPHENED.sub(lambda found: found["quoted"] or repr(found["word"]), inside)
         try:
-            call = ast.parse(f"f({quoted})", mode="eval").body
+            call: Any = ast.parse(f"f({quoted})", mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             call = None
-        well_formed = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-        listed = call.args if isinstance(call, ast.Call) else []  # by place go the parts of a sum alone
-        well_formed &= not listed or match["name"] == "sum"
-        words = call.keywords if isinstance(call, ast.Call) and well_formed else []
-        named = {word.arg for word in words}
-        if not well_formed or None in named or len(named) < len(words):
+        named = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        settings = _keywords(call, text) if named else None
+        listed = call.args if named else []  # only the parts of a sum are positional
+        if settings is None or (listed and match["name"] != "sum"):
             raise UserError(f"{text!r} should read 'name(setting=value, ..)'; {inside!r} is not a list of settings.")
-        settings = {str(word.arg): _value(word.value, text) for word in words}
         if listed:
             settings["parts"] = [_weighted(one, text) for one in listed]
         return cls(match["name"], settings)
@@ -81,14 +78,14 @@ class Choice:
 
 
 class Registry(Generic[T]):
-    """Names of one kind of thing and how to make them.
+    """The named entries of one kind.
 
-    Entries come from four places: the ones it is made with, decorators, plugins (``cml.plugins``), and the entry points
-    of installed packages, which are read once, when all names or an unknown one are asked for.
+    Entries come from its arguments, decorators, plugins (``cml.plugins``) and the entry points of installed packages,
+    which are read once, when all names or an unknown one are looked up.
 
     Args:
-        kind: What the entries are, as error messages should call it ("loss").
-        entries: Name to a class or function, or to ``"module:attribute"`` for one that is imported when asked for.
+        kind: What error messages call an entry ("loss").
+        entries: Name to a class or function, or to ``"module:attribute"``, which is imported on first use.
         group: Entry-point group through which other packages add entries ("cml.losses"); "" for none.
     """
 
@@ -102,21 +99,19 @@ class Registry(Generic[T]):
     def register(self, name: str) -> Callable[[E], E]:
         """Decorator that adds a class or function under ``name``.
 
-        A definition that runs again, as a notebook's cell does, takes the place of its former self.
+        A definition that runs again, such as a notebook cell, replaces the earlier one.
 
         Raises:
-            UserError: the name is taken by something else, or could not be written as a choice.
+            UserError: the name is taken by something else, or has characters that a choice cannot hold.
         """
         if not NAME.fullmatch(name):
-            raise UserError(
-                f"A {self.kind} cannot be called {name!r}: options name it, as in NAME(setting=value), so that it "
-                "should be of letters, digits, '_', '-' and '.' alone."
-            )
+            rule = "must consist of letters, digits, '_', '-' and '.'"
+            raise UserError(f"The name of a {self.kind} {rule}. Got {name!r} instead.")
 
         def add(entry: E) -> E:
             if name in self._entries and not _is_same(self._entries[name], entry):
                 by = f" by {self.origin(name)}" if self.origin(name) else ""
-                raise UserError(f"The {self.kind} name {name!r} is taken already{by}; choose another.")
+                raise UserError(f"The {self.kind} name {name!r} is already taken{by}; choose another.")
             self._entries[name] = entry
             self._origins[name] = loading.get() or _module_of(entry)
             return entry
@@ -124,10 +119,10 @@ class Registry(Generic[T]):
         return add
 
     def names(self) -> list[str]:
-        """All names, sorted, those of installed packages among them.
+        """All names, sorted, with those of installed packages.
 
         Raises:
-            UserError: an installed package takes a name that something else has.
+            UserError: an installed package uses a name that is taken.
         """
         self._read_group()
         return sorted(self._entries)
@@ -137,7 +132,7 @@ class Registry(Generic[T]):
         return self._origins.get(name, "")
 
     def origins(self) -> Mapping[str, str]:
-        """Names to the plugins and packages that registered them, those of installed packages among them."""
+        """Names to the plugins and packages that registered them."""
         self._read_group()
         return self._origins
 
@@ -145,7 +140,7 @@ class Registry(Generic[T]):
         """The class or function registered under ``name``.
 
         Raises:
-            UserError: nothing has that name; the message lists those that exist. Or its package cannot be imported.
+            UserError: the name is unknown (the message lists the known ones), or its package cannot be imported.
         """
         if name not in self._entries:
             self._read_group()
@@ -155,13 +150,13 @@ class Registry(Generic[T]):
         entry = self._entries[name]
         if isinstance(entry, str):
             found = self._imported(name, entry)
-            if self._entries[name] == entry:  # or the module has registered it by a decorator meanwhile
+            if self._entries[name] == entry:  # unless the module has just registered it by a decorator
                 self._entries[name] = found
         made: Callable[..., T] = self._entries[name]
         return made
 
     def _imported(self, name: str, entry: str) -> Callable[..., T]:
-        """What a ``"module:attribute"`` stands for."""
+        """Import ``"module:attribute"``."""
         module, _, attribute = entry.partition(":")
         before = loading.set(self.origin(name))
         try:
@@ -170,8 +165,8 @@ class Registry(Generic[T]):
             if not self.origin(name):
                 raise
             raise UserError(
-                f"The {self.kind} {name!r} cannot be imported from {entry!r}, where an installed package says it is: "
-                f"{error}. Mend or uninstall that package."
+                f"The {self.kind} {name!r} of an installed package cannot be imported from {entry!r}: {error}. Mend or "
+                "uninstall that package."
             ) from error
         finally:
             loading.reset(before)
@@ -188,19 +183,18 @@ class Registry(Generic[T]):
             elif not _is_same(point.value, taken):
                 package = point.dist.name if point.dist else point.module
                 raise UserError(
-                    f"The installed package {package!r} brings a {self.kind} called {point.name!r}, but "
-                    f"{self.origin(point.name) or 'cml'} has one of that name: uninstall one, or rename it there."
+                    f"The installed package {package!r} registers a {self.kind} {point.name!r}, a name that "
+                    f"{self.origin(point.name) or 'cml'} has taken: uninstall one, or rename it."
                 )
         self._unread_group = ""
 
     def described(self, name: str) -> str:
-        """The settings of an entry with their defaults, as a choice writes them, and its documentation.
+        """An entry with the defaults of its settings, written as a choice, and its documentation.
 
         Raises:
-            UserError: nothing has that name.
+            UserError: the name is unknown.
         """
         entry = self.entry(name)
-        # without types, which a choice does not write
         words = [
             one.name if one.default is one.empty else f"{one.name}={one.default}"
             for one in inspect.signature(entry).parameters.values()
@@ -221,22 +215,13 @@ class Registry(Generic[T]):
         name, settings = choice.name, {**choice.settings, **settings}
         entry = self.entry(name)
         known = inspect.signature(entry).parameters
-        unknown = [key for key in settings if key not in known]
-        if unknown:
-            raise UserError(
-                f"The {self.kind} {name!r} has no setting {unknown[0]!r}. It has: {', '.join(known) or 'none'}."
-            )
-        missing = [
-            key
-            for key, parameter in known.items()
-            if parameter.default is parameter.empty
-            and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-            and key not in settings
-        ]
-        if missing:
-            raise UserError(
-                f"The {self.kind} {name!r} needs the setting {missing[0]!r}: write {name}({missing[0]}=..)."
-            )
+        what = f"The {self.kind} {name!r}"
+        if unknown := [key for key in settings if key not in known]:
+            raise UserError(f"{what} has no setting {unknown[0]!r}. It has: {', '.join(known) or 'none'}.")
+        for key, parameter in known.items():
+            required = parameter.default is parameter.empty and not str(parameter).startswith("*")
+            if required and key not in settings:
+                raise UserError(f"{what} needs the setting {key!r}: write {name}({key}=..).")
         try:
             return entry(**settings)
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
@@ -249,7 +234,7 @@ class Registry(Generic[T]):
 
 
 def _module_of(entry: object) -> str:
-    """The importable module that defines ``entry``; "" for cml's own, a script's, and one that does not say."""
+    """The importable module that defines ``entry``; "" for cml itself, a script, or if it is unknown."""
     module = entry.__module__ if hasattr(entry, "__qualname__") else ""
     return "" if module == "__main__" or _is_own(module) else module
 
@@ -259,18 +244,26 @@ def _is_own(module: str) -> bool:
 
 
 def _is_same(taken: object, entry: object) -> bool:
-    """Whether an entry is the one that has its name already: the same object, or the same definition once more."""
+    """Whether an entry is the one that already has its name: the same object, or the same definition run again."""
     if not isinstance(taken, str):
         words = [(getattr(it, "__module__", ""), getattr(it, "__qualname__", "<")) for it in (taken, entry)]
         return taken is entry or (words[0] == words[1] and "<" not in words[0][1])
-    module, _, attribute = taken.partition(":")  # whose package may also register it by a decorator
+    module, _, attribute = taken.partition(":")  # the package may also register it by a decorator
     if entry in (taken, getattr(sys.modules.get(module), attribute, taken)) or loading.get() == module:
         return True
     return module.partition(".")[0] == getattr(entry, "__module__", "").partition(".")[0]
 
 
+def _keywords(call: ast.Call, text: str) -> dict[str, Any] | None:
+    """The keyword arguments of a call; None if one is unnamed or given twice."""
+    named = {word.arg for word in call.keywords}
+    if None in named or len(named) < len(call.keywords):
+        return None
+    return {str(word.arg): _value(word.value, text) for word in call.keywords}
+
+
 def _weighted(node: ast.expr, text: str) -> str:
-    """A part of a sum, as a text: ``cosent`` or ``0.3*cosent``."""
+    """A part of a sum, as a string: ``cosent`` or ``0.3*cosent``."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return f"{_value(node.left, text)}*{_value(node.right, text)}"
     return str(_value(node, text))
@@ -281,9 +274,8 @@ def _value(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal
         return {"true": True, "false": False, "none": None}.get(node.id, node.id)
     if isinstance(node, ast.Call) and not node.args:
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "value", None)
-        named = {word.arg for word in node.keywords}
-        if isinstance(name, str) and None not in named and len(named) == len(node.keywords):
-            return str(Choice(name, {str(word.arg): _value(word.value, text) for word in node.keywords}))
+        if isinstance(name, str) and (settings := _keywords(node, text)) is not None:
+            return str(Choice(name, settings))
     try:
         value = ast.literal_eval(node)
         if _is_plain(value):
@@ -291,12 +283,12 @@ def _value(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         pass
     raise UserError(
-        f"In {text!r} the value {ast.unparse(node)!r} is neither a number, a word, a list nor a quoted text."
+        f"In {text!r} the value {ast.unparse(node)!r} is not a number, a word, a list or a quoted text."
     ) from None
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a literal is made of finite numbers, texts, true, false, none, lists and dicts by text alone."""
+    """Whether a literal holds only finite numbers, strings, true, false, none, lists, and dicts with string keys."""
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""cml as a scikit-learn transformer: images and labels in, embeddings out. Not for: training on prepared datasets."""
+"""cml as a scikit-learn transformer: images and labels in, embeddings out."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from cml.training.config import TrainConfig
 
 
 class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Embeds images so that embedding distances mirror label distances; a transformer that is fitted with labels.
+    """Embeds images so that embedding distances mirror label distances; a supervised transformer.
 
-    ``X`` holds N images, in one of two forms. Images are a list or 1-D array of paths, Pillow images or uint8 arrays,
-    or one uint8 array (N, H, W, 3). Rows are an (N, F) array or data frame of numbers, as scikit-learn's own image data
-    sets are: each row is a grey image of ``image_shape``, whose least and greatest number at ``fit`` are black and
-    white, in 256 levels. ``y`` holds N labels of the kind that ``label_distance`` takes.
+    ``X`` holds N images as images or as rows. Images are a list or 1-D array of paths, Pillow images or uint8 arrays,
+    or one uint8 array (N, H, W, 3). Rows are an (N, F) array or data frame of numbers, as in scikit-learn's own image
+    data sets: each row is a grey image of ``image_shape``. The least and the greatest number at ``fit`` become black
+    and white, with 256 levels. ``y`` holds N labels of the kind that ``label_distance`` takes.
 
     Args:
-        image_shape: Height and width of the images in rows; None for one row of F pixels.
-        **options: Any option of ``TrainConfig`` by its name; all are parameters of the estimator, for ``set_params``
-            and ``GridSearchCV``.
+        image_shape: Height and width of the images in rows; None for images of 1 x F pixels.
+        **options: Any option of ``TrainConfig``; all are parameters of the estimator, for ``set_params`` and
+            ``GridSearchCV``.
 
     Attributes:
         model_: The trained ``cml.Model``.
@@ -52,14 +52,14 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         for option in fields(TrainConfig):
             setattr(self, option.name, options.pop(option.name, option.default))
         if options:
-            raise TypeError(f"CMLEmbedder has no parameter {next(iter(options))!r}; those are of cml.TrainConfig.")
+            raise TypeError(f"CMLEmbedder has no parameter {next(iter(options))!r}; see cml.TrainConfig.")
 
     def fit(self, X: Any, y: Any = None) -> CMLEmbedder:  # noqa: ANN401 - as above
         """Train on images and their labels.
 
         Raises:
-            UserError: images, labels or options that do not fit each other.
-            ValueError: no labels, or rows that are no finite numbers.
+            UserError: images, labels or options do not fit each other.
+            ValueError: there are no labels, or the rows are not finite numbers.
         """
         if y is None:
             raise ValueError("CMLEmbedder requires y to be passed, but the target y is None")
@@ -83,10 +83,10 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _pictures(self, rows: NDArray[np.float64]) -> NDArray[np.uint8]:
         """Images (N, h, w, 3) of rows (N, F)."""
         if self.range_ is None:
-            raise UserError("The CMLEmbedder was fitted on images, so that no row of numbers has a meaning for it.")
+            raise UserError("The CMLEmbedder was fitted on images: give images, not rows of numbers.")
         shape, (low, high) = self.image_shape or (1, rows.shape[1]), self.range_
         if rows.shape[1] != shape[0] * shape[1]:
-            raise UserError(f"'image_shape' {shape} is not that of rows of {rows.shape[1]} numbers.")
+            raise UserError(f"'image_shape' {shape} does not fit rows of {rows.shape[1]} numbers.")
         levels = np.clip((rows - low) / max(high - low, np.finfo(float).tiny), 0, 1)
         return np.repeat((255 * levels).round().astype(np.uint8).reshape(len(rows), *shape, 1), 3, axis=3)
 

@@ -1,7 +1,7 @@
-"""Tasks: what a kind of label fixes: recipe, drawing, mirroring, and the variants that ``cml compare`` trains.
+"""Tasks: everything that depends on the kind of label, such as recipe, drawing and the variants of ``cml compare``.
 
-A task is one module and one line in the entry-point group ``cml.tasks``; a task of another package
-needs no more than that line in its own pyproject, and one in a plugin no more than ``cml.tasks.register(TASK)``.
+A task is one module and one line in the entry-point group ``cml.tasks``, also in the pyproject of another package; a
+plugin calls ``cml.tasks.register(TASK)``.
 """
 
 from __future__ import annotations
@@ -25,36 +25,21 @@ if TYPE_CHECKING:
 Made = TypeVar("Made", bound="Task | Callable[[], Task]")
 
 
-def recipe_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
-    """The label distance that the options name, as it is."""
-    return recipe.label_distance
-
-
-def own_unit(unit: str, info: DatasetInfo) -> tuple[float, str]:
-    """Mean label distances are reported as they are."""
-    return 1.0, unit
-
-
-def no_legend(info: DatasetInfo) -> Mapping[str, str]:
-    """The drawing needs no legend."""
-    return {}
-
-
 @dataclass(frozen=True)
 class Task:
-    """What a kind of label fixes.
+    """Everything that depends on the kind of label.
 
     Attributes:
         name: As in ``cml train NAME`` and dataset.json.
         summary: One line for the list of tasks.
-        recipe: Default options of training.
+        recipe: Default training options.
         draw: Draws a label on its picture: (image, label, dataset's info) to a new image.
         describe: A label in a few words, or "".
-        variants: What ``cml compare`` trains: name to the options in which it differs from the recipe.
-        label_distance: The label distance for a dataset, with the settings that only the dataset knows.
+        variants: What ``cml compare`` trains: name to the options that differ from the recipe.
+        label_distance: The label distance for a dataset, with the settings that depend on it; by default the recipe's.
         mirror: Mirrors a label: (label, dataset's info) to the label of the mirrored image. None if it cannot be.
-        report: How mean label distances are reported: (unit of the label distance, dataset's info) to what they are
-            multiplied with and the unit that they then have. nDCG is always of the label distance itself.
+        report: How mean label distances are reported: (unit of the label distance, dataset's info) to a factor and
+            their new unit; by default as they are. nDCG always uses the label distance itself.
         legend: What the colours of ``draw`` mean: word to colour.
         sample: Name of the data source that draws an embedded dataset for ``cml demo NAME``; "" if there is none.
     """
@@ -65,11 +50,11 @@ class Task:
     draw: Callable[[Image, Any, DatasetInfo], Image]
     describe: Callable[[Any, DatasetInfo], str]
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    label_distance: Callable[[TrainConfig, DatasetInfo], str] = recipe_distance
+    label_distance: Callable[[TrainConfig, DatasetInfo], str] = lambda recipe, info: recipe.label_distance
     mirror: Callable[[Any, DatasetInfo], Any] | None = None
-    report: Callable[[str, DatasetInfo], tuple[float, str]] = own_unit
+    report: Callable[[str, DatasetInfo], tuple[float, str]] = lambda unit, info: (1.0, unit)
     sample: str = ""
-    legend: Callable[[DatasetInfo], Mapping[str, str]] = no_legend
+    legend: Callable[[DatasetInfo], Mapping[str, str]] = lambda info: {}
 
 
 registry: Registry[Task] = Registry("task", {}, group="cml.tasks")  # cml's own are entry points too
@@ -84,18 +69,16 @@ def get(name: str) -> Task:
     Raises:
         UserError: unknown; the message lists the known ones.
     """
-    task: Any = registry.entry(name)  # an entry is the task itself, nothing is made
+    task: Any = registry.entry(name)  # an entry is the task itself
     if not isinstance(task, Task):
-        raise UserError(f"The task {name!r} of {registry.origin(name)} is {task!r}; it should be a cml.tasks.Task.")
+        raise UserError(f"The task {name!r} of {registry.origin(name)} must be a cml.tasks.Task. Got {task!r} instead.")
     return task
 
 
 def label_distance_of(task: str, choice: str) -> LabelDistance:
-    """The label distance that a text names; a task of another package may bring it, and is imported before.
+    """The label distance ``choice``, a name or name(setting=value, ..).
 
-    Args:
-        task: Name of the task; "" for none, and one that is not known here is no hindrance.
-        choice: A name, or name(setting=value, ..).
+    The task is imported before, since its package may register the label distance; an unknown task or "" is ignored.
 
     Raises:
         UserError: there is no such label distance or setting.
@@ -108,13 +91,13 @@ def label_distance_of(task: str, choice: str) -> LabelDistance:
 
 
 def register(task: Made) -> Made:
-    """Add a task to those that the command line and prepared datasets name; also the decorator of a function.
+    """Make a task known to the command line and prepared datasets; also a decorator.
 
     Args:
         task: The task, or a function without arguments that makes it.
 
     Raises:
-        UserError: another task has its name.
+        UserError: the name is taken.
 
     Example:
         >>> from cml import tasks

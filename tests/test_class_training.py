@@ -133,9 +133,9 @@ def test_labels_of_another_kind_are_one_clear_error(monkeypatch: pytest.MonkeyPa
         cml.fit(images, ages, replace(CONFIG, label_distance="euclidean"), quiet=True)
     with pytest.raises(UserError, match=r"should be a class: a text or a whole number\. Got \d"):
         cml.fit(images, ages, CONFIG, quiet=True)
-    with pytest.raises(UserError, match=r"'classes' gives no label vectors.*label_distance=euclidean"):
+    with pytest.raises(UserError, match=r"'classes' has no label vectors.*label_distance=euclidean"):
         cml.fit(images, birds, replace(CONFIG, loss="regression"), quiet=True)
-    with pytest.raises(UserError, match=r"at least 2 of them to train on. Got 'wren' alone"):
+    with pytest.raises(UserError, match=r"at least 2 training classes. Got only 'wren'"):
         cml.fit(images, ["wren"] * 48, CONFIG, quiet=True)
     config = replace(CONFIG, label_distance="euclidean", loss="log-ratio", sampler="per-class(batch_size=16)")
     with pytest.raises(UserError, match="'euclidean' has no classes"):
@@ -219,9 +219,9 @@ class StrangeProxies(HiddenProxies):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (HiddenProxies, r"HiddenProxies learns a tensor of shape \(8,\) that no optimiser holds"),
-        (LateProxies, "LateProxies learns a parameter 'late' that no optimiser holds"),
-        (StrangeProxies, "StrangeProxies names a proxy that is none of its parameters"),
+        (HiddenProxies, r"HiddenProxies has a tensor of shape \(8,\) that no optimiser holds"),
+        (LateProxies, "LateProxies has a parameter 'late' that no optimiser holds"),
+        (StrangeProxies, "StrangeProxies names a proxy that is not one of its parameters"),
     ],
 )
 def test_a_loss_parameter_that_no_optimiser_holds_is_an_error(

@@ -345,7 +345,7 @@ def test_a_run_goes_on_with_its_own_options_wherever_its_dataset_is(
     assert "was started with learning_rate=0.001, now learning_rate=0.5" in failure(
         capsys, *resume, "--learning-rate", "0.5"
     )
-    assert "was started otherwise (task was pose, now layout)" in failure(capsys, "train", "layout", *resume[2:])
+    assert "different settings (task was pose, now layout)" in failure(capsys, "train", "layout", *resume[2:])
     assert main([*resume]) == 0
     assert (cut / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
 

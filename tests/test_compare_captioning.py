@@ -74,7 +74,7 @@ def test_four_rows_and_nothing_is_trained_twice(
     assert {path: path.stat().st_mtime_ns for path in features} == features
     capsys.readouterr()
     assert main([*again, *budget, "--seeds", "1", "--xe-steps", "4"]) == 2  # another budget is another comparison
-    assert "made otherwise (xe_steps was 3, now 4). Choose another folder." in capsys.readouterr().err
+    assert "different settings (xe_steps was 3, now 4). Choose another folder." in capsys.readouterr().err
     assert trained == [0, 0, 1, 1]
 
 

@@ -400,7 +400,7 @@ def test_what_an_earlier_version_began_is_begun_anew(tmp_path: Path, capsys: pyt
     with pytest.raises(UserError, match="not finished; run it again"):
         verify(distance, labels, out)
     assert write_matrix(distance, labels, out, runner=QUIET).pairs == COUNT * (COUNT + 1) // 2
-    assert f"{out} is not whole, or was begun by another version of cml; starting over." in capsys.readouterr().err
+    assert f"{out} is damaged, or another version of cml made it; starting over." in capsys.readouterr().err
     np.testing.assert_array_equal(np.load(out / "matrix.npy"), distance.pairwise(labels, labels))
 
 
@@ -419,7 +419,7 @@ def test_another_job_in_the_folder_is_one_clear_error(tmp_path: Path, monkeypatc
     before = (out / "matrix.npy").read_bytes()
     changed = distance.encode([*range(COUNT - 1), 1000])
     mend = r"Choose another folder or delete this one\."
-    with pytest.raises(UserError, match=f"made otherwise .not with the same labels.*{mend}"):
+    with pytest.raises(UserError, match=f"different settings .not with the same labels.*{mend}"):
         write_matrix(distance, changed, out, runner=QUIET)
     with pytest.raises(
         UserError, match=r"label_distance was euclidean\(squared=False\), now euclidean\(squared=True\)"

@@ -248,18 +248,18 @@ def test_results_of_other_images_or_another_run_are_not_continued(
     draw_images(tmp_path / "photos", 3)
     embed_folder(model, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
     draw_images(tmp_path / "photos", 1, name="new.png")
-    with pytest.raises(UserError, match=r"made otherwise .not with the same images"):
+    with pytest.raises(UserError, match=r"different settings .not with the same images"):
         embed_folder(model, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
     (tmp_path / "photos" / "new.png").unlink()
     other = cml.load(make_run(tmp_path / "other", seed=1), device="cpu")
     assert model_fingerprint(other) != model_fingerprint(model) == model_fingerprint(cml.load(run, device="cpu"))
-    with pytest.raises(UserError, match=r"made otherwise .not with the same model"):
+    with pytest.raises(UserError, match=r"different settings .not with the same model"):
         embed_folder(other, ImageList.open(tmp_path / "photos"), tmp_path / "out", quiet=True)
     with pytest.raises(UserError, match=r"holds a run or a model .config.json.\. Choose another folder"):
         embed_folder(other, ImageList.open(tmp_path / "photos"), run, quiet=True)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "items.jsonl").write_text("mine")
-    with pytest.raises(UserError, match=r"items\.jsonl exists already"):
+    with pytest.raises(UserError, match=r"items\.jsonl already exists"):
         embed_folder(model, ImageList.open(tmp_path / "photos"), tmp_path / "taken", quiet=True)
     assert content(tmp_path / "taken") == {"items.jsonl": b"mine"}
     assert len(list((tmp_path / "taken").iterdir())) == 1
@@ -405,7 +405,7 @@ def test_a_building_ends_where_it_was_stopped(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(KeyboardInterrupt, match="continues"):
         stopped()
     with (
-        pytest.raises(UserError, match=r"was begun otherwise .a was 1, now 2"),
+        pytest.raises(UserError, match=r"was begun with different settings .a was 1, now 2"),
         building(tmp_path / "o", {"a": 2}, ["x"]),
     ):
         pass

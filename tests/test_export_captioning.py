@@ -397,7 +397,7 @@ def test_coco_ids_are_read_off_names_or_a_list(tmp_path: Path) -> None:
         ids_of(tmp_path / "b")
     draw_images(tmp_path / "c" / "x", 1, name="12.png")
     draw_images(tmp_path / "c" / "y", 1, name="0012.png")
-    with pytest.raises(DataError, match=r"The COCO id 12 is there twice: .*x/12\.png and .*y/0012\.png"):
+    with pytest.raises(DataError, match=r"The COCO id 12 is not unique: .*x/12\.png and .*y/0012\.png"):
         ids_of(tmp_path / "c")
 
     coco = {"images": [{"id": 42, "file_name": "1000268201_693b08cb0e.png"}]}
@@ -458,7 +458,7 @@ def test_the_imagenet_trunk_differs_in_nothing_but_the_weights(
             str(tmp_path / "o"),
         ]
         assert main([*command, "--name", name, "--device", "cpu"]) == 0
-        assert ("the untouched network it started from" in capsys.readouterr().err) == (name == "cap")
+        assert ("its trunk is the published network" in capsys.readouterr().err) == (name == "cap")
     made = [json.loads((tmp_path / "o" / f"{name}_manifest.json").read_text()) for name in ("cap", "img", "named")]
     assert made[0]["made_with"] == made[1]["made_with"] == made[2]["made_with"]
     features = [reader(tmp_path / "o" / f"{name}_att", ".npz")("1") for name in ("cap", "img", "named")]
@@ -521,10 +521,10 @@ def test_other_features_are_not_overwritten(model: EmbeddingModel, photos: Path,
     images = ImageList.open(photos).with_coco_ids()
     (tmp_path / "cocotalk.json").write_text("{}")  # the folder holds other things of captioning code
     export_captioning(model, images, tmp_path, NATIVE, quiet=True)
-    with pytest.raises(UserError, match=r"made otherwise .att_size was 7, now 14"):
+    with pytest.raises(UserError, match=r"different settings .att_size was 7, now 14"):
         export_captioning(model, images, tmp_path, replace(NATIVE, att_size=14), quiet=True)
     os.rename(tmp_path / "cocotalk_manifest.json", tmp_path / "moved.json")
-    with pytest.raises(UserError, match="cocotalk_fc exists already"):
+    with pytest.raises(UserError, match="cocotalk_fc already exists"):
         export_captioning(model, images, tmp_path, NATIVE, quiet=True)
 
 

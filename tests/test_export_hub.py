@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 
 import cml
 from cml.cli import main
-from cml.data.metadata import DatasetInfo
+from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
 from cml.export.embeddings import model_fingerprint
 from cml.export.hub import export_hub

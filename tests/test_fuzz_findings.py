@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from cml.data.metadata import DatasetInfo
+from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import PreparedWriter
 from cml.errors import UserError

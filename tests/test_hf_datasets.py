@@ -150,7 +150,7 @@ def test_as_a_command(imagefolder: Path, tmp_path: Path, capsys: pytest.CaptureF
         ({"image": "age"}, DataError, "the column 'age' should hold images"),
         ({"label_columns": ()}, UserError, "label_columns should name a column"),
         ({"kind": "captions", "unit": "h"}, UserError, "belong to numbers"),
-        ({"dataset": "no-folder"}, UserError, "called user/name. Got 'no-folder'"),
+        ({"dataset": "no-folder"}, UserError, "must be named user/name. Got 'no-folder'"),
         ({"label_columns": ("texts",)}, DataError, "train:0: texts should be a finite number. Got 'photo 0'"),
     ],
 )

@@ -465,7 +465,7 @@ def test_indexes_that_name_files_elsewhere(tmp_path: Path, changes: dict[str, ob
 
     assert len(Index.open(index(tmp_path / "good"))) == 1
     with pytest.raises(
-        DataError, match=r"manifest\.json(: the entry '\w+' cannot be| does not describe).* Index anew\."
+        DataError, match=r"manifest\.json(: the entry '\w+' cannot be| does not describe).* Build the index again\."
     ):
         Index.open(index(tmp_path / "bad", **changes))
 
@@ -492,8 +492,8 @@ def test_approximate_indexes_that_claim_more_than_they_have(tmp_path: Path, meth
     claimed = struct.pack("<q", 320)  # numbers in the vectors
     if claimed in whole:
         path.write_bytes(whole.replace(claimed, struct.pack("<q", 1 << 38)))
-        with pytest.raises(DataError, match="index anew"):
+        with pytest.raises(DataError, match="Build the index again"):
             ApproximateIndex.load(path)
     path.write_bytes(whole[:-20])
-    with pytest.raises(DataError, match="index anew"):
+    with pytest.raises(DataError, match="Build the index again"):
         ApproximateIndex.load(path)

@@ -87,7 +87,7 @@ def test_a_config_asks_for_a_sane_number_of_workers_and_images(made: Path, tmp_p
             TrainConfig(**{name: value})
     from cml.models.embedding import ModelConfig
 
-    with pytest.raises(UserError, match=r"'crop' 1e-06 ask for images of 16000000 x 16000000 pixels; the limit"):
+    with pytest.raises(UserError, match=r"'crop' 1e-06 need images of 16000000 x 16000000 pixels; the limit"):
         ModelConfig("small-cnn", "none", 2, True, (16, 16), crop=1e-6)
 
 

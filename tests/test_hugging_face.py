@@ -137,15 +137,15 @@ def test_what_is_missing_is_one_line(
     with pytest.raises(UserError, match="hf:anna/empty cannot be fetched"):
         cml.load("hf:anna/empty")
     for name in ("ages", "anna/ages/x", "../x", "", "anna/ages\n"):
-        with pytest.raises(UserError, match="called user/name"):
+        with pytest.raises(UserError, match="must be named user/name"):
             cml.load(f"hf:{name}")
     cml.load("hf:anna/own", device="cpu")
     monkeypatch.setenv("HF_TOKEN", "hf_other")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "another"))
-    with pytest.raises(UserError, match="shows it to some alone"):
+    with pytest.raises(UserError, match="or it is private"):
         cml.load("hf:anna/own")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(UserError, match=r"The model hf:anna/ages comes with the extra 'hub': pip install 'cml\[hub\]'"):
+    with pytest.raises(UserError, match=r"The model hf:anna/ages needs the extra 'hub': pip install 'cml\[hub\]'"):
         cml.load("hf:anna/ages")
 
 
@@ -160,14 +160,14 @@ def test_without_a_network_a_commit_in_the_cache_loads_and_all_else_is_one_line(
     with monkeypatch.context() as offline:
         point_to(endpoint, offline, tmp_path / "cache")
         for name in ("hf:anna/ages", f"hf:anna/ages@{commit}"):
-            with pytest.raises(UserError, match=rf"^{name} cannot be fetched: {endpoint} does not answer .*\.$"):
+            with pytest.raises(UserError, match=rf"^{name} cannot be fetched: {endpoint} did not answer .*\.$"):
                 cml.load(name)
-        assert "does not answer" in failure(capsys, "embed", "hf:anna/ages", "--images", tmp_path, "--out", "x")
+        assert "did not answer" in failure(capsys, "embed", "hf:anna/ages", "--images", tmp_path, "--out", "x")
     cml.load("hf:anna/ages@main", device="cpu")
     with monkeypatch.context() as offline:
         point_to(endpoint, offline, tmp_path / "cache")
         cml.load(f"hf:anna/ages@{commit}", device="cpu")
-        with pytest.raises(UserError, match="does not answer as it should"):
+        with pytest.raises(UserError, match="did not answer as expected"):
             cml.load("hf:anna/ages")  # whose commit nobody knows
     assert not waits  # nothing was tried again and again
 
@@ -202,20 +202,20 @@ def test_a_push_that_cannot_be_is_one_line(
     hub: StandIn, runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["export", "hub", runs[0], "--out"]
-    assert "is called user/name" in failure(capsys, *command, tmp_path / "a", "--push", "ages")
+    assert "must be named user/name" in failure(capsys, *command, tmp_path / "a", "--push", "ages")
     assert "--push user/name" in failure(capsys, *command, tmp_path / "a", "--private")
     assert not (tmp_path / "a").exists()
     hub.repositories["anna/open"] = Repository()
-    assert "is public already" in failure(capsys, *command, tmp_path / "b", "--push", "anna/open", "--private")
+    assert "is public: nothing" in failure(capsys, *command, tmp_path / "b", "--push", "anna/open", "--private")
     assert not hub.repositories["anna/open"].commits
     monkeypatch.setenv("HF_TOKEN", "hf_other")
     said = failure(capsys, *command, tmp_path / "c", "--push", "anna/new")
-    assert f"{tmp_path / 'c'} is made, but cannot be pushed to anna/new" in said
+    assert f"{tmp_path / 'c'} was written, but cannot be pushed to anna/new" in said
     assert "(log in: hf auth login)" in said
     assert "401" in said
     assert (tmp_path / "c" / "model.safetensors").exists()
     point_to(nowhere(), monkeypatch, tmp_path / "cache")
-    assert "does not answer as it should" in failure(capsys, *command, tmp_path / "d", "--push", "anna/new")
+    assert "did not answer as expected" in failure(capsys, *command, tmp_path / "d", "--push", "anna/new")
 
 
 def test_commands_take_a_model_of_the_hub(runs: list[Path], tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_sixteen_bits_are_one_image_and_floats_none_by_every_door(tmp_path: Path
             lambda image=wrong: Images([image], (20, 20)).load(),
         ]
         for door in doors:
-            with pytest.raises(DataError, match=rf"more than 16 bits a channel \(mode {mode}, values from .*8 bits"):
+            with pytest.raises(DataError, match=rf"more than 16 bits per channel \(mode {mode}, values from .*8 bits"):
                 door()
 
 

@@ -80,10 +80,10 @@ def test_columns_of_a_data_frame(paths: Sequence[Path]) -> None:
     assert labels == AGES
     assert images_and_labels(frame, None, image="file", label="pose")[1] == [[1, 2]] * 6
     assert images_and_labels(frame, AGES[::-1], image="file")[1] == AGES[::-1]
-    with pytest.raises(UserError, match=r"no column 'agee', which label= names\. Did you mean 'age'\? There are: file"):
+    with pytest.raises(UserError, match=r"no column label='agee'\. Did you mean 'age'\? There are: file"):
         images_and_labels(frame, None, image="file", label="agee")
     with pytest.raises(
-        UserError, match=r"Say which column holds the images, as in image='\.\.'\. There are: file, age"
+        UserError, match=r"Name the column that holds the images, as in image='\.\.'\. There are: file, age"
     ):
         images_and_labels(frame, None, label="age")
 
@@ -103,7 +103,7 @@ def test_columns_of_a_hugging_face_data_set(paths: Sequence[Path]) -> None:
     [
         (PIXELS, AGES[:3], "one label per image. Got 6 images and 3 labels"),
         (PIXELS, None, "'labels' are missing"),
-        (PIXELS / 255.0, AGES, r"must be uint8, 0 to 255. Got float64 instead; of floats from 0 to 1"),
+        (PIXELS / 255.0, AGES, r"must be uint8, 0 to 255. Got float64 instead; convert floats from 0 to 1"),
         (PIXELS[..., 0], AGES, r"shape \(N, H, W, 3\) or \(N, 3, H, W\). Got \(6, 5, 4\)"),
         (
             [*PIXELS[:5], PIXELS[0, 0]],

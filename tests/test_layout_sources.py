@@ -15,8 +15,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from cml.cli import main
+from cml.data.dataset_info import METADATA
 from cml.data.masks import read_mask
-from cml.data.metadata import METADATA
 from cml.data.prepared import PreparedDataset, check_dataset
 from cml.data_prep.lsun_layout import LsunLayout, Room, read_index, read_layout
 from cml.data_prep.zind_layouts import ZindLayouts
@@ -132,10 +132,10 @@ def test_preparing_again_does_nothing_and_other_masks_are_noticed(
     moved = shutil.copytree(lsun / "layout_seg", tmp_path / "elsewhere")
     LsunLayout(lsun, layouts=moved).prepare(tmp_path / "out")
     assert "already prepared" in capsys.readouterr().err
-    with pytest.raises(UserError, match="made otherwise"):
+    with pytest.raises(UserError, match="different settings"):
         LsunLayout(lsun, image_size=20).prepare(tmp_path / "out")
     savemat(lsun / "layout_seg" / f"{names(lsun, 'training')[0]}.mat", {"layout": layout(1, 40, 61)})
-    with pytest.raises(UserError, match="made otherwise"):
+    with pytest.raises(UserError, match="different settings"):
         LsunLayout(lsun).prepare(tmp_path / "out")
 
 

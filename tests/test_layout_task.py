@@ -20,9 +20,9 @@ from PIL import Image
 
 from cml import distances, losses, sampling, tasks
 from cml.cli import main
+from cml.data.dataset_info import DatasetInfo
 from cml.data.images import Images
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
-from cml.data.metadata import DatasetInfo
 from cml.data.prepared import PreparedDataset, check_dataset
 from cml.data.prepared_writer import Item, write_dataset
 from cml.data_prep.drawn.rooms.rooms import draw_rooms

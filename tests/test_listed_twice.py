@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cml.data.metadata import ROLES, read_metadata
+from cml.data.dataset_info import ROLES
+from cml.data.metadata import read_metadata
 
 # id, image, label of each line; few of each, so that many come twice; no file is called 4.jpg, and "x" is no number
 LINE = st.tuples(st.integers(0, 6), st.integers(0, 4), st.sampled_from(["1", "1.5", "1", "2", '"x"', "-3"]))

@@ -138,7 +138,7 @@ def test_columns_of_a_step_are_the_items_of_the_steps_before(sampler: str) -> No
         assert torch.equal(inputs, own_inputs)
         assert torch.equal(block[:, :16], own_block)
         assert block.shape == (16, 16 + min(40, 16 * step))
-        assert remembering.remembered(step).tolist() == before[:40]
+        assert remembering.remembered(step)[0].tolist() == before[:40]
         stored = torch.tensor(before[:40], dtype=torch.int64)
         expected = (places[torch.from_numpy(items)] - places[stored].T).abs()
         expected[torch.from_numpy(items)[:, None] == stored] = torch.inf
@@ -239,7 +239,7 @@ def test_resumed_is_bit_for_bit_the_uninterrupted_run(
     state = torch.load(tmp_path / "run" / "checkpoints" / "last.pt", weights_only=True)
     assert state["step"] == 3
     assert state["memory"]["embeddings"].shape == (40, 8)
-    assert state["memory"]["items"].tolist() == source_of(config).remembered(3).tolist()
+    assert state["memory"]["items"].tolist() == source_of(config).remembered(3)[0].tolist()
     resumed = cml.fit(images, places, config, out=tmp_path / "run", resume=True, quiet=True).state_dict()
     assert same(whole, resumed)
 

@@ -56,7 +56,7 @@ def test_published_weights_come_from_torchs_cache(tmp_path: Path, monkeypatch: p
             return os.mkdir, (str(tmp_path / "owned"),)
 
     torch.save({"conv1.weight": Evil()}, file)
-    with pytest.raises(UserError, match="damaged or not weights alone"):
+    with pytest.raises(UserError, match="damaged or hold more than weights"):
         get("resnet18")
     assert not (tmp_path / "owned").exists()
 

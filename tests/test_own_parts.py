@@ -211,7 +211,7 @@ def test_by_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
         check_results(tmp_path, {"hours.py", "stress.py", "pairs.py", "tiny.py", "clock.py"})
         (tmp_path / "hours.py").write_text(PARTS["hours"] + "\n")
         plugins.load("hours.py")
-        with pytest.warns(UserWarning, match=r"The code of hours\.py is not what it was when the run was trained"):
+        with pytest.warns(UserWarning, match=r"The code of hours\.py has changed since the run was trained"):
             cml.open_run("run")
         (tmp_path / "hours.py").write_text(PARTS["hours"])
 

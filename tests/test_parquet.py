@@ -84,5 +84,5 @@ def test_the_command_writes_it_again_when_asked_later(
     embed[embed.index(out)] = tmp_path / "another"
     capsys.readouterr()
     assert main([str(one) for one in [*embed, "--parquet"]]) == 2
-    assert "Parquet comes with the extra 'parquet': pip install 'cml[parquet]'" in capsys.readouterr().err
+    assert "Parquet needs the extra 'parquet': pip install 'cml[parquet]'" in capsys.readouterr().err
     assert not (tmp_path / "another").exists()

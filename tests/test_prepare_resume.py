@@ -22,8 +22,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from cml import cli
+from cml.data.dataset_info import DatasetInfo
 from cml.data.image_files import Encoded
-from cml.data.metadata import DatasetInfo
 from cml.data.prepared import PreparedDataset, check_dataset
 from cml.data.prepared_writer import Item, already_prepared, write_dataset
 from cml.data_prep.donkeycar import Donkeycar
@@ -203,7 +203,7 @@ def test_other_settings_start_over(
     cropped = count_crops(monkeypatch)
     made = Lspet(people, image_size=16).prepare(out)
     assert len(cropped) == COUNT
-    assert "was begun otherwise (image_size was 32, now 16); starting over" in capsys.readouterr().err
+    assert "was begun with different settings (image_size was 32, now 16); starting over" in capsys.readouterr().err
     assert check_dataset(made.folder) == []
     assert content(out) == content(Lspet(people, image_size=16).prepare(tmp_path / "other").folder)
 
@@ -496,7 +496,7 @@ def test_only_the_first_bad_items_are_named(tmp_path: Path, capsys: pytest.Captu
     assert made.info.details["skipped"] == {"count": 30, "first": [f"line {n} is bad" for n in range(10)]}
     said = capsys.readouterr().err
     assert said.count("skipped: line") == 10
-    assert "skipped 30 bad items, of which 10 are named above" in said
+    assert "skipped 30 bad items; the first 10 are listed above" in said
 
 
 def test_a_list_is_looked_through_before_the_first_image(tmp_path: Path) -> None:

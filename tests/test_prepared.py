@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cml.data import metadata
+from cml.data.dataset_info import DatasetInfo
 from cml.data.image_files import encode
 from cml.data.label_form import LabelForm
-from cml.data.metadata import DatasetInfo
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
 from cml.data.prepared_writer import Item, PreparedWriter, already_prepared, write_dataset
 from cml.errors import DataError, UserError

@@ -13,7 +13,7 @@ from export_runs import draw_images, make_run
 from PIL import Image
 
 import cml
-from cml.data.metadata import DatasetInfo
+from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared_writer import Item, write_dataset
 from cml.distances.euclidean import Euclidean
 from cml.distances.jobs.run import Runner, write_matrix
@@ -168,12 +168,12 @@ def test_where_digests_differ_what_they_are_of_is_named(tmp_path: Path) -> None:
     with building(tmp_path, {"images": "0" * 64}, [], about={"images": "/a"}) as made:
         made.finish({"images": "/a"})
     with (
-        pytest.raises(UserError, match=r"made otherwise \(images was /a, now /b\)"),
+        pytest.raises(UserError, match=r"different settings \(images was /a, now /b\)"),
         building(tmp_path, {"images": "1" * 64}, [], about={"images": "/b"}),
     ):
         pass
     with (
-        pytest.raises(UserError, match=r"made otherwise \(not with the same images\)"),
+        pytest.raises(UserError, match=r"different settings \(not with the same images\)"),
         building(tmp_path, {"images": "1" * 64}, [], about={"images": "/a"}),
     ):
         pass

@@ -182,7 +182,7 @@ def test_approximate_indexes_find_most_and_grow(method: str, tmp_path: Path) -> 
 
 def test_method_goes_by_size_and_by_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [method_for(items) for items in (10, 10**6, 10**7)] == ["exact", "hnsw", "ivf"]
-    monkeypatch.setattr("cml.export.approximate._installed", lambda: False)
+    monkeypatch.setattr("cml.export.approximate.find_spec", lambda name: None)
     assert method_for(10**7) == "exact"
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(UserError, match=r"pip install 'cml\[index\]'"):
@@ -289,7 +289,7 @@ def test_two_folders_with_equal_names_need_a_prefix(
     index = tmp_path / "index"
     assert main(["index", str(run), str(tmp_path / "monday"), "--out", str(index)]) == 0
     add = ("index", run, tmp_path / "tuesday", "--out", index, "--add")
-    assert "holds an item '000.png' already" in failure(capsys, *add)
+    assert "already holds an item '000.png'" in failure(capsys, *add)
     assert main([*map(str, add), "--prefix", "tuesday/"]) == 0
     model = cml.load(run, device="cpu")
     hits = Index.open(index).search(model.embed([tmp_path / "tuesday" / "001.png"]), 50)
@@ -311,7 +311,7 @@ def test_index_of_another_run_is_refused(
     (run / "model.safetensors").rename(tmp_path / "kept")
     (run / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
     try:
-        assert f"{run} was trained anew since" in failure(capsys, "search", index, photos / "001.png")
+        assert f"{run} was trained again after" in failure(capsys, "search", index, photos / "001.png")
     finally:
         (tmp_path / "kept").rename(run / "model.safetensors")
     assert "is gone; say where it is with --run" in failure(
@@ -336,7 +336,7 @@ def test_wrong_indexes_and_images_are_said(
     assert "'k' must be 1 or more" in failure(capsys, "search", index, image, "--k", "0")
     assert "keeps its method" in failure(capsys, "index", run, photos, "--out", index, "--add", "--method", "flat")
     draw_images(tmp_path / "more", 1)
-    assert "holds an index already" in failure(capsys, "index", run, tmp_path / "more", "--out", index)
+    assert "already holds an index" in failure(capsys, "index", run, tmp_path / "more", "--out", index)
     manifest = json.loads((index / "manifest.json").read_text())
     (index / "manifest.json").write_text(json.dumps(manifest | {"items": 31}))
     assert "has lost items" in failure(capsys, "search", index, image)

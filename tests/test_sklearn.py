@@ -73,7 +73,7 @@ def test_rows_of_numbers_are_grey_images() -> None:
     wanted = cml.fit(pictures[:60], labels[:60], **SMALL, quiet=True).embed(pictures[60:])
     np.testing.assert_array_equal(embedder.transform(digits[60:]), wanted)
     np.testing.assert_array_equal(embedder.transform(digits[60:] * 1000), embedder.transform(16 * (digits[60:] > 0)))
-    with pytest.raises(UserError, match=r"'image_shape' \(8, 9\) is not that of rows of 64 numbers"):
+    with pytest.raises(UserError, match=r"'image_shape' \(8, 9\) does not fit rows of 64 numbers"):
         clone(embedder).set_params(image_shape=(8, 9)).fit(digits, labels)
     with pytest.raises(UserError, match="was fitted on images"):
         cml.sklearn.CMLEmbedder(**SMALL).fit(pictures, labels).transform(digits)

@@ -134,7 +134,7 @@ def test_a_backbone_of_timm_is_a_trunk_by_its_name(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(timm, "create_model", lambda name, **options: made(name, **options | {"pretrained": False}))
     trunk = open_trunk("timm/test_vit", device="cpu")
     assert trunk.title == "timm/test_vit, ImageNet"
-    with pytest.raises(UserError, match="no run folder 'timm/tset_vit'; taken for a backbone: timm has no model"):
+    with pytest.raises(UserError, match="no run folder 'timm/tset_vit', and as a backbone: timm has no model"):
         open_trunk("timm/tset_vit")
     with pytest.raises(DataError, match="is not a folder"):
         open_trunk("runs/nowhere")
@@ -221,7 +221,7 @@ def test_the_model_has_the_size_of_the_images() -> None:
         ("timm", "none", "'timm' needs the setting 'model'"),
         ("timm/resnet18.x", "none", "'timm/resnet18.x' has no weights 'x'. Set weights to .* one of a1_in1k"),
         ("timm/resnet18", "a1_in2k", "no weights 'a1_in2k'. Did you mean 'a1_in1k'"),
-        ("timm/resnet18.tv_in1k", "a1_in1k", "names its weights itself: set weights to 'imagenet' or 'none'"),
+        ("timm/resnet18.tv_in1k", "a1_in1k", "contains its weights: set weights to 'imagenet' or 'none'"),
         ("timm/test_vit4", "imagenet", "no published weights: set weights to 'none'"),
         ("timm/../resnet18", "none", "should read 'name'"),
         ("timm//resnet18", "none", "should read 'name'"),

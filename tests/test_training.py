@@ -369,7 +369,7 @@ def test_a_run_says_which_step_it_kept_and_why(capsys: pytest.CaptureFixture[str
     for patience, scores, said in (
         (0, (3, 1, 2, 2, 2, 2), "kept step 4 of 12: the best validation, 1 on 8 held-out items (the worst had 3)\n"),
         (2, (3, 1, 2, 2), "the worst had 3); ended at step 8 after 2 validations without a better one\n"),
-        (0, (1,) * 6, "kept step 12, the last: all validations scored 1, so that they could not tell\n"),
+        (0, (1,) * 6, "kept step 12, the last: all validations scored 1\n"),
     ):
         train(bars_data(), replace(config, patience=patience), score=scored(*scores))
         assert capsys.readouterr().err.endswith(said)

@@ -129,10 +129,10 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "words only": (b"a\ndog\n", r"line 1 should be a word and its vector"),
     "prose": (b"It was a dark night\n", r"line 1 should end in 4 numbers"),
     "empty line": (b"a 1 2\n\ndog 3 4\n", r"line 2 has 0 numbers"),
-    "binary, cut off": (b"2 2\na " + b"\x00\x00\x80\x3f" * 2 + b"dog \x00\x00", r"word 2 of 2 is not whole"),
+    "binary, cut off": (b"2 2\na " + b"\x00\x00\x80\x3f" * 2 + b"dog \x00\x00", r"word 2 of 2 is incomplete"),
     "binary, NaN": (b"1 1\ndog \x00\x00\xc0\x7f", r"word 1 of 1: the vector holds nan"),
-    "binary, of another dimension": (b"1 2\ndog " + b"\x00\x00\x80\x3f" * 3, "goes on after its 1 words of 2 numbers"),
-    "binary, without a word": (b"1 2\n" + b"\x00" * 9000, r"word 1 of 1 is not whole"),
+    "binary, of another dimension": (b"1 2\ndog " + b"\x00\x00\x80\x3f" * 3, "continues after its 1 words of 2"),
+    "binary, without a word": (b"1 2\n" + b"\x00" * 9000, r"word 1 of 1 is incomplete"),
     "header only": (b"5 0\n", r"line 1 should"),
     "a pickle": (b"\x80\x04\x95", r"looks like a pickle .*save_word2vec_format"),
     "gzip": (gzip.compress(b"dog 1 2"), r"is compressed; unpack it first"),
@@ -198,5 +198,5 @@ def test_missing_file_says_how_to_get_vectors() -> None:
 def test_row_of_other_vectors(tmp_path: Path) -> None:
     path = tmp_path / "vectors.txt"
     path.write_text("dog 1 2\n")
-    with pytest.raises(DataError, match="has no row 7: these labels are of other vectors"):
+    with pytest.raises(DataError, match="has no row 7: the labels belong to other vectors"):
         open_word_vectors(str(path)).rows(np.array([7]))

@@ -1,1 +1,1 @@
-"""What every command shares: reading options, wording refusals, amounts for people."""
+"""What all commands share: reading options, error messages, formatting of sizes and times."""

@@ -1,10 +1,10 @@
-"""Amounts for people: sizes and times."""
+"""Sizes and times as readable text."""
 
 from __future__ import annotations
 
 
 def size_text(size: float) -> str:
-    """Bytes for people: 1.3 GB."""
+    """A number of bytes as text: 1.3 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"
@@ -13,7 +13,7 @@ def size_text(size: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """An estimate for people: under a second, about 4 s, 12 min, 3.5 h."""
+    """An estimated time as text: under a second, about 4 s, 12 min, 3.5 h."""
     if seconds < 1:
         return "under a second"
     if seconds < 100:

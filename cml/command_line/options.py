@@ -1,4 +1,4 @@
-"""Reading a command's options into a dataclass, picking a name, and saying things on stdout and stderr."""
+"""Reading a command's options into a dataclass, picking a name, and printing on stdout and stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cml.processes.launch import launch
 
 T = TypeVar("T")
 PLUGIN = "--plugin FILE_OR_MODULE"
-PLUGIN_HELP = "load parts of your own, which the file or module registers; repeatable, on every command"
+PLUGIN_HELP = "load your own parts, which the file or module registers; repeatable, on every command"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ def parse(
 ) -> T:
     """Read ``arguments`` into the dataclass ``kind``; ``--help`` prints the options and exits.
 
-    The first option of ``kind`` may be positional; its flag is understood as well.
+    If the first option of ``kind`` is positional, its flag works as well.
 
     Raises:
         UserError: an argument is wrong or missing.
@@ -53,7 +53,7 @@ def parse(
 
 
 def _unflagged(kind: type, arguments: Sequence[str], prog: str) -> Sequence[str]:
-    """The arguments with the first option of ``kind``, if that is positional and is given by its flag, in its place."""
+    """The arguments, with a positional first option of ``kind`` that was given by its flag moved to the front."""
     import tyro
 
     first = dataclasses.fields(kind)[0].name
@@ -67,7 +67,7 @@ def _unflagged(kind: type, arguments: Sequence[str], prog: str) -> Sequence[str]
 
 
 def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> tuple[T, list[str]]:
-    """Read the options of ``kind`` out of ``arguments``, wherever they stand, and return the other arguments too.
+    """Read the options of ``kind`` anywhere in ``arguments``; returns them and the other arguments.
 
     Raises:
         UserError: the value of one is wrong or missing.
@@ -90,12 +90,12 @@ def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str, default: 
 
 
 def load_plugins(arguments: Sequence[str]) -> list[str]:
-    """Load what ``--plugin`` names, wherever it stands among ``arguments``, and return the others.
+    """Load what ``--plugin`` names anywhere in ``arguments``; returns the other arguments.
 
     Raises:
-        UserError: a plugin that cannot be loaded.
+        UserError: a plugin cannot be loaded.
     """
-    if not any(word.startswith("--plugin") for word in arguments):  # which then stay as they are, "--" among them
+    if not any(word.startswith("--plugin") for word in arguments):  # keep them as they are, including "--"
         return list(arguments)
     from cml.plugins import load
 
@@ -113,7 +113,7 @@ def pick(
     prog: str,
     default: str | None = None,
 ) -> tuple[str, Sequence[str]]:
-    """The first argument as one of ``known``, and the rest; without one ``default``, or else a list of all as help.
+    """The first argument, one of ``known``, and the rest; without one, ``default`` or a help text that lists them.
 
     Raises:
         UserError: unknown name.
@@ -138,7 +138,7 @@ def pick(
 
 @contextlib.contextmanager
 def going_on() -> Iterator[None]:
-    """Tell whoever interrupts a command that the same command continues."""
+    """Tell a user who interrupts a command that the same command continues."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -148,18 +148,18 @@ def going_on() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Progress in words: on stderr, so that results alone are on stdout. Of several processes the first speaks."""
+    """Print a message on stderr, so that stdout holds only results. Of several processes only the first prints."""
     if launch().first:
         print(text, file=sys.stderr, flush=True)
 
 
 def print_json(value: object) -> None:
-    """A result for machines, on stdout."""
+    """Print a result as JSON on stdout."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def show(value: object, *lines: str, as_json: bool) -> None:
-    """A result on stdout: JSON for machines, or lines for people."""
+    """Print a result on stdout, as JSON or as lines of text."""
     if as_json:
         print_json(value)
     else:

@@ -1,4 +1,4 @@
-"""The standard streams of a command, also where one is closed or takes no more."""
+"""The standard streams of a command, also if one is closed or cannot be written."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class _Forgiving(io.FileIO):
     def write(self, content: ReadableBuffer, /) -> int:
         try:
             return super().write(content)
-        except OSError:  # the terminal is gone, or the disk of a log is full: the work goes on
+        except OSError:  # the terminal is gone, or the disk of a log is full: the work continues
             return memoryview(content).nbytes
 
 
 def open_streams() -> None:
-    """Open closed streams on nothing, before a file of the command gets their number; let stderr fail silently."""
+    """Open closed streams on the null device, before a file gets their number; let stderr fail silently."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - for as long as the process lives
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number: this one
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - open until the process ends
     if sys.stderr is sys.__stderr__:
         coding = getattr(sys.stderr, "encoding", "utf-8")
         raw = io.BufferedWriter(_Forgiving(2, "wb", closefd=False))
@@ -41,7 +41,7 @@ def open_streams() -> None:
 
 
 def _spelt(error: UnicodeError) -> tuple[str, int]:
-    """Characters that the terminal has not, spelt with those that every one has."""
+    """Characters that the terminal lacks, spelt in ASCII."""
     assert isinstance(error, UnicodeEncodeError)
     others = error.object[error.start : error.end]
     known = (_SPELLINGS.get(one) or one.encode("ascii", "backslashreplace").decode() for one in others)
@@ -53,14 +53,13 @@ codecs.register_error(_SPELT, _spelt)
 
 @contextlib.contextmanager
 def results_told() -> Iterator[None]:
-    """At the end of the block what it printed is written, or else there is an ``OSError``."""
+    """Flush stdout at the end of the block; an ``OSError`` if that fails."""
     try:
         yield
     finally:
         try:
             sys.stdout.flush()
         except OSError as error:
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-            )  # or Python fails on it once more, at its end
+            # or Python fails on it again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise OSError(error.errno, error.strerror, "standard output") from None

@@ -1,6 +1,6 @@
-"""Refused command lines in one line: which option, what is wrong, what was perhaps meant.
+"""Errors in a command line as one line: which option, what is wrong, what may have been meant.
 
-The argument parser says it in a box of several lines. Not for: what an option's value means, which its owner checks.
+The argument parser prints them in a box of several lines.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from cml.errors import UserError
 
 @contextlib.contextmanager
 def refused_by(kind: type, arguments: Sequence[str], prog: str) -> Iterator[None]:
-    """While ``prog`` parses options of the dataclass ``kind``: what the parser refuses is a ``UserError``."""
-    from tyro import _errors  # the parser's own account of a refusal; pyproject.toml holds it to versions that have it
+    """While ``prog`` parses options of the dataclass ``kind``, turn the parser's errors into a ``UserError``."""
+    from tyro import _errors  # private; pyproject.toml restricts tyro to versions that have it
 
     def refuse(event: _errors.ParseErrorEvent) -> None:
         said = _unknown(kind, arguments, prog) or _refusal(event, prog)
@@ -29,7 +29,7 @@ def refused_by(kind: type, arguments: Sequence[str], prog: str) -> Iterator[None
 
 
 def _refusal(event: Any, prog: str) -> str:  # noqa: ANN401 - one of several events
-    """One sentence for what the parser refuses."""
+    """One sentence on what the parser refuses."""
     argument: Any = getattr(event, "argument", None)
     match type(event).__name__:
         case "UnrecognizedArgs":
@@ -51,7 +51,7 @@ def _called(argument: Any) -> str:  # noqa: ANN401 - the parser's own class
 
 
 def _unknown(kind: type, arguments: Sequence[str], prog: str) -> str:
-    """A sentence about the first flag among ``arguments`` that is no option of ``kind``; "" if all are."""
+    """A sentence on the first flag in ``arguments`` that is not an option of ``kind``; "" if all are."""
     known = sorted({"--help", *_flags(kind)})
     flags = [word.partition("=")[0] for word in arguments if word[:2] == "--" and word[2:3].isalpha()]
     flag = next((flag for flag in flags if flag.replace("_", "-") not in known), "")
@@ -65,7 +65,7 @@ def _unknown(kind: type, arguments: Sequence[str], prog: str) -> str:
 
 
 def _flags(kind: type) -> Iterator[str]:
-    """The flags of a dataclass; those of a dataclass inside it have no prefix."""
+    """The flags of a dataclass; those of a nested dataclass have no prefix."""
     hints = typing.get_type_hints(kind)
     for option in dataclasses.fields(kind):
         inner = hints[option.name]

@@ -1,9 +1,7 @@
-"""Augmentation that keeps labels true.
+"""Augmentation that keeps label distances correct.
 
-A label distance compares items, so what is done to a list of images must not change the distances of their labels:
-small jitter of scale and place is drawn for each image, a mirroring once for the whole list (a mirrored pose is as far
-from another mirrored pose as the originals are). Mirroring single images is right only where the labels are mirrored
-with them; then the caller says which ones.
+Small jitter of scale and position is drawn for each image. Mirroring is drawn once for a whole list, since two mirrored
+poses are as far apart as the originals. Single images may only be mirrored together with their labels.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ from torch.nn import functional
 
 from cml.data.images import Size, UInt8
 
-_AT_ONCE = 1 << 20  # bytes of float pixels: a whole batch's would leave the processor's cache, and holes in the heap
+_AT_ONCE = 1 << 20  # bytes of float pixels: those of a whole batch exceed the CPU's cache and fragment the heap
 
 
 @dataclass(frozen=True)
 class Jitter:
-    """How much each image may move: a crop drawn anew at every visit.
+    """How much each image may move; a new crop is drawn whenever it is used.
 
     Attributes:
         crop: Share of the stored image's sides that the centre box covers.
@@ -39,7 +37,7 @@ class Jitter:
 
 
 def stored_size(image_size: Size, crop: float) -> Size:
-    """Size at which images are kept so that the centre box of share ``crop`` has ``image_size`` pixels."""
+    """The size of stored images whose centre box, a share ``crop`` of each side, has ``image_size`` pixels."""
     return round(image_size[0] / crop), round(image_size[1] / crop)
 
 
@@ -60,15 +58,15 @@ def jittered_box(
     part: slice = slice(None),
     total: int | None = None,
 ) -> Tensor:
-    """One drawn box of each stored image: (B, 3, h, w) uint8. Without jitter the centre box.
+    """One random box of each stored image, without jitter the centre box: (B, 3, h, w) uint8.
 
     Args:
         images: (B, H, W, 3) uint8.
         image_size: (h, w) of the boxes.
         jitter: How much they move.
-        rng: What is drawn with.
-        part: Which images these are of a longer list, where another process has the rest ..
-        total: .. and how long that is; the boxes are those that the whole list would get.
+        rng: The random generator.
+        part: The place of these images in a longer list, if other processes have the rest.
+        total: The length of that list; the boxes are those that the whole list would get.
     """
     count = len(images)
     drawn_for = count if total is None else total

@@ -1,7 +1,6 @@
-"""The items of a metadata.jsonl as columns: a million of them in the memory of a few arrays.
+"""The items of a metadata.jsonl as columns, for millions of items.
 
-As Python objects a million texts, paths or poses take 60 to 5,000 bytes an item; here an id takes 16 and a number 8.
-Not for: reading and checking the lines (metadata.py).
+As Python objects, texts, paths or poses take 60 to 5,000 bytes per item; here an id takes 16 and a number 8.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
-_BLOCK = 4096  # items made at a time where a column is walked through
+_BLOCK = 4096  # items made at a time in an iteration
 
 
 class Column(Sequence[T]):
-    """A sequence whose items are made when they are asked for; equal to any sequence of equal items."""
+    """A sequence whose items are made on access; equal to any sequence of equal items."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self._array = array
@@ -62,7 +61,7 @@ class Column(Sequence[T]):
 
 
 class Numbers(Column[Any]):
-    """Labels of numbers of one shape: each item a number or nested lists, as JSON gives them, the whole an array."""
+    """Numeric labels of one shape: each item a number or nested lists, as in JSON; the whole an array."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ANN401 - NumPy's protocol
         return np.array(self._array, dtype, copy=copy)
@@ -91,8 +90,8 @@ class Items:
         lines: (N,) their line numbers, from 1.
         roles: (N,) their roles, as numbers.
         ids: (N,) their ids.
-        names: (N,) their images' paths below ``folder``, "" for one that was not found.
-        labels: N labels: an array (N, ..) if they are numbers of one shape, else as the JSON holds them.
+        names: (N,) paths of their images below ``folder``, "" for a missing image.
+        labels: N labels: an array (N, ..) if they are numbers of one shape, else as in the JSON.
     """
 
     folder: Path
@@ -103,7 +102,7 @@ class Items:
     labels: NDArray[Any] | list[Any]
 
     def rows(self, metadata: str) -> Iterator[tuple[Path | None, Any, str]]:
-        """Of each item its image, if it was found, its label, and where it stands: "FILE:LINE"."""
+        """For each item its image (None if missing), its label, and its place: "FILE:LINE"."""
         for line, name, label in zip(Column[int](self.lines), Column[str](self.names), self.labels, strict=True):
             yield self.folder / name if name else None, label, f"{self.folder / metadata}:{line}"
 
@@ -121,7 +120,7 @@ class Items:
 
 
 class Gathered:
-    """Items being gathered, many at a time."""
+    """Collects items, many at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -151,7 +150,7 @@ class Gathered:
             parts.append(np.fromiter(map(hash, texts), np.int64, len(texts)))
 
     def hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Hashes of the ids and of the names of the N items so far, (N,) each: where these differ, so do the texts."""
+        """Hashes of the ids and of the names of the N items so far, (N,) each; unequal hashes mean unequal texts."""
         ids, names = map(np.concatenate, self._hashes)
         return ids, names
 
@@ -164,7 +163,7 @@ class Gathered:
 
 
 def may_repeat(parts: Sequence[Gathered]) -> bool:
-    """Whether an id of all ``parts`` or a name of one of them may come twice: False if all their hashes differ."""
+    """Whether an id in all ``parts`` or a name in one of them may be a duplicate: False if all hashes differ."""
     hashes = [gathered.hashes() for gathered in parts]
     columns = [np.concatenate([ids for ids, _ in hashes]), *(names for _, names in hashes)]
     return any((np.diff(np.sort(column)) == 0).any() for column in columns)
@@ -181,7 +180,7 @@ def _packed(texts: list[str]) -> NDArray[Any]:
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """The parts as one array; each part is let go as soon as it was copied."""
+    """The parts as one array; each part is released once it is copied."""
     if len(parts) == 1:
         return parts[0]
     kinds = {part.dtype for part in parts}

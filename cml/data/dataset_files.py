@@ -1,7 +1,6 @@
-"""The files and metadata lines of a prepared dataset being written: the whole of one at the end, or nothing.
+"""Writing the files and metadata lines of a prepared dataset, which becomes visible only when it is complete.
 
-What a killed process has finished is used again (partial_dataset.py). Not for: where the items come from and which of
-them are bad (prepared_writer.py), reading and checking (prepared.py).
+Items that a killed process finished are reused (partial_dataset.py).
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image
 
+from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, DatasetInfo
 from cml.data.image_files import Encoded, Picture, encode, saved
 from cml.data.label_form import LabelForm
-from cml.data.metadata import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, DatasetInfo
 from cml.errors import DataError, UserError
 from cml.storage.atomic import write_json
 from cml.storage.partial_dataset import PartialDataset
 
-_NAMED = 10  # bad items that dataset.json names; it counts all
+_NAMED = 10  # bad items that dataset.json lists; it counts all
 
 
 class PreparedWriter:
     """Builds a prepared dataset in a partial folder and renames it when the ``with`` block ends without an error.
 
     Args:
-        folder: Where the dataset shall lie; absent or empty.
-        info: What dataset.json shall say; the counts are filled in. With ``made_with``, finished items outlive an
-            error or a kill, and the next writer for the same folder and the same ``made_with`` uses them again.
+        folder: The dataset's folder; absent or empty.
+        info: The content of dataset.json; the counts are filled in. With ``made_with``, finished items survive an error
+            or a kill, and the next writer for the same folder and the same ``made_with`` reuses them.
 
     Raises:
         UserError: ``folder`` is taken, another process writes it, the disk is full, or at the end a role has no items.
@@ -83,7 +82,7 @@ class PreparedWriter:
             raise KeyboardInterrupt(*error.args, *self._kept()) from None
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                kept = " ".join(self._kept()) or "nothing was left there"
+                kept = " ".join(self._kept()) or "nothing was kept"
                 raise UserError(
                     f"The disk is full: {self.folder} could not be written; {kept}. "
                     "Free some space or choose another folder."
@@ -96,7 +95,7 @@ class PreparedWriter:
             skipped = f" {len(self._skipped)} bad items were skipped." if self._skipped else ""
             raise UserError(
                 f"{self.folder} would have no {missing[0]} items; a dataset needs items of every role: "
-                f"{', '.join(self.info.roles)}.{skipped} Change the shares of the split or give more data."
+                f"{', '.join(self.info.roles)}.{skipped} Change the split, or give more data."
             )
         details = dict(self.info.details)
         if self._skipped:
@@ -112,16 +111,16 @@ class PreparedWriter:
     def encoded(
         self, item_id: str, image: Picture, label: object, quality: int | None = 92
     ) -> tuple[Encoded, object | Encoded]:
-        """The files of an item in memory, for ``add``: encoded, or as an earlier process has left them.
+        """The files of an item in memory, for ``add``: encoded, or as an earlier process left them.
 
-        This is where the time goes; it may run in several threads, in any order.
+        This takes most of the time; several threads may call it in any order.
 
         Returns:
-            The image, and the label: encoded if it is an image, else as it is.
+            The image, and the label: encoded if it is an image, else unchanged.
 
         Raises:
             DataError: the image or the label's image cannot be decoded.
-            UserError: the label should be an image, but is none.
+            UserError: the label should be an image, but is not.
         """
         done = [
             Encoded(content, PurePosixPath(path).suffix)
@@ -132,7 +131,7 @@ class PreparedWriter:
         return (done[0] if len(done) == 1 else encode(image, quality)), label
 
     def skip(self, name: str) -> None:
-        """Count an item that cannot be used; dataset.json names the first ones under ``details.skipped``."""
+        """Count a bad item; dataset.json lists the first ones under ``details.skipped``."""
         self._skipped.append(name)
 
     @property
@@ -153,19 +152,19 @@ class PreparedWriter:
         """Write one item.
 
         Args:
-            item_id: Any printable text, unique in the dataset. The file is named after it: all but letters,
-                digits and ``._-`` become ``_``, and a name that is taken gets a number.
+            item_id: Any printable text, unique in the dataset. The file is named after it: characters other than
+                letters, digits and ``._-`` become ``_``, and a name that is taken gets a number.
             role: "train", "query" or "gallery".
             image: A JPEG or PNG file (or its content) is decoded once as a check and kept byte for byte; other files
                 and pixels are encoded.
             label: A number, a text, nested lists or an array of numbers, a list of texts; the same form for every
-                item. Where the label column ends with ``_file_name``: an image, or a function that makes one, written
-                as it is to a PNG.
-            quality: JPEG quality for what has to be encoded; None writes a lossless PNG.
-            extra: Further columns; every item has the same ones, of the same types.
+                item. If the label column ends with ``_file_name``: an image, or a function that makes one, which is
+                written as a PNG.
+            quality: JPEG quality of encoded images; None writes a lossless PNG.
+            extra: Further columns; the same ones, of the same types, for every item.
 
         Raises:
-            DataError: the image cannot be decoded, or the label has another form than the first one or is not finite.
+            DataError: the image cannot be decoded, or the label is not finite or has another form than the first.
             UserError: the id is taken, or the role or the extra columns are wrong.
         """
         if role not in self.info.roles:
@@ -183,14 +182,11 @@ class PreparedWriter:
             files[label] = mask.content
             (self._partial.data / below / kind).mkdir(exist_ok=True)
         else:
-            label = self._checked_label(label, item_id)
-        entry = {
-            "file_name": next(iter(files)),
-            "item_id": item_id,
-            "role": role,
-            column: label,
-            **self._checked(extra or {}),
-        }
+            label = _plain(label)
+            if (fault := self._form.fault(label)) is not None:
+                raise DataError(f"The {column} of item {item_id!r} {fault}.")
+        fixed = {"file_name": next(iter(files)), "item_id": item_id, "role": role}
+        entry = {**fixed, column: label, **self._checked(extra or {})}
         line = json.dumps(entry, ensure_ascii=False, allow_nan=False)
         self._partial.add(item_id, {f"{below}/{path}": content for path, content in files.items()})
         self._metadata[below].write(line + "\n")
@@ -198,7 +194,7 @@ class PreparedWriter:
         self._counts[role] += 1
 
     def _free_name(self, item_id: str, suffix: str, folder: str) -> str:
-        # Hugging Face datasets passes over names that start with a dot, and some file systems ignore case
+        # Hugging Face datasets skips names that start with a dot, and some file systems ignore case
         name = re.sub(r"[^A-Za-z0-9._-]+", "_", item_id.removesuffix(suffix)).lstrip("._-")[:100] or "item"
         taken, free = self._names[folder], name
         number = len(taken)
@@ -218,17 +214,11 @@ class PreparedWriter:
             raise UserError(f"The {column} of item {item_id!r} should be an image. Got {type(label)} instead.")
         return Encoded(saved(label, "PNG"), ".png")
 
-    def _checked_label(self, label: object, item_id: str) -> object:
-        plain = _plain(label)
-        if (fault := self._form.fault(plain)) is not None:
-            raise DataError(f"The {self.info.label_column} of item {item_id!r} {fault}.")
-        return plain
-
     def _checked(self, extra: Mapping[str, Any]) -> dict[str, Any]:
         types = {column: type(value) for column, value in extra.items()}
         taken = types.keys() & {*FIXED_COLUMNS, self.info.label_column}
         if taken:
-            raise UserError(f"An extra column cannot be named {taken.pop()!r}; that column has a meaning already.")
+            raise UserError(f"An extra column cannot be named {taken.pop()!r}; that name is reserved.")
         if self._extra is None:
             self._extra = types
         if types != self._extra:
@@ -237,11 +227,11 @@ class PreparedWriter:
 
 
 def _plain(label: object) -> object:
-    """The label as JSON writes it: every number a float, so that no reader takes one column for two types."""
+    """The label as JSON writes it: every number is a float, so that a column has one type."""
     if isinstance(label, np.ndarray | np.generic):
         label = label.tolist()
     if isinstance(label, tuple | list):
         return [_plain(part) for part in label]
     if type(label) is not int:
         return label
-    return float(label) if abs(label) < 1e300 else math.inf  # which no label may hold
+    return float(label) if abs(label) < 1e300 else math.inf  # not allowed in a label

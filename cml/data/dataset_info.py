@@ -1,7 +1,4 @@
-"""dataset.json, which says what a prepared dataset is, and how its parts are called.
-
-Not for: the items (metadata.py).
-"""
+"""dataset.json, which describes a prepared dataset, and the names of its parts."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ FOLDERS = {"train": "train", "query": "test", "gallery": "test"}  # role to fold
 INFO = "dataset.json"
 METADATA = "metadata.jsonl"
 FIXED_COLUMNS = ("file_name", "item_id", "role")
-FILE_COLUMN = "_file_name"  # a column that ends like this names a further file, e.g. the mask in layout_file_name
+FILE_COLUMN = "_file_name"  # a column with this ending names another file, e.g. the mask in layout_file_name
 
 _TEXTS = ("name", "task", "label_column", "label_unit", "frame", "source", "licence")  # in the order of DatasetInfo
 _NEVER_EMPTY = ("name", "task", "label_column")
@@ -26,7 +23,7 @@ _NEVER_EMPTY = ("name", "task", "label_column")
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What ``dataset.json`` says.
+    """The content of ``dataset.json``.
 
     Attributes:
         name: Short name, e.g. "donkeycar".
@@ -36,8 +33,8 @@ class DatasetInfo:
         frame: Coordinate frame of the label in words, "" if it has none.
         source: Where the items come from.
         licence: Their licence, or that none is stated.
-        details: What the task needs beside: {"joints": ["r_ankle", ..], "image_size": [288, 288]}. {"gallery":
-            "queries"} says that each query is searched among all other queries and that there is no gallery beside.
+        details: What else the task needs: {"joints": ["r_ankle", ..], "image_size": [288, 288]}. {"gallery":
+            "queries"} means that each query is searched among all other queries, without a gallery.
         made_with: Settings and source fingerprint of the preparation; {} if made by hand.
         counts: Items by role.
     """
@@ -55,17 +52,17 @@ class DatasetInfo:
 
     @property
     def queries_are_gallery(self) -> bool:
-        """Whether the queries are searched among themselves, each one left out of its own ranking."""
+        """Whether the queries are also the gallery, each left out of its own ranking."""
         return self.details.get("gallery") == "queries"
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles that the dataset has items of."""
+        """The roles of the dataset's items."""
         return ROLES[:2] if self.queries_are_gallery else ROLES
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
-    """Read one JSON object; ValueError says what is wrong with it."""
+    """Read one JSON object; a ValueError says what is wrong."""
     value = parse_json(raw)
     if not isinstance(value, dict):
         raise ValueError(f"should be one JSON object {{..}}, but is {reprlib.repr(value)}")
@@ -73,7 +70,7 @@ def parse_object(raw: bytes) -> dict[str, Any]:
 
 
 def dataset_info(value: dict[str, Any]) -> DatasetInfo:
-    """What the object of a dataset.json says; ValueError says what is wrong with it."""
+    """Convert the object in a dataset.json; a ValueError says what is wrong."""
     for name in _TEXTS:
         text = value.get(name)
         if not isinstance(text, str) or (name in _NEVER_EMPTY and not text):
@@ -81,7 +78,7 @@ def dataset_info(value: dict[str, Any]) -> DatasetInfo:
     if not NAME.fullmatch(value["task"]):
         raise ValueError(f"task should be the name of a task, but is {reprlib.repr(value['task'])}")
     if value["label_column"] in FIXED_COLUMNS:
-        raise ValueError(f"label_column cannot be {value['label_column']!r}, a column with another meaning")
+        raise ValueError(f"label_column cannot be {value['label_column']!r}, a reserved column")
     rest = {name: value.get(name, {}) for name in ("details", "made_with", "counts")}
     for name, content in rest.items():
         if not isinstance(content, dict):

@@ -1,8 +1,4 @@
-"""Pictures as the content of image files: what the writer of prepared datasets stores.
-
-JPEG and PNG files are kept byte for byte, so that nothing is lost twice. Not for: reading images for training
-(images.py).
-"""
+"""Encoding the images of prepared datasets; JPEG and PNG files are kept byte for byte."""
 
 from __future__ import annotations
 
@@ -17,22 +13,22 @@ from cml.data.images import ImageFault, as_rgb, opened
 from cml.errors import DataError
 from cml.storage.atomic import open_regular
 
-_KEPT = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}  # MPO: a JPEG with a second one behind it, as phones write
+_KEPT = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}  # MPO: a JPEG followed by a second one, as phones write
 
 
 class Encoded(NamedTuple):
-    """An image as it will stand in its file."""
+    """The content of an image file."""
 
     content: bytes
     suffix: str
 
 
 Picture = Image.Image | Path | bytes | Encoded | Callable[[], Image.Image | bytes]
-"""Pixels, an image file, the content of one, or a function that makes one of them when its turn comes."""
+"""Pixels, an image file, its content, or a function that makes one of them when it is needed."""
 
 
 def encode(picture: Picture, quality: int | None = 92) -> Encoded:
-    """Make of a picture the content of its file; JPEG and PNG files are checked and kept as they are.
+    """The content of the file for a picture; JPEG and PNG files are checked and kept as they are.
 
     Raises:
         DataError: a file is missing, or its content cannot be decoded.
@@ -54,7 +50,7 @@ def encode(picture: Picture, quality: int | None = 92) -> Encoded:
             return _encode_pixels(picture, quality)
         with opened(picture) as image:
             image.load()
-            if image.format in _KEPT and not image.mode.startswith("I"):  # 16 bits are read in many ways
+            if image.format in _KEPT and not image.mode.startswith("I"):  # libraries read 16 bits differently
                 return Encoded(picture, _KEPT[image.format])
             return _encode_pixels(ImageOps.exif_transpose(image), quality)
     except ImageFault as fault:
@@ -70,7 +66,7 @@ def _encode_pixels(image: Image.Image, quality: int | None) -> Encoded:
 
 
 def saved(image: Image.Image, kind: str, quality: int = 92) -> bytes:
-    """The content of an image file: in memory, because Pillow hides why it could not write to a full disk."""
+    """The content of an image file, in memory, since Pillow hides the error of a full disk."""
     content = io.BytesIO()
     image.save(content, kind, quality=quality)
     return content.getvalue()

@@ -1,8 +1,7 @@
-"""Reading images: decoded once to one stored size, kept in memory when they fit, decoded on demand when they do not.
+"""Reading images at one stored size, kept in memory if they fit, else decoded on demand.
 
-The stored size is a little larger than what the network sees when the recipe leaves room for jitter. A file, Pillow's
-image, an array and what an exported graph is given become the same pixels: every image is decoded whole and resized
-by ``resized``. Not for: augmentation (augmentation.py) and the list of items (prepared.py).
+The stored size is larger than the network's if the recipe leaves room for jitter. A file, a Pillow image, an array and
+the input of an exported graph become the same pixels: every image is decoded at full size and resized by ``resized``.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from cml.storage.atomic import open_regular
 
 UInt8 = NDArray[np.uint8]
 Size = tuple[int, int]  # (height, width) in pixels
-_ORIENTATION = 0x0112  # EXIF tag: which way up the camera was held
-MAX_PIXELS = 89_478_485  # a stranger's file may claim any size; Pillow warns of a bomb beyond, cml refuses it
-# Of photographs and masks (MPO is a kind of JPEG): Pillow hands others to programs, such as EPS to Ghostscript.
+_ORIENTATION = 0x0112  # EXIF tag: how the camera was held
+MAX_PIXELS = 89_478_485  # an untrusted file may claim any size; beyond this Pillow warns of a bomb, cml refuses it
+# Formats of photographs and masks (MPO is a kind of JPEG): Pillow runs programs for others, such as Ghostscript for EPS
 FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
-PIXELS = 2  # raised when a file becomes other pixels than before: what a cache keeps of those is then left alone
+PIXELS = 2  # version of the pixels that a file becomes, part of the keys of caches
 RESIZING = (
     "Bilinear with antialiasing, the aspect not kept: first the width, then the height, each rounded to whole numbers. "
     "Where a side is scale times as long as wanted, its pixel i is the mean of the pixels x with the weights "
@@ -39,26 +38,26 @@ def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
     """Decode an image to RGB, turned upright by its EXIF orientation.
 
     Args:
-        path: A file in one of ``FORMATS``, or the content of one; of an animation the first frame.
-        size: (height, width) to resize to, as ``resized`` does; None keeps the size.
+        path: A file in one of ``FORMATS``, or its content; the first frame of an animation.
+        size: (height, width) for ``resized``; None keeps the size.
 
     Returns:
         (H, W, 3) uint8.
 
     Raises:
-        DataError: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or of more than 16 bits a channel.
+        DataError: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or of more than 16 bits per channel.
     """
     with opened_image(path) as image:
         upright = upright_rgb(image)
-        # no draft: JPEGs decoded at a smaller scale would be other images than those that came decoded
+        # no draft mode: JPEGs decoded at a smaller scale would differ from images that were already decoded
         return np.asarray(upright if size is None else resized(upright, size))
 
 
 def resized(image: Image.Image, size: Size, box: tuple[float, float, float, float] | None = None) -> Image.Image:
-    """An RGB image, or a box of it, at another size, as ``RESIZING`` says.
+    """An RGB image, or a box of it, resized as ``RESIZING`` says.
 
     Args:
-        image: RGB, 8 bits a channel.
+        image: RGB, 8 bits per channel.
         size: (height, width) in pixels.
         box: left, top, right and bottom in pixels; None for all of the image.
     """
@@ -66,17 +65,17 @@ def resized(image: Image.Image, size: Size, box: tuple[float, float, float, floa
 
 
 class ImageFault(ValueError):
-    """What is wrong with an image file, to be read after its name: "cannot be read: ..", without a full stop."""
+    """What is wrong with an image file, to follow its name: "cannot be read: ..", without a full stop."""
 
 
 @contextlib.contextmanager
 def opened(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
-    """Open an image file, or the content of one: the one way in for images, with one limit for all.
+    """Open an image file, or its content; all images are opened here, with the same limits.
 
     Raises:
-        ImageFault: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or none of ``FORMATS``; there or in the
-            ``with`` block, where it is decoded.
-        MemoryError: the memory is full, which is no fault of the image.
+        ImageFault: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or none of ``FORMATS``; also for errors
+            in the ``with`` block, where it is decoded.
+        MemoryError: the memory is full, which is not the image's fault.
     """
     pixels = 0
     try:
@@ -95,16 +94,16 @@ def opened(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
         raise ImageFault(f"claims more pixels than the limit, {MAX_PIXELS:,}") from None
     except UnidentifiedImageError:
         raise ImageFault(f"cannot be read: it is none of {', '.join(FORMATS)}") from None
-    except Exception as error:  # on broken bytes Pillow raises whatever they lead it to
+    except Exception as error:  # on broken bytes Pillow may raise anything
         if isinstance(error, MemoryError) or "out of memory" in str(error) or not _room_for(pixels):
             raise MemoryError(f"while decoding {source if isinstance(source, Path) else 'an image'}") from None
         raise ImageFault(f"cannot be read: {error or type(error).__name__}") from None
 
 
 def _room_for(pixels: int) -> bool:
-    """Whether there is memory to decode so many pixels in; where there is none, libjpeg calls the data broken."""
+    """Whether there is memory to decode so many pixels; if not, libjpeg reports broken data."""
     try:
-        np.empty(10 * pixels, np.uint8)  # 4 bytes a pixel, and 6 of coefficients if it is progressive
+        np.empty(10 * pixels, np.uint8)  # 4 bytes per pixel, and 6 of coefficients in a progressive JPEG
     except MemoryError:
         return False
     return True
@@ -112,7 +111,7 @@ def _room_for(pixels: int) -> bool:
 
 @contextlib.contextmanager
 def opened_image(path: Path | bytes) -> Iterator[ImageFile.ImageFile]:
-    """Open an image file, or the content of one; what goes wrong there, or in the ``with`` block, names the file.
+    """Open an image file, or its content, with errors that name the file, also those in the ``with`` block.
 
     Raises:
         DataError: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or none of ``FORMATS``.
@@ -122,7 +121,7 @@ def opened_image(path: Path | bytes) -> Iterator[ImageFile.ImageFile]:
             yield image
     except ImageFault as fault:
         name = f"The image {path}" if isinstance(path, Path) else "The image"
-        raise DataError(f"{name} {fault}. Replace it or take it out of the data.") from None
+        raise DataError(f"{name} {fault}. Replace it or remove it from the data.") from None
 
 
 def is_upright(image: Image.Image) -> bool:
@@ -134,7 +133,7 @@ def upright_rgb(image: Image.Image) -> Image.Image:
     """Decode an opened image to RGB, turned upright by its EXIF orientation."""
     if is_upright(image) and image.mode == "RGB" and not image.has_transparency_data:
         image.load()
-        return image  # as most are: no copy
+        return image  # the usual case: no copy
     return as_rgb(ImageOps.exif_transpose(image))
 
 
@@ -142,9 +141,9 @@ class Images:
     """N images of one stored size.
 
     Args:
-        source: Paths, Pillow's images and arrays (H, W, 3) uint8 of any sizes, or one array (N, H, W, 3) uint8.
+        source: Paths, Pillow images and arrays (H, W, 3) uint8 of any sizes, or one array (N, H, W, 3) uint8.
         size: (height, width) of the stored images.
-        cache_bytes: Keep all decoded images in memory if they take no more than this.
+        cache_bytes: All decoded images are kept in memory if they take at most this.
     """
 
     def __init__(
@@ -166,18 +165,18 @@ class Images:
 
     @property
     def paths(self) -> Sequence[Path] | None:
-        """Their files; None where some of them are no files."""
+        """The files; None if some images are not files."""
         is_files = not isinstance(self._source, np.ndarray) and all(isinstance(one, Path) for one in self._source)
         return self._source if is_files else None
 
     def subset(self, items: slice) -> Images:
-        """A part of the images, sharing what is in memory already."""
+        """A part of the images, which shares the memory of decoded ones."""
         part = Images(self._source[items], self.size, cache_bytes=self._cache_bytes)
         part._cache = None if self._cache is None else self._cache[items]
         return part
 
     def load(self) -> None:
-        """Decode everything now if it fits into memory; later reads are copies of memory."""
+        """Decode all images now if they fit into memory."""
         if self._cache is None and len(self) * self.size[0] * self.size[1] * 3 <= self._cache_bytes:
             self._cache = self._decode(np.arange(len(self)))
 
@@ -196,7 +195,7 @@ class Images:
             try:
                 image = Image.fromarray(entry) if isinstance(entry, np.ndarray) else upright_rgb(entry)
             except ImageFault as fault:
-                raise DataError(f"The image of number {items[row]} {fault}.") from None
+                raise DataError(f"The image number {items[row]} {fault}.") from None
             images[row] = np.asarray(resized(image, self.size))
 
         with ThreadPoolExecutor(2) as pool:  # Pillow decodes and resizes outside the interpreter lock
@@ -206,29 +205,29 @@ class Images:
 
 
 def native_size(path: Path | bytes) -> Size:
-    """(height, width) of an image file as it stands upright, read from its header."""
+    """(height, width) of an image file, turned upright, read from its header."""
     with opened_image(path) as image:
         turned = image.getexif().get(_ORIENTATION, 1) >= 5  # the four orientations that swap the sides
         return (image.width, image.height) if turned else (image.height, image.width)
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """The image in RGB, 8 bits a channel; what is transparent shows white, as on a page.
+    """The image in RGB, 8 bits per channel; transparent parts become white.
 
     Raises:
-        ImageFault: its numbers are no brightness from 0 to 255 or to 65,535.
+        ImageFault: its values are not in 0..255 or 0..65,535.
     """
     if image.mode.startswith(("I", "F")):  # Pillow's own conversion would clip at 255
         values = np.asarray(image)
         low, high = values.min(initial=0), values.max(initial=0)
         if image.mode == "F" or low < 0 or high > 65_535:
             raise ImageFault(
-                f"has more than 16 bits a channel (mode {image.mode}, values from {low:g} to {high:g}), and nothing "
-                "says which value is white; save it with 8 bits"
+                f"has more than 16 bits per channel (mode {image.mode}, values from {low:g} to {high:g}), so the value "
+                "of white is unknown; save it with 8 bits"
             )
         eight = values.astype(np.float64) / 257
         return Image.fromarray(eight.round().astype(np.uint8)).convert("RGB")
-    if image.has_transparency_data:  # dropping alpha would uncover whatever colour lies below it, mostly black
+    if image.has_transparency_data:  # without its alpha channel a transparent pixel has any colour, mostly black
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB")

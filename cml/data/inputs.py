@@ -1,8 +1,8 @@
-"""Images and labels as a Python user has them at hand, brought to what ``Images`` and the label distances read.
+"""Images and labels of Python users, converted to what ``Images`` and the label distances read.
 
 Paths, uint8 arrays and tensors in either channel order, Pillow images, a torch ``Dataset`` of (image, label), a
-Hugging Face ``Dataset`` or a data frame with column names. None of those libraries is imported: what they give is
-recognised by what it can do. Not for: decoding and resizing (images.py), prepared datasets (prepared.py).
+Hugging Face ``Dataset`` or a data frame with column names. None of those libraries is imported: their objects are
+recognised by their attributes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ ImageSource = Sequence[OneImage] | UInt8  # N images, or one array (N, H, W, 3)
 
 
 class Lazy(Sequence[Any]):
-    """Items of a data set, read and converted each time they are asked for.
+    """Items of a data set, read and converted on each access.
 
     Args:
         source: Anything with ``source[index]``.
-        items: The indices that this is a view of.
-        convert: Makes an item of what the source gives; also told its index.
+        items: The indices of the items.
+        convert: Makes an item of ``source[index]`` and the index.
     """
 
     def __init__(self, source: Any, items: Sequence[int], convert: Callable[[Any, int], Any]) -> None:  # noqa: ANN401
@@ -60,16 +60,16 @@ def images_and_labels(
     """Images with their labels.
 
     Args:
-        images: N images of any kind listed above, or a data set that holds the labels too.
-        labels: N labels; None where ``images`` holds them.
-        image: Name of the column of images, of a data frame or Hugging Face data set.
+        images: N images of any kind listed above, or a data set that also holds the labels.
+        labels: N labels; None if ``images`` holds them.
+        image: Name of the column of images in a data frame or Hugging Face data set.
         label: Name of its column of labels.
 
     Returns:
         The images, and the N labels as plain Python values.
 
     Raises:
-        UserError: an argument has the wrong kind, a column is missing, or the counts differ.
+        UserError: an argument has the wrong type, a column is missing, or the counts differ.
     """
     if _has_columns(images):
         source = _column(images, image, "image")
@@ -89,7 +89,7 @@ def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that t
     """N images without labels; see ``images_and_labels``.
 
     Raises:
-        UserError: something is no image.
+        UserError: something is not an image.
     """
     if isinstance(images, str | Path):
         raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
@@ -99,7 +99,7 @@ def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that t
         raise UserError("'images' is a data frame: give its column of images, as in images['file'].")
     if (array := _array(images)) is not None and (array.ndim != 1 or array.dtype.kind not in "OSU"):
         return _channels_last(array, 4, "An array of images")
-    images = _listed(images)  # the index of a frame's column are its labels, not the places of the images
+    images = _listed(images)  # a frame's column is indexed by labels, not by position
     try:
         count = len(images)
     except TypeError:
@@ -125,7 +125,7 @@ def one_image(image: Any, where: str = "An image") -> OneImage:  # noqa: ANN401 
 
     Args:
         image: The image.
-        where: What an error message calls it.
+        where: Its name in errors.
 
     Raises:
         UserError: it is something else.
@@ -157,11 +157,11 @@ def _array(value: Any) -> np.ndarray[Any, Any] | None:  # noqa: ANN401 - anythin
 
 
 def _channels_last(images: np.ndarray[Any, Any], axes: int, where: str) -> UInt8:
-    """Images of ``axes`` axes in either channel order, channels last; where both orders fit, they are last already."""
+    """Images of ``axes`` axes in either channel order, as channels last; if both orders fit, they are unchanged."""
     if images.dtype != np.uint8:
         raise UserError(
-            f"{where} must be uint8, 0 to 255. Got {images.dtype} instead; of floats from 0 to 1 take "
-            "(255 * images).round() as uint8, and leave out a transform such as ToTensor."
+            f"{where} must be uint8, 0 to 255. Got {images.dtype} instead; convert floats from 0 to 1 by "
+            "(255 * images).round() to uint8, and leave out a transform such as ToTensor."
         )
     if images.ndim != axes or 3 not in (images.shape[-1], images.shape[-3]):
         shapes = "(H, W, 3) or (3, H, W)" if axes == 3 else "(N, H, W, 3) or (N, 3, H, W)"
@@ -174,20 +174,18 @@ def _has_columns(images: Any) -> bool:  # noqa: ANN401 - anything
 
 
 def _column(frame: Any, name: str | None, what: str) -> Any:  # noqa: ANN401 - a frame of any library
-    """A column as a sequence; that of a Hugging Face data set decodes an image when it is asked for."""
+    """A column as a sequence; that of a Hugging Face data set decodes images on access."""
     names = [str(one) for one in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
     if name is None:
-        raise UserError(f"Say which column holds the {what}s, as in {what}='..'. There are: {', '.join(names)}.")
+        raise UserError(f"Name the column that holds the {what}s, as in {what}='..'. There are: {', '.join(names)}.")
     if name not in names:
-        raise UserError(
-            f"The data has no column {name!r}, which {what}= names.{did_you_mean(name, names)} "
-            f"There are: {', '.join(names)}."
-        )
+        hint = did_you_mean(name, names)
+        raise UserError(f"The data has no column {what}={name!r}.{hint} There are: {', '.join(names)}.")
     return _listed(frame[name])
 
 
 def _listed(column: Any) -> Any:  # noqa: ANN401 - a column of any library
-    """A column as a list; one that decodes its images when they are asked for stays as it is."""
+    """A column as a list; one that decodes its images on access is unchanged."""
     for plain in ("to_list", "tolist", "to_pylist"):  # pandas and polars, NumPy, Arrow
         if hasattr(column, plain):
             return getattr(column, plain)()

@@ -1,7 +1,7 @@
-"""The form that the labels of one dataset share: numbers of one shape, or texts.
+"""The common form of a dataset's labels: numbers of one shape, or texts.
 
-Shared by the reader and the writer of prepared datasets. Not for: what a label means; each label distance checks that
-in its ``encode``.
+The reader and the writer of prepared datasets check it. Further rules of a label distance are checked by its
+``encode``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 _NUMBERS = {int, float}
-_DEEPEST = 8  # lists in lists; no label needs more, and a hostile file could nest until the stack ends
+_DEEPEST = 8  # nested lists; a hostile file could nest until the stack overflows
 
 
 class LabelForm:
-    """The form that all labels of one dataset share; the first label sets it.
+    """The form of all labels of one dataset, set by the first label.
 
     Numbers and nested lists of numbers must be finite and of one shape; texts must not be empty; lists of texts may
-    differ in length. What a label distance wants beyond that, its ``encode`` checks.
+    differ in length.
     """
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class LabelForm:
         return None
 
     def packed(self, labels: list[Any], *, booleans: bool) -> NDArray[Any] | list[Any] | None:
-        """N labels in which there is no fault: an array (N, ..) of numbers, or the list itself if they are texts.
+        """N valid labels: an array (N, ..) of numbers, or the list itself if they are texts.
 
         Args:
-            labels: At least one, as the JSON holds them.
-            booleans: Whether true or false may be among them, which NumPy would take for numbers.
+            labels: At least one, as in the JSON.
+            booleans: Whether true or false, which NumPy would take for numbers, may be among them.
 
         Returns:
-            None where ``fault`` has to look at each label: there may be a fault, or numbers that no array can hold.
+            None if ``fault`` has to check each label: there may be a fault, or numbers that no array can hold.
         """
         packed, form = _packed(labels, booleans=booleans)
         if form is None or (self._form is not None and form != self._form):
@@ -73,7 +73,7 @@ def _form(label: object) -> tuple[Any, ...]:
 
 def _shape(label: object) -> tuple[int, ...]:
     shape: list[int] = []
-    level: list[Any] = [label]  # all that stands len(shape) lists deep
+    level: list[Any] = [label]  # everything that is len(shape) lists deep
     while set(map(type, level)) == {list}:
         lengths = set(map(len, level))
         if len(lengths) > 1:

@@ -1,7 +1,4 @@
-"""The files of a prepared dataset that its metadata may name, found without asking the disk for each.
-
-Not for: what a name's text alone can say (inside.py), nor opening files.
-"""
+"""Checks that the files named in a dataset's metadata exist, without one system call per file."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _ENTRIES = 4096  # of a folder, read at a time
 
 
 class ListedFiles:
-    """Finds what file_name columns name; lists each subfolder once, since asking for 10^5 single files is slow."""
+    """Finds the files in file_name columns by listing each subfolder once, since 10^5 single queries are slow."""
 
     def __init__(self, dataset: Path, name: str) -> None:
         self._dataset = dataset.resolve()
@@ -30,8 +27,9 @@ class ListedFiles:
         self._links: set[str] = set()  # those that may lie elsewhere
 
     def find(self, value: object) -> str:
-        """The path below the root of the file that ``value`` names; ValueError says why there is none."""
-        parent, found = self._parted(value)
+        """The path below the root of the file that ``value`` names; a ValueError says why there is none."""
+        found = relative_name(value, f"{self._name}/")
+        parent = found.rpartition("/")[0]
         self._list(parent)
         path = self._root / found
         if found in self._links:
@@ -42,18 +40,13 @@ class ListedFiles:
         return found
 
     def has_all(self, names: Sequence[Any]) -> bool:
-        """Whether ``names`` are files in their shortest form."""
+        """Whether ``names`` are existing files, in their normal form."""
         try:
             return self._plain.issuperset(names) or all(
                 name in self._plain or self.find(name) == name for name in names
             )
         except (TypeError, ValueError):  # TypeError: a list
             return False
-
-    def _parted(self, value: object) -> tuple[str, str]:
-        """Subfolder and path below the root."""
-        path = relative_name(value, f"{self._name}/")
-        return path.rpartition("/")[0], path
 
     def _list(self, parent: str) -> None:
         if parent in self._listed:
@@ -69,13 +62,13 @@ class ListedFiles:
                         files = [entry for entry in files if not outside and not entry.is_symlink()]
                     self._plain.update([prefix + entry.name for entry in files])
             self._listed[parent] = True
-        except (OSError, ValueError):  # ValueError: characters that no path can have
+        except (OSError, ValueError):  # ValueError: a character that no path may contain
             self._listed[parent] = False
 
 
 @contextlib.contextmanager
 def _handle(folder: Path) -> Iterator[int | Path]:
-    """An open folder; its entries are read a fifth faster than by its path, which would be put before each."""
+    """An open folder; its entries are read a fifth faster than by path, which would be prepended to each."""
     if os.scandir not in os.supports_fd:  # Windows
         yield folder
         return

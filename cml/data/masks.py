@@ -1,8 +1,7 @@
-"""Masks: images whose pixel values are ids, read as ids and never as colours.
+"""Masks: images whose pixel values are ids, not colours.
 
-A mask belongs to an image of the same size; dataset.json may say under ``details`` which ids there are (``ids``: id to
-name) and which of them means "does not count" (``ignore_id``). Not for: what the ids mean (tasks/), nor the distance
-between masks (cml.distances.layout.distance).
+A mask belongs to an image of the same size. ``details`` in dataset.json may list the known ids (``ids``: id to name)
+and name the one that does not count (``ignore_id``).
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ from cml.errors import DataError
 
 UInt8 = NDArray[np.uint8]
 
-_SCALED = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of 2 and 4 bits to 0..255: ids come back by division
+_SCALED = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of 2 and 4 bits to 0..255: divide to get the ids
 
 
 class MaskFault(ImageFault):
-    """What is wrong with a mask, to be read after its name: "has the mode RGB, ..", without a full stop."""
+    """What is wrong with a mask, to follow its name: "has the mode RGB, ..", without a full stop."""
 
 
 def read_mask(path: Path) -> UInt8:
     """Read the ids of a mask file.
 
     Args:
-        path: An 8-bit grey or palette image without lossy compression; of a palette image the indices are the ids.
+        path: An 8-bit grey or palette image without lossy compression; the indices of a palette are the ids.
 
     Returns:
         (H, W) uint8.
 
     Raises:
-        MaskFault: missing, unreadable, larger than ``MAX_PIXELS``, or no image of ids.
+        MaskFault: missing, unreadable, larger than ``MAX_PIXELS``, or not an image of ids.
     """
     try:
         with opened(path) as image:
@@ -53,22 +52,22 @@ def read_mask(path: Path) -> UInt8:
 
 
 def check_ids(mask: UInt8, ids: Mapping[str, Any] | None, ignore: int | None) -> None:
-    """Check that a mask (H, W) holds known ids, and one that counts.
+    """Check that a mask (H, W) holds only known ids, and at least one that counts.
 
     Args:
         mask: The ids.
-        ids: The known ids as texts, as JSON keeps them; None if any will do.
-        ignore: The id that does not count, itself always known; None if there is none.
+        ids: The known ids as strings, as in JSON; None to allow any.
+        ignore: The id that does not count, which is always known; None if there is none.
 
     Raises:
-        MaskFault: another id, or nothing but ignored pixels.
+        MaskFault: there is an unknown id, or all pixels are ignored.
     """
     present = np.flatnonzero(np.bincount(mask.reshape(-1), minlength=256)).tolist()
     known = None if ids is None else {*ids, str(ignore)}
     if known is not None and (strange := [one for one in present if str(one) not in known]):
         raise MaskFault(f"holds the id {strange[0]}; known ids: {', '.join(sorted(known - {'None'}, key=_by_number))}")
     if present == [ignore]:
-        raise MaskFault(f"has nothing but ignored pixels (id {ignore})")
+        raise MaskFault(f"has only ignored pixels (id {ignore})")
 
 
 def check_size(size: Size, image: Path) -> None:
@@ -84,13 +83,7 @@ def check_size(size: Size, image: Path) -> None:
 
 
 def mask_problem(path: Path, image: Path, details: Mapping[str, Any]) -> str | None:
-    """What is wrong with a mask and its image, as one sentence, or None.
-
-    Args:
-        path: The mask.
-        image: Its image; that it cannot be read is no problem of the mask.
-        details: ``details`` of dataset.json.
-    """
+    """What is wrong with a mask, as one sentence; None if nothing is, or if its ``image`` cannot be read."""
     ids, ignore = details.get("ids"), details.get("ignore_id")
     try:
         mask = read_mask(path)

@@ -1,8 +1,7 @@
-"""The two kinds of metadata file of a prepared dataset, dataset.json and metadata.jsonl: parsed and checked.
+"""Reading and checking the metadata files of a prepared dataset, dataset.json and metadata.jsonl.
 
-Nothing of a file is trusted before it was checked: not the paths it names, nor the form of its labels. Lines are
-decoded by msgspec and taken many at a time; where anything in them is unusual, all are read again one by one, which
-words the faults. Not for: the folder as a whole and its pixels (prepared.py), nor writing (prepared_writer.py).
+Nothing in a file is trusted before it is checked, neither its paths nor the form of its labels. msgspec decodes many
+lines at a time; if anything in them is unusual, all are read again one by one, to describe the faults.
 """
 
 from __future__ import annotations
@@ -21,39 +20,27 @@ import msgspec
 import numpy as np
 
 from cml.data.columns import Gathered, Items, may_repeat
-from cml.data.dataset_info import (
-    FILE_COLUMN,
-    FIXED_COLUMNS,
-    FOLDERS,
-    INFO,
-    METADATA,
-    ROLES,
-    DatasetInfo,
-    dataset_info,
-    parse_object,
-)
+from cml.data.dataset_info import FILE_COLUMN, FOLDERS, INFO, METADATA, ROLES, DatasetInfo, dataset_info, parse_object
 from cml.data.label_form import LabelForm
 from cml.data.listed_files import ListedFiles
 from cml.storage.atomic import open_regular
 
-__all__ = ["FILE_COLUMN", "FIXED_COLUMNS", "FOLDERS", "INFO", "METADATA", "ROLES", "DatasetInfo", "Metadata"]
-
-_NUMBERS = {  # by folder, its roles and their places in ROLES
+_NUMBERS = {  # by folder, its roles and their indices in ROLES
     folder: {role: number for number, role in enumerate(ROLES) if FOLDERS[role] == folder}
     for folder in dict.fromkeys(FOLDERS.values())
 }
 _BLOCK = 1 << 19  # bytes of metadata.jsonl read at a time
-_LONGEST_LINE = 64 << 20  # bytes; what is longer reads as several lines, none of them JSON
+_LONGEST_LINE = 64 << 20  # bytes; a longer line reads as several, none of them JSON
 Report = Callable[[str], object]
 
 
 class Metadata(NamedTuple):
-    """What the metadata files of a dataset say.
+    """The content of a dataset's metadata files.
 
     Attributes:
-        items: Those of train/ and those of test/; roles are numbers, places in ``ROLES``. Labels in a column that names
-            files are paths.
-        others: The files of further columns and their lines: (path, "FILE:LINE").
+        items: Those of train/ and those of test/; roles are indices in ``ROLES``. Labels in a column that names files
+            are paths.
+        others: The files in other columns and their lines: (path, "FILE:LINE").
         fingerprint: sha256 over dataset.json and both metadata.jsonl.
         digests: sha256 of each metadata.jsonl, by its path in the dataset.
     """
@@ -69,11 +56,11 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
 
     Args:
         folder: The dataset.
-        report: Told every fault, "FILE:LINE: what, rule, value". It may raise to stop at the first.
+        report: Called with every fault, "FILE:LINE: what, rule, value". It may raise to stop at the first.
 
     Returns:
-        The info, None if dataset.json cannot be used, and what the metadata says. After a report, items without an
-        image are left out, and labels may be of any form.
+        The info (None if dataset.json cannot be used) and the metadata. After a report, items without an image are left
+        out, and labels may have any form.
     """
     path = folder / INFO
     try:
@@ -110,7 +97,7 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Hold off the garbage collector: among millions of new lists it finds nothing and takes most of the time."""
+    """Pause the garbage collector, which would take most of the time on millions of new lists."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -121,21 +108,21 @@ def _no_collection() -> Iterator[None]:
 
 
 class _Unusual(Exception):
-    """There is something in the lines that has to be looked at one by one."""
+    """The lines have to be checked one by one."""
 
 
 class _Reader:
     """Reads the metadata.jsonl files of one dataset, many lines at once.
 
-    What it takes is sound. Ids and images that come twice are found by their hashes. A fault, and anything else out of
-    the common, it leaves to ``_LineReader``.
+    It accepts only valid lines, and finds duplicate ids and images by their hashes. Faults and unusual lines are left
+    to ``_LineReader``.
     """
 
     def __init__(self, folder: Path, label_column: str) -> None:
         self.gathered: list[Gathered] = []  # one a metadata.jsonl
         self.others: list[tuple[Path, str]] = []
         self.digests = b""
-        self.lost = False  # True once a line could not become an item: counts mean nothing then
+        self.lost = False  # True once a line could not become an item, so that counts mean nothing
         self._folder = folder
         self._label_column = label_column
         self._form = LabelForm()
@@ -161,7 +148,7 @@ class _Reader:
         self._finish()
 
     def _take(self, block: bytes, first: int) -> None:
-        """Take the items of a block of lines, the first of which is the line ``first``."""
+        """Take the items of a block of lines, which begins at the line ``first``."""
         try:
             entries = self._decode(block)
             roles, ids, names, labels = (list(map(itemgetter(key), entries)) for key in self._columns)
@@ -182,9 +169,10 @@ class _Reader:
             if packed is None:
                 raise _Unusual
         self.gathered[-1].extend(np.arange(first, first + len(entries)), roles, ids, names, packed)
-        if set(columns) - {self._label_column}:
-            for number, entry in enumerate(entries, first):
-                self._add_others(entry, number)
+        others = set(columns) - {self._label_column}
+        for number, entry in enumerate(entries if others else (), first):
+            where = self._where(self._name, number)
+            self.others += [(self._folder / self._name / entry[key], where) for key in entry if key in others]
 
     def _may_name_twice(self, block: bytes, count: int) -> bool:
         return any(block.count(b'"%b"' % column.encode()) != count for column in self._columns)
@@ -192,16 +180,13 @@ class _Reader:
     def _decode(self, block: bytes) -> list[dict[str, Any]]:
         """One object a line."""
         count = block.count(b"\n") + (not block.endswith(b"\n"))
-        # to the decoder a line break is a space; as no JSON has } before {, so many objects begin on their own lines
+        # the decoder takes a line break for a space; since JSON has no } before {, each object begins on its own line
         if block.count(b"}\n{") + 1 == count and len(entries := self._decoder.decode_lines(block)) == count:
             return entries
         return list(map(self._decoder.decode, _lines(block)))
 
-    def _add_others(self, entry: Mapping[str, Any], number: int) -> None:
-        where = f"{self._folder / self._name / METADATA}:{number}"
-        for column in entry:
-            if column.endswith(FILE_COLUMN) and column != self._label_column:
-                self.others.append((self._folder / self._name / entry[column], where))
+    def _where(self, name: str, number: int) -> str:
+        return f"{self._folder / name / METADATA}:{number}"
 
     def _lose(self, what: str) -> None:
         raise _Unusual
@@ -212,7 +197,7 @@ class _Reader:
 
 
 class _LineReader(_Reader):
-    """Reads line by line and remembers every id and image, so that each fault can be told in words."""
+    """Reads line by line and remembers every id and image, to describe each fault."""
 
     def __init__(self, folder: Path, label_column: str, report: Report) -> None:
         super().__init__(folder, label_column)
@@ -265,7 +250,7 @@ class _LineReader(_Reader):
         return number, _NUMBERS[self._name][role], item_id, image, label
 
     def _once(self, kind: str, name: str, number: int) -> None:
-        """``name`` may stand in one line: an id if ``kind`` is item_id, else an image in the folder ``kind``."""
+        """Check that only one line has ``name``: an id if ``kind`` is item_id, else an image in the folder ``kind``."""
         here = self._name, number
         first = self._seen[kind].setdefault(name, here)
         if first is not here:
@@ -273,15 +258,12 @@ class _LineReader(_Reader):
             already = f"is listed already in {self._where(*first)}; an item has one line, one role."
             self._report(f"{self._where(*here)}: {what} {already}")
 
-    def _where(self, name: str, number: int) -> str:
-        return f"{self._folder / name / METADATA}:{number}"
-
     def _lose(self, what: str) -> None:
         self.lost = True
         self._report(what)
 
     def _finish(self) -> None:
-        """All that came twice was told."""
+        """Duplicates have been reported."""
 
 
 def _lines(block: bytes) -> list[bytes]:

@@ -4,13 +4,12 @@ A prepared dataset is a folder that Hugging Face ``load_dataset("imagefolder", d
 
     dataset.json             what the dataset is: DatasetInfo
     train/metadata.jsonl     one line per item: file_name, item_id, role, the label column
-    train/images/..          where file_name points to, relative to its metadata.jsonl
+    train/images/..          the files in file_name, relative to metadata.jsonl
     test/metadata.jsonl      the same for the roles query and gallery
     test/images/..
 
-A label column that ends with ``_file_name`` names a mask an item, an image of ids (masks.py). Opening checks all
-metadata (metadata.py) before anything is trusted; ``check_dataset`` decodes the pixels too. Not for: writing
-(prepared_writer.py), what a label means (the label distances check that), loading images (images.py).
+A label column that ends with ``_file_name`` names a mask per item, an image of ids (masks.py). Opening checks all
+metadata (metadata.py); ``check_dataset`` also decodes the images.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ from typing import Any, NoReturn
 
 from PIL import Image
 
+from cml.data.dataset_info import FOLDERS, INFO, METADATA, ROLES, DatasetInfo
 from cml.data.images import read_image
 from cml.data.masks import mask_problem
-from cml.data.metadata import FOLDERS, INFO, METADATA, ROLES, DatasetInfo, read_metadata
+from cml.data.metadata import read_metadata
 from cml.errors import DataError, UserError, did_you_mean
 
 _AT_ONCE = 4096  # images that wait to be decoded by check_dataset
@@ -42,8 +42,8 @@ class Split:
         role: "train", "query" or "gallery".
         item_ids: N unique ids.
         paths: N image files.
-        labels: N labels as the JSON holds them (whole numbers in lists beside others may come back as floats); where
-            the label column names files (masks), their paths. ``np.asarray(labels)`` is quick if they are numbers.
+        labels: N labels as in the JSON (integers in lists with floats may become floats), or the paths of masks if the
+            label column names files. ``np.asarray(labels)`` is fast if they are numbers.
     """
 
     role: str
@@ -57,11 +57,11 @@ class Split:
 
 @dataclass(frozen=True)
 class PreparedDataset:
-    """A prepared dataset whose metadata has been read and found sound. Made by ``open``.
+    """A prepared dataset whose metadata has been read and checked. Made by ``open``.
 
     Attributes:
-        folder: Where it lies.
-        info: What dataset.json says.
+        folder: Its folder.
+        info: The content of dataset.json.
         fingerprint: sha256 over dataset.json and both metadata.jsonl; pixels are not part of it.
         digests: sha256 of each metadata.jsonl, by its path in the dataset.
     """
@@ -74,10 +74,10 @@ class PreparedDataset:
 
     @classmethod
     def open(cls, folder: Path | str) -> PreparedDataset:
-        """Read and check all metadata; images are looked for but not decoded.
+        """Read and check all metadata; images must exist but are not decoded.
 
         Raises:
-            DataError: the first thing found wrong, with file and line.
+            DataError: the first fault, with file and line.
         """
 
         def fail(problem: str) -> NoReturn:
@@ -92,26 +92,26 @@ class PreparedDataset:
 
     @property
     def made_of(self) -> dict[str, Any]:
-        """What the fingerprint is of: the content of dataset.json, and the digests of the other files."""
+        """What the fingerprint depends on: the content of dataset.json, and the digests of the other files."""
         counts = {f"{role} items": count for role, count in self.info.counts.items()}
-        own = {name: value for name, value in vars(self.info).items() if isinstance(value, str)}  # beside like names
+        own = {name: value for name, value in vars(self.info).items() if isinstance(value, str)}
         return {"details": self.info.details, "made_with": self.info.made_with, **own, **counts, **self.digests}
 
     def split(self, role: str) -> Split:
-        """The items of one role: train, query or gallery; the queries again where they are the gallery too."""
+        """The items of one role: train, query or gallery, which are the queries if these are also the gallery."""
         if role not in self._splits:
             raise UserError(f"A role is one of {', '.join(ROLES)}. Got {role!r} instead.")
         return self._splits["query" if role == "gallery" and self.info.queries_are_gallery else role]
 
 
 def open_dataset(folder: Path | str) -> PreparedDataset:
-    """Open a prepared dataset: its metadata is read and checked, its images are looked for.
+    """Open a prepared dataset: its metadata is read and checked, and its images must exist.
 
     Args:
         folder: The folder that ``cml.prepare`` made.
 
     Raises:
-        DataError: the first thing found wrong, with file and line.
+        DataError: the first fault, with file and line.
 
     Example:
         >>> dataset = cml.open_dataset("data/mine")
@@ -124,16 +124,16 @@ def open_dataset(folder: Path | str) -> PreparedDataset:
 def check_dataset(
     folder: Path, *, tasks: Collection[str] = (), threads: int = 2, progress: Callable[[int], object] | None = None
 ) -> list[str]:
-    """Look for everything wrong with a prepared dataset; every image is decoded.
+    """Find all faults of a prepared dataset; every image is decoded.
 
     Args:
         folder: The dataset.
-        tasks: Names of the tasks that there are, if its task should be one of them.
+        tasks: Names of the known tasks, to check its task.
         threads: Images decoded at a time.
         progress: Called with 1 after each image.
 
     Returns:
-        One sentence a problem, "FILE:LINE: what, rule, value"; empty if the dataset is sound.
+        One sentence per fault, "FILE:LINE: what, rule, value"; empty if there is none.
     """
     problems: list[str] = []
     info, metadata = read_metadata(folder, problems.append)

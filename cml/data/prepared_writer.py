@@ -1,7 +1,6 @@
-"""Writing prepared datasets: the whole of one or nothing, and nothing at all when it is there already.
+"""Writing prepared datasets from the items of a source, completely or not at all.
 
-A source of data_prep says what its items are; here they become files, several at a time, and bad ones are an error or
-are counted. Not for: the files themselves (dataset_files.py), cropping and resizing (each source does its own).
+Several items are written at a time; a bad one is an error or is counted.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from cml.data.dataset_files import PreparedWriter
+from cml.data.dataset_info import INFO, DatasetInfo
 from cml.data.image_files import Encoded, Picture
-from cml.data.metadata import INFO
-from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 from cml.processes.bar import Bar
 from cml.storage.atomic import check_vacant, read_json
@@ -35,10 +34,10 @@ _SHOWN = 10  # bad items that are printed; all are counted
 
 @dataclass(frozen=True)
 class Item:
-    """One item to write: the arguments of ``PreparedWriter.add`` and where it comes from, for error messages.
+    """One item to write: the arguments of ``PreparedWriter.add``, and its origin ``where``, for errors.
 
-    Where image or label is a function, it runs on a thread when the item's turn comes, and not at all if an earlier
-    process has finished the item. A DataError that it raises makes the item a bad one.
+    If the image or the label is a function, it runs on a thread, but not if an earlier process finished the item. A
+    DataError that it raises makes the item a bad one.
     """
 
     item_id: str
@@ -60,21 +59,21 @@ def write_dataset(
     skip_bad: bool = False,
     within: Iterable[Path] = (),
 ) -> PreparedDataset:
-    """Write a dataset whole, with a progress bar on stderr; images are made on several threads.
+    """Write a complete dataset, with a progress bar on stderr; images are made on several threads.
 
-    A process that dies leaves a partial folder beside ``folder``; called again with the same ``info.made_with``, this
-    function uses what was finished there. The dataset is the same, byte for byte.
+    A process that dies leaves a partial folder beside ``folder``, and another call with the same ``info.made_with``
+    reuses the items that were finished. The dataset is the same, byte for byte.
 
     Args:
-        folder: Where it shall lie; absent or empty.
-        info: What dataset.json shall say; the counts are filled in.
-        items: Taken one after the other; only a few images are in memory at a time. A DataError among them stands for
-            an item whose annotation is bad. A list is looked through for these before the first image is made.
-        total: How many there are, for the progress bar.
-        threads: Images decoded, cropped and encoded at a time; as many as there are processors by default.
+        folder: The dataset's folder; absent or empty.
+        info: The content of dataset.json; the counts are filled in.
+        items: Read one by one; only a few images are in memory at a time. A DataError stands for an item with a bad
+            annotation. A sequence is searched for these before the first image is made.
+        total: Their number, for the progress bar.
+        threads: Images decoded, cropped and encoded at a time; by default one per CPU.
         skip_bad: Leave bad items out, print the first ones and count them under ``details.skipped`` of dataset.json.
-            Otherwise the first one is the error.
-        within: Folders of the input: dataset.json names files in them relative to them, wherever they lie.
+            Otherwise the first one is an error.
+        within: Folders of the input, to which the file names of bad items in dataset.json are relative.
 
     Raises:
         UserError: as ``PreparedWriter``.
@@ -94,7 +93,7 @@ def write_dataset(
         for item, made in _made_in_order(pool, writer, items, ahead=16 * threads):
             try:
                 image, label = made.result()
-                assert isinstance(item, Item)  # the others have raised
+                assert isinstance(item, Item)  # result() has raised for the others
                 writer.add(item_id=item.item_id, role=item.role, image=image, label=label, extra=item.extra)
             except UserError as error:
                 located = f"{item.where}: {error}" if isinstance(item, Item) and item.where else str(error)
@@ -107,19 +106,16 @@ def write_dataset(
                     bar.write(f"skipped: {located}", file=sys.stderr)
             bar.update()
     if writer.skipped > _SHOWN:
-        print(f"skipped {writer.skipped} bad items, of which {_SHOWN} are named above.", file=sys.stderr)
+        print(f"skipped {writer.skipped} bad items; the first {_SHOWN} are listed above.", file=sys.stderr)
     return PreparedDataset.open(folder)
 
 
 def already_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedDataset | None:
-    """Find out whether ``folder`` holds this very dataset, made from the same source with the same settings.
-
-    Returns:
-        The dataset, if it is there; None if the folder is absent or empty.
+    """The dataset in ``folder``, made from the same source with the same settings; None if the folder is free.
 
     Raises:
         UserError: something else is there; it is never replaced.
-        DataError: the dataset is there, but was damaged since.
+        DataError: the dataset is there, but damaged.
     """
     if not (folder / INFO).is_file():
         check_vacant(folder)
@@ -129,11 +125,11 @@ def already_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedData
     wanted = as_json(made_with)
     if there != wanted:
         raise UserError(
-            f"{folder} already holds a dataset that was made otherwise ({difference(there, wanted)}). "
+            f"{folder} already holds a dataset of different settings ({difference(there, wanted)}). "
             "Choose another folder or delete this one."
         )
     dataset = PreparedDataset.open(folder)
-    shutil.rmtree(partial_folder(folder), ignore_errors=True)  # of a process killed just after its last step
+    shutil.rmtree(partial_folder(folder), ignore_errors=True)  # of a process that was killed just after its last step
     skipped = dataset.info.details.get("skipped")
     also = f" ({skipped['count']} bad items were skipped then)" if isinstance(skipped, dict) else ""
     print(f"{folder} is already prepared{also}; nothing to do.", file=sys.stderr)
@@ -146,7 +142,7 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
     try:
         yield pool
     finally:
-        pool.shutdown(cancel_futures=True)  # after an error nobody wants what is still waiting
+        pool.shutdown(cancel_futures=True)  # after an error
 
 
 def _made_in_order(
@@ -172,5 +168,5 @@ def _relative(text: str, folders: Sequence[str]) -> str:
 
 
 def unskipped(problem: str) -> DataError:
-    """The error of a bad item, which says that such items may be skipped."""
+    """The error of a bad item, with a hint that bad items can be skipped."""
     return DataError(f"{problem} (With --skip-bad such items are left out and counted.)")

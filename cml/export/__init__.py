@@ -1,4 +1,1 @@
-"""Carrying a trained embedding on: embeddings of folders, search indexes, ONNX, weights to share, captioning features.
-
-Not for: training and measuring it.
-"""
+"""Using a trained embedding: embeddings of folders, search indexes, ONNX, shared weights, captioning features."""

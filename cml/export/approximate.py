@@ -1,7 +1,6 @@
-"""Indexes that answer quickly and may miss some neighbours: faiss's flat, HNSW and IVF, chosen by size.
+"""Approximate indexes, which are fast and may miss some neighbours: faiss's flat, HNSW and IVF, chosen by size.
 
-How much one misses is measured against exact search. Not for: exact search itself (cml.retrieval.search), which needs
-no extra package.
+Their recall is measured against exact search (cml.retrieval.search), which needs no extra package.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
@@ -25,34 +25,30 @@ Method = Literal["exact", "flat", "hnsw", "ivf"]
 
 
 class Recall(TypedDict):
-    """Share ``value`` of the true ``k`` nearest that an index finds, over so many queries."""
+    """The share ``value`` of the true ``k`` nearest that an index finds, over some queries."""
 
     k: int
     queries: int
     value: float
 
 
-_EXACT_TO = 200_000  # items: below, comparing with all of them takes some hundredths of a second a query
-_HNSW_TO = 2_000_000  # items: beyond, its graph takes more memory than it saves time
-_LINKS, _BUILD_WIDTH, _SEARCH_WIDTH = 32, 200, 128  # HNSW: edges an item, candidates held while building, searching
-_TRAINING = 64  # IVF: items a cell that its centres are fitted to
+_EXACT_TO = 200_000  # items: below, exact search takes some hundredths of a second per query
+_HNSW_TO = 2_000_000  # items: beyond, its graph takes too much memory
+_LINKS, _BUILD_WIDTH, _SEARCH_WIDTH = 32, 200, 128  # HNSW: edges per item, candidates in building, in search
+_TRAINING = 64  # IVF: items per cell to which its centres are fitted
 _BLOCK = 16_384
 _RECALL_AT, _RECALL_QUERIES = 10, 256
 
 
 def method_for(items: int) -> Method:
-    """The method that suits a number of items; exact where faiss is not installed."""
-    if items <= _EXACT_TO or not _installed():
+    """The best method for a number of items; exact if faiss is not installed."""
+    if items <= _EXACT_TO or find_spec("faiss") is None:
         return "exact"
     return "hnsw" if items <= _HNSW_TO else "ivf"
 
 
 class ApproximateIndex:
-    """A faiss index of L2 distances; items are numbered in the order in which they were added.
-
-    Args:
-        index: The faiss index.
-    """
+    """A faiss index of L2 distances; items are numbered in the order in which they were added."""
 
     def __init__(self, index: Any) -> None:  # noqa: ANN401 - faiss has no types
         self._index = index
@@ -70,7 +66,7 @@ class ApproximateIndex:
             index = faiss.IndexHNSWFlat(dimension, _LINKS)
             index.hnsw.efConstruction, index.hnsw.efSearch = _BUILD_WIDTH, _SEARCH_WIDTH
         elif method == "ivf":
-            cells = max(1, min(round(4 * math.sqrt(items)), items // 39))  # faiss asks for 39 items a cell
+            cells = max(1, min(round(4 * math.sqrt(items)), items // 39))  # faiss requires 39 items per cell
             index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dimension), dimension, cells)
             index.nprobe = max(8, round(cells / 16))
             drawn = np.random.default_rng(0).choice(items, min(items, _TRAINING * cells), replace=False)
@@ -82,7 +78,7 @@ class ApproximateIndex:
         return made
 
     def add(self, parts: Sequence[Float32]) -> None:
-        """Add the rows of ``parts`` behind those that are there."""
+        """Append the rows of ``parts``."""
         for part in parts:
             for start in range(0, len(part), _BLOCK):
                 self._index.add(np.ascontiguousarray(part[start : start + _BLOCK], np.float32))
@@ -91,14 +87,14 @@ class ApproximateIndex:
         return int(self._index.ntotal)
 
     def search(self, query: Float32, k: int) -> Int64:
-        """Positions (Q, k) of what it takes for the nearest, -1 where it found no more."""
+        """Positions (Q, k) of the nearest items that it finds, -1 for none."""
         return cast("Int64", self._index.search(np.ascontiguousarray(query, np.float32), k)[1])
 
     def check(self, method: Method, items: int, dimension: int) -> None:
-        """Check that it is what was written for so many items; ids that are not those of the items are found too.
+        """Check the index's type, number of items and dimension.
 
         Raises:
-            DataError: it is another one.
+            DataError: one of them differs.
         """
         faiss = _faiss()
         kind = {"hnsw": faiss.IndexHNSWFlat, "ivf": faiss.IndexIVFFlat}.get(method, faiss.IndexFlatL2)
@@ -106,7 +102,7 @@ class ApproximateIndex:
         if found != (kind, items, dimension, faiss.METRIC_L2) or not self._index.is_trained:
             raise DataError(
                 f"The approximate index is {type(self._index).__name__} of {found[1]} items of {found[2]} numbers, but "
-                f"the embeddings ask for {kind.__name__} of {items} items of {dimension}. Index anew."
+                f"the embeddings need {kind.__name__} of {items} items of {dimension}. Build the index again."
             )
 
     def save(self, path: Path) -> str:
@@ -133,18 +129,19 @@ class ApproximateIndex:
         faiss = _faiss()
         limit = faiss.get_deserialization_vector_byte_limit()
         try:
-            if sha256 is not None and _sha256(path) != sha256:  # faiss would answer from what it finds
+            if sha256 is not None and _sha256(path) != sha256:  # faiss would read a damaged file
                 raise OSError("it is not the file that was written")
-            faiss.set_deserialization_vector_byte_limit(max(1, path.stat().st_size))  # no more than is there
+            faiss.set_deserialization_vector_byte_limit(max(1, path.stat().st_size))  # no more than the file holds
             return cls(faiss.read_index(str(path)))
         except (RuntimeError, MemoryError, OSError) as error:
-            raise DataError(f"{path} cannot be read ({str(error).splitlines()[0][:120]}); index anew.") from None
+            why = str(error).splitlines()[0][:120]
+            raise DataError(f"{path} cannot be read ({why}). Build the index again.") from None
         finally:
             faiss.set_deserialization_vector_byte_limit(limit)
 
 
 def measured_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> Recall | None:
-    """Share of the true nearest that the index finds for items drawn from it, themselves left out."""
+    """The share of the true nearest that the index finds for random items of it, without themselves."""
     total = sum(map(len, embeddings))
     k = min(_RECALL_AT, total - 1)
     if k < 1:
@@ -163,12 +160,6 @@ def measured_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> Re
 def _sha256(path: Path) -> str:
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _installed() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("faiss") is not None
 
 
 def _faiss() -> Any:  # noqa: ANN401 - a module without types

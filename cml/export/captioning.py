@@ -1,9 +1,7 @@
 """``cml export captioning``: global and spatial features of a trunk, in the layout that captioning code reads.
 
-As public extractors do, images keep their aspect and are not cropped (or get a centre crop), ``fc`` is the mean of the
-last convolution map over its places and ``att`` the map pooled to S x S places, both keyed by COCO id. The trunk is a
-trained run's or the untouched ImageNet one, and nothing else differs between the two. Not for: file formats
-(feature_stores.py), training captioners.
+As in public extractors, images keep their aspect ratio and are not cropped (or get a centre crop), ``fc`` is the mean
+of the last convolution map over its positions, and ``att`` the map pooled to S x S positions, both keyed by COCO id.
 """
 
 from __future__ import annotations
@@ -31,6 +29,7 @@ from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.embeddings import usual_batch
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
 from cml.export.image_list import ImageList
+from cml.models.backbone import evaluating
 from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import backbone_fingerprint
 from cml.processes.bar import Bar
@@ -43,20 +42,20 @@ CHUNK = 64  # images decoded, computed and recorded together
 
 @dataclass(frozen=True)
 class CaptioningFeatures:
-    """How to make features for captioning code."""
+    """Options of features for captioning code."""
 
     name: str = "cocotalk"
-    """What the names of the files begin with."""
+    """Prefix of the file names."""
     layout: Layout = "directory"
     """directory | hdf5 | lmdb: all three are read by ImageCaptioning.pytorch."""
     att_size: Literal[7, 14] = 7
-    """S: spatial features have S x S places; 14 takes four times the space of 7."""
+    """S: spatial features have S x S positions; 14 takes four times the space of 7."""
     dtype: Literal["float32", "float16"] = "float32"
-    """Of the spatial features; the global ones are float32 always, as the readers want them."""
+    """Of the spatial features; the global ones are always float32, as the readers require."""
     view: Literal["native", "crop"] = "native"
-    """native: the whole image at its own size, as public extractors do; crop: the centre at the model's image size."""
+    """native: the whole image at its own size, as in public extractors; crop: the centre at the model's image size."""
     longest: int = 1280
-    """A native image with a longer side than this, in pixels, is scaled down to it."""
+    """A native image whose longer side has more pixels than this is scaled down to it."""
     compress: bool = False
     """Compress .npz files: smaller and slower; not for hdf5."""
 
@@ -71,13 +70,7 @@ class CaptioningFeatures:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an export will take.
-
-    Attributes:
-        images: Images still to do.
-        needed: Bytes that they take, an upper bound where files are compressed.
-        free: Bytes free where they go.
-    """
+    """The remaining work of an export: images, the bytes that they need (at most, if compressed), and free bytes."""
 
     images: int
     needed: int
@@ -104,16 +97,16 @@ def export_captioning(
         images: N images under their COCO ids (``ImageList.with_coco_ids``).
         out: Folder; it may hold other things.
         options: How; None for the defaults.
-        trunk: What the trunk is called in the manifest.
-        batch_size: Images of 640 x 480 pixels a forward pass, others by their number of pixels; None for 16, or 1 on a
-            processor.
+        trunk: The name of the trunk in the manifest.
+        batch_size: Images of 640 x 480 pixels per forward pass, others by their number of pixels; None for 16, or 1 on
+            a CPU.
         threads: Images decoded at a time.
         skip_bad: Leave out images that cannot be read; the manifest lists them.
         quiet: No progress bar.
         tell: Called with the ``Estimate`` before the work begins.
 
     Returns:
-        The manifest, as it lies in ``out``.
+        The manifest, as in ``out``.
 
     Raises:
         UserError: the disk has too little space, the names are taken, an extra is missing, the trunk has no map.
@@ -133,7 +126,7 @@ def export_captioning(
     }
     manifest, about = f"{options.name}_manifest.json", {"images": str(images.root)}
     parse, parts = functools.partial(_check_record, images=len(images)), store.parts(options.name)
-    with building(out, made_with, parts, manifest, about=about, parse=parse) as made, _evaluating(model):
+    with building(out, made_with, parts, manifest, about=about, parse=parse) as made, evaluating(model):
         if made.manifest is not None:
             return made.manifest
         shape = Shape(_channels(model), options.att_size, options.dtype, options.compress)
@@ -155,7 +148,7 @@ def export_captioning(
         scaled = sum(record["scaled"] for record in made.records)
         skipped = [entry for record in made.records for entry in record["skipped"]]
         if len(skipped) == len(images):
-            made.start_over()  # there is nothing to go on from
+            made.start_over()  # there is nothing to continue
             raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
         if skipped:
             files.drop([entry["id"] for entry in skipped])
@@ -171,17 +164,6 @@ def export_captioning(
                 "skipped": skipped,
             }
         )
-
-
-@contextlib.contextmanager
-def _evaluating(model: EmbeddingModel) -> Iterator[None]:
-    """Evaluation mode, then the mode it was in."""
-    training = model.training
-    try:
-        model.eval()
-        yield
-    finally:
-        model.train(training)
 
 
 @dataclass(frozen=True)
@@ -203,18 +185,18 @@ class _Record(TypedDict):
 
 
 def _check_record(entry: Mapping[str, Any], images: int) -> None:
-    """Raise DataError or ValueError where a record is not of so many images."""
+    """Raise DataError or ValueError if a record is not one of ``images`` images."""
     if "dropping" not in entry and record(entry, _Record, "the record", "one of features")["seen"] > images:
         raise ValueError("it is of other images")
 
 
 def _seen(made: Building) -> int:
-    """Images behind which the records are."""
+    """The number of images that the records cover."""
     return int(made.records[-1]["seen"]) if made.records else 0
 
 
 def _write(work: _Work, made: Building, threads: int, *, skip_bad: bool, quiet: bool) -> None:
-    """Compute chunk after chunk while the one before is written and recorded."""
+    """Compute each chunk while the previous one is written and recorded."""
     images, seen = work.images, _seen(made)
     decoding = decoded_chunks(images.paths, work.view, size=CHUNK, start=seen, threads=threads, skip_bad=skip_bad)
     pending: tuple[Future[None], Decoded] | None = None
@@ -255,11 +237,11 @@ def _chunk_features(work: _Work, chunk: Decoded) -> Iterator[Features]:
 
 
 def same_size_batches(chunk: Decoded, batch_size: int) -> Iterator[tuple[list[int], UInt8]]:
-    """The images of a chunk in batches (B, H, W, 3) of equal size, with their places among its pixels.
+    """The images of a chunk in batches (B, H, W, 3) of equal size, with their indices in its pixels.
 
     Args:
         chunk: Decoded images of any sizes.
-        batch_size: Images of 640 x 480 pixels a batch; of larger ones a batch has fewer, of smaller ones more.
+        batch_size: Images of 640 x 480 pixels per batch; fewer if they are larger, more if smaller.
     """
     groups: dict[tuple[int, ...], list[int]] = {}
     for row, pixels in enumerate(chunk.pixels):

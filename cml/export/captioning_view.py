@@ -1,7 +1,4 @@
-"""What of an image a captioning feature sees: all of it at its own size, or its centre; within limits of size.
-
-Not for: the pixels of training and of embeddings, which are squashed to the model's size (cml.data.images).
-"""
+"""The part of an image that a captioning feature sees: all of it at its own size, or its centre."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ LEAST_SIDE = 32  # pixels: most networks halve an image five times
 
 
 class View:
-    """Decodes an image to what is seen of it.
+    """Decodes images.
 
     Args:
         kind: ``native`` for the whole image at its own size, ``crop`` for its centre.
         image_size: (height, width) of the crop.
-        longest: A native image is scaled down, its aspect kept, until its longer side has this many pixels.
+        longest: Largest side of a native image in pixels; a larger one is scaled down.
 
     Attributes:
         scaled: Images that were scaled down or had a side stretched to 32 pixels.

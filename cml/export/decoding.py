@@ -1,7 +1,4 @@
-"""Images decoded ahead of the network, in order, on several threads; those that cannot be read are told, not dropped.
-
-Not for: what decoding means (cml.data.images), nor what is done with the pixels.
-"""
+"""Images decoded ahead of the network, in order, on several threads; unreadable ones are reported."""
 
 from __future__ import annotations
 
@@ -24,11 +21,11 @@ class Decoded:
     """One chunk of a list of images.
 
     Attributes:
-        start: Place of its first image in the list.
-        stop: Place behind its last.
-        items: Places of the images that could be read.
+        start: Index of its first image in the list.
+        stop: Index after its last.
+        items: Indices of the images that could be read.
         pixels: Their pixels, (H, W, 3) each.
-        faults: Places of the others, and what is wrong with each.
+        faults: Indices of the others, and what is wrong with each.
     """
 
     start: int
@@ -41,15 +38,15 @@ class Decoded:
 def decoded_chunks(
     paths: Sequence[Path], read: Read, *, size: int, start: int = 0, threads: int = DEFAULT_THREADS, skip_bad: bool
 ) -> Generator[Decoded]:
-    """Decode ``paths[start:]`` in chunks that begin at multiples of ``size``; one further chunk is under way.
+    """Decode ``paths[start:]`` in chunks that begin at multiples of ``size``, one chunk ahead.
 
-    Close it, as with ``contextlib.closing``: left to the garbage collector its threads would be waited for in the midst
-    of whatever is collected in, and the start of another thread never ends then.
+    Close it, as with ``contextlib.closing``: the garbage collector would wait for its threads at any point, and could
+    hang in the start of another thread.
 
     Args:
         paths: N image files.
         read: Decodes one; called from several threads at a time.
-        size: Images a chunk.
+        size: Images per chunk.
         start: The first one to read, a multiple of ``size``.
         threads: Images decoded at a time.
         skip_bad: Report an image that cannot be read in its chunk's ``faults``.
@@ -67,7 +64,7 @@ def decoded_chunks(
             while waiting:
                 yield _gathered(*waiting.popleft(), skip_bad=skip_bad)
         finally:
-            for _, futures in waiting:  # somebody downstream failed: leave at once
+            for _, futures in waiting:  # the consumer failed: end at once
                 for future in futures:
                     future.cancel()
 

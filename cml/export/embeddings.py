@@ -1,7 +1,7 @@
-"""``cml embed``: the embeddings of a folder of images, streamed to disk with the list of what they belong to.
+"""``cml embed``: the embeddings of a folder of images, streamed to disk with a list of the items.
 
 A folder of embeddings holds ``embeddings.npy`` (float32 (N, D)), ``items.jsonl`` in the same order, ``skipped.jsonl``
-if images were skipped, and a manifest. Not for: searching in them (index.py).
+if images were skipped, and a manifest.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ EMBEDDINGS, ITEMS, SKIPPED = "embeddings.npy", "items.jsonl", "skipped.jsonl"
 VECTORS_TSV, METADATA_TSV = "vectors.tsv", "metadata.tsv"
 _LONGEST_LINE = 1 << 20  # bytes of an item
 _RECORD = ("seen", "kept", EMBEDDINGS, ITEMS, SKIPPED)  # images seen and kept, bytes of the files
-_BATCHES_A_CHUNK = 16  # batches between two records: what a kill can cost
+_BATCHES_A_CHUNK = 16  # batches between two records, which a kill can cost
 
 
 class AllBadError(DataError):
-    """None of some images can be read."""
+    """None of the images can be read."""
 
 
 class Origin(TypedDict):
@@ -55,7 +55,7 @@ class Origin(TypedDict):
 
 
 class Manifest(TypedDict):
-    """What manifest.json says of a folder of embeddings: the images' folder, counts and the model's fingerprint."""
+    """manifest.json of a folder of embeddings: the images' folder, counts and the model's fingerprint."""
 
     images: str
     items: Count
@@ -67,13 +67,7 @@ class Manifest(TypedDict):
 
 @dataclass(frozen=True)
 class EmbeddingFolder:
-    """Embeddings on disk.
-
-    Attributes:
-        folder: Where they lie.
-        manifest: What the manifest says.
-        embeddings: (N, D) float32, mapped into memory.
-    """
+    """Embeddings (N, D) float32 on disk, memory-mapped, with their manifest."""
 
     folder: Path
     manifest: Manifest
@@ -119,14 +113,14 @@ class EmbeddingFolder:
 
 
 def model_fingerprint(model: EmbeddingModel) -> str:
-    """Digest of a model's shape and weights: equal for a run and for what was shared of it."""
+    """Digest of a model's shape and weights; equal for a run and its shared copy."""
     from cml.models.frozen import weights_fingerprint
 
     return weights_fingerprint(model, json.dumps(asdict(model.config) | {"weights": ""}, sort_keys=True))
 
 
 def usual_batch(model: EmbeddingModel, on_accelerator: int, on_processor: int) -> int:
-    """Images a forward pass: a processor is quicker with few, whose tensors its allocator keeps for the next pass."""
+    """Images per forward pass: a CPU is faster with few, whose memory its allocator reuses."""
     return on_processor if model.mean.device.type == "cpu" else on_accelerator
 
 
@@ -147,7 +141,7 @@ def embed_folder(
         model: The model, on its device.
         images: N images.
         out: The folder; nothing is done if it holds these embeddings already.
-        batch_size: Images a forward pass; None for 64, or 16 on a processor.
+        batch_size: Images per forward pass; None for 64, or 16 on a CPU.
         threads: Images decoded at a time.
         skip_bad: Leave out images that cannot be read, and list them in skipped.jsonl.
         tsv: Also write vectors.tsv and metadata.tsv, the pair that the TensorBoard projector loads.
@@ -155,13 +149,13 @@ def embed_folder(
 
     Raises:
         DataError: an image cannot be read, without ``skip_bad``.
-        AllBadError: none can.
-        UserError: the folder is another's, or another process is at work there.
+        AllBadError: none can be read.
+        UserError: the folder holds something else, or another process works in it.
     """
     batch_size = usual_batch(model, 64, 16) if batch_size is None else batch_size
     if batch_size < 1 or threads < 1:
         raise UserError(f"'batch_size' and 'threads' must be 1 or more. Got {batch_size} and {threads} instead.")
-    # batch size and threads are no part of it: they change rounding at most, and a call may be continued with less
+    # without batch size and threads: they change at most rounding, and a call may be continued with others
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
     about = {"images": str(images.root)}
     parse = functools.partial(_state, images=len(images), dimension=model.config.dimension)
@@ -169,7 +163,7 @@ def embed_folder(
         if made.manifest is None:
             kept = _write(model, images, made, batch_size, threads, skip_bad=skip_bad, quiet=quiet)
             if not kept:
-                made.start_over()  # there is nothing to go on from
+                made.start_over()  # there is nothing to continue
                 raise AllBadError(f"None of the {len(images)} images in {images.root} can be read.")
             made.finish(
                 {
@@ -188,7 +182,7 @@ def embed_folder(
 
 
 def embed_anew(model: EmbeddingModel, images: ImageList, out: Path, how: Mapping[str, Any]) -> EmbeddingFolder:
-    """As ``embed_folder``, for a folder of nobody's choice: what a killed call has left of other images is deleted."""
+    """As ``embed_folder``, for an internal folder: what a killed call left of other images is deleted."""
     if out.is_symlink():
         out.unlink()
     try:
@@ -209,7 +203,7 @@ def _write(
     skip_bad: bool,
     quiet: bool,
 ) -> int:
-    """Write embeddings and items from where the record ends; returns how many there are."""
+    """Write embeddings and items after the last record; returns their number."""
     dimension = model.config.dimension
     seen, kept, *sizes = _state(made.records[-1], len(images), dimension) if made.records else (0,) * 5
     read = functools.partial(read_image, size=stored_size(model.config.image_size, model.config.crop))
@@ -223,7 +217,7 @@ def _write(
         ) as chunks,
     ):
         if not sizes[0]:
-            body.append(_header(0, dimension))  # its room; the true one is known at the end
+            body.append(_header(0, dimension))  # a placeholder; the number of rows is known at the end
         for number, chunk in enumerate(chunks, 1):
             if chunk.items:
                 embeddings = model.embed(np.stack(chunk.pixels), batch_size=batch_size)
@@ -247,7 +241,7 @@ def _write(
 
 
 def _state(entry: Mapping[str, Any], images: int, dimension: int) -> tuple[int, ...]:
-    """What a record says, in the order of ``_RECORD``; ValueError or DataError where it is not of these images."""
+    """The entries of a record, in the order of ``_RECORD``; ValueError or DataError if it is not of these images."""
     seen, kept, size, *others = (record(entry[name], Count, name, "a size") for name in _RECORD)
     if not kept <= seen <= images or size != len(_header(0, dimension)) + 4 * dimension * kept:
         raise ValueError("it is of other images")
@@ -255,7 +249,7 @@ def _state(entry: Mapping[str, Any], images: int, dimension: int) -> tuple[int, 
 
 
 def _header(count: int, dimension: int) -> bytes:
-    """Of a .npy file; NumPy makes it equally long for any number of rows, as room for growth."""
+    """The header of a .npy file, which NumPy pads to the same length for any number of rows."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (count, dimension)})
     return file.getvalue()

@@ -1,8 +1,8 @@
-"""Where captioning features go: the three layouts that the loaders of public captioning code read.
+"""The three layouts of captioning features that the loaders of public captioning code read.
 
-Directories (``NAME_fc/ID.npy``, ``NAME_att/ID.npz`` with the one array ``feat``), two HDF5 files with one dataset an
-id, two LMDB files with ascii ids as keys and the same .npy and .npz bytes as values. What ``write`` returned from lies
-on the disk; writing an id again changes nothing. Not for: computing features (captioning.py).
+Directories (``NAME_fc/ID.npy``, ``NAME_att/ID.npz`` with one array ``feat``), two HDF5 files with one dataset per id,
+two LMDB files with ASCII ids as keys and the same .npy and .npz bytes as values. When ``write`` returns, the features
+are on the disk; writing an id again changes nothing.
 """
 
 from __future__ import annotations
@@ -37,14 +37,7 @@ _COPIED = 1 << 20  # bytes at a time
 
 @dataclass(frozen=True)
 class Shape:
-    """What is stored of an image.
-
-    Attributes:
-        channels: C.
-        side: S.
-        dtype: Of the spatial features; the global ones are float32, because readers batch them as they are.
-        compress: Whether .npz files are compressed.
-    """
+    """Features of an image: C ``channels``, S x S positions with S = ``side``, the ``dtype`` of the spatial ones."""
 
     channels: int
     side: int
@@ -59,13 +52,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Features:
-    """The features of an image.
-
-    Attributes:
-        key: Its COCO id as a decimal string.
-        fc: Global features (C,) float32.
-        att: Spatial features (S, S, C).
-    """
+    """Global features ``fc`` (C,) float32 and spatial ones ``att`` (S, S, C) of an image; ``key`` is its COCO id."""
 
     key: str
     fc: NDArray[np.float32]
@@ -73,13 +60,13 @@ class Features:
 
 
 class FeatureStore(ABC):
-    """One layout; made anew or continued in ``work``.
+    """One layout; begun or continued in the folder ``work``.
 
     Args:
         work: Folder in which the parts grow.
-        name: What their names begin with.
+        name: Prefix of their names.
         keys: All ids, in order.
-        shape: What is stored of an image.
+        shape: Of the features.
     """
 
     suffixes: ClassVar[tuple[str, str]]
@@ -95,7 +82,7 @@ class FeatureStore(ABC):
 
     @classmethod
     def bytes_each(cls, shape: Shape) -> int:
-        """Disk space an image takes, an upper bound where files are compressed."""
+        """Disk space per image, an upper bound if files are compressed."""
         return sum(-(-(size + 512) // _BLOCK) * _BLOCK for size in shape.sizes)
 
     @abstractmethod
@@ -107,7 +94,7 @@ class FeatureStore(ABC):
         """End writing."""
 
     def drop(self, missing: Sequence[str]) -> None:
-        """After ``close``: take out the places of ids that were never written. After a kill it is done again."""
+        """After ``close``: remove the space of ids that were never written. It may be repeated after a kill."""
         return
 
 
@@ -120,7 +107,7 @@ class DirectoryStore(FeatureStore):
         super().__init__(work, name, keys, shape)
         for folder in (self._fc, self._att):
             folder.mkdir(exist_ok=True)
-        self._pool = ThreadPoolExecutor(4)  # each waits for its file to be on the disk
+        self._pool = ThreadPoolExecutor(4)  # each waits until its file is on the disk
 
     def write(self, features: Sequence[Features]) -> None:
         """Store; see the base class."""
@@ -132,7 +119,7 @@ class DirectoryStore(FeatureStore):
                 )
                 for one in features
             ]
-            # all are written before the first is forced: the file system then forces one list of changes, not many
+            # all are written before the first is forced, so that the file system forces one set of changes
             list(self._pool.map(self._fill, features, files))
             list(self._pool.map(_force_file, itertools.chain(*files)))
         for folder in (self._fc, self._att):
@@ -148,10 +135,10 @@ class DirectoryStore(FeatureStore):
 
 
 class Hdf5Store(FeatureStore):
-    """Two HDF5 files, a dataset an image.
+    """Two HDF5 files with one dataset per image.
 
-    A killed process leaves an HDF5 file broken if it was just changing its structure. So the structure, every dataset
-    with its place in the file, is written first, whole; features then go to their places with plain writes.
+    A process that is killed while it changes the structure of an HDF5 file leaves it broken. So the whole structure is
+    written first, with an offset for every dataset; features are then written at their offsets.
     """
 
     suffixes = (".h5", ".h5")
@@ -166,7 +153,7 @@ class Hdf5Store(FeatureStore):
         self._files = {path: os.open(path, os.O_RDWR | system.PLAIN) for path in self._places}
 
     def _allocate(self, path: Path) -> NDArray[np.int64]:
-        """Places (N,) of the datasets in the file, which is made if it is not there."""
+        """Offsets (N,) of the datasets in the file, which is made if it is missing."""
         saved = self._work / f"{path.name}.places.npy"
         if not saved.exists():
             places = self._make(path, *self._forms[path])
@@ -177,7 +164,7 @@ class Hdf5Store(FeatureStore):
         return found
 
     def _make(self, path: Path, shape: tuple[int, ...], dtype: str) -> NDArray[np.int64]:
-        """Make a file with all datasets in it, without their content; the same bytes each time."""
+        """Make a file with all datasets, without their content; always the same bytes."""
         h5py = _module("h5py", "hdf5")
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plan.set_layout(h5py.h5d.CONTIGUOUS)
@@ -205,7 +192,7 @@ class Hdf5Store(FeatureStore):
         self._files.clear()
 
     def drop(self, missing: Sequence[str]) -> None:
-        """Take the datasets of ``missing`` ids out; first all but the features is made again, as a kill may tear it."""
+        """Remove the datasets of ``missing`` ids; first everything but the features is made again, after a kill."""
         gone = set(missing)
         kept = [row for key, row in self._row.items() if key not in gone]
         for path, (shape, dtype) in self._forms.items():
@@ -221,7 +208,7 @@ class Hdf5Store(FeatureStore):
 
 
 def _copy_around(source: Path, target: Path, places: NDArray[np.int64], size: int) -> None:
-    """Give ``target`` the bytes of ``source``, but for ``size`` bytes from each of the ascending ``places`` on."""
+    """Copy ``source`` to ``target``, except ``size`` bytes at each of the ascending ``places``."""
     end = source.stat().st_size
     with source.open("rb") as read, target.open("r+b") as write:
         for start, stop in zip([0, *(places + size).tolist()], [*places.tolist(), end], strict=True):
@@ -233,18 +220,14 @@ def _copy_around(source: Path, target: Path, places: NDArray[np.int64], size: in
 
 
 class LmdbStore(FeatureStore):
-    """Two LMDB files; a transaction holds some images.
-
-    A transaction keeps its values in memory until it ends: of more images at a time, it would be memory that the system
-    has to find and clear for every one of them.
-    """
+    """Two LMDB files, written in transactions of a few images, as a transaction keeps its values in memory."""
 
     suffixes = (".lmdb", ".lmdb")
 
     def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
         super().__init__(work, name, keys, shape)
         lmdb = _module("lmdb", "lmdb")
-        room = (1 << 30) + 3 * len(keys) * self.bytes_each(shape)  # of addresses; the file grows with its content
+        room = (1 << 30) + 3 * len(keys) * self.bytes_each(shape)  # address space; the file grows with its content
         self._databases = [
             lmdb.open(str(path), subdir=False, map_size=room, lock=False, meminit=False)
             for path in (self._fc, self._att)
@@ -257,7 +240,7 @@ class LmdbStore(FeatureStore):
             try:
                 for start in range(0, len(features), _TRANSACTION):
                     self._put(database, features[start : start + _TRANSACTION], of_places=path == self._att)
-            except lmdb.Error as error:  # of the disk: a transaction that fails leaves the file as it was
+            except lmdb.Error as error:  # of the disk: a failed transaction does not change the file
                 full = shutil.disk_usage(path.parent).free < len(features) * self.bytes_each(self._shape)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
 
@@ -281,12 +264,12 @@ STORES: dict[Layout, type[FeatureStore]] = {"directory": DirectoryStore, "hdf5":
 
 
 def _write_npz(file: BinaryIO, array: NDArray[Any], *, compress: bool = False) -> None:
-    """Write what a .npz file with the one array ``feat`` holds."""
+    """Write the content of a .npz file with one array ``feat``."""
     (np.savez_compressed if compress else np.savez)(file, feat=array)
 
 
 def _force_file(file: BinaryIO) -> None:
-    """Have what was written to an open file on the disk."""
+    """Force the content of an open file to the disk."""
     file.flush()
     os.fsync(file.fileno())
 

@@ -1,4 +1,4 @@
-"""What a search of an index found, as a page with the pictures."""
+"""The results of a search in an index, as a page with pictures."""
 
 from __future__ import annotations
 
@@ -16,28 +16,21 @@ from cml.reporting.search_page import Found, write_search_page
 
 @dataclass(frozen=True)
 class _Picture:
-    """Makes the picture of a file; equal for equal files."""
+    """The picture of a file, made when it is called."""
 
     path: Path
 
     def __call__(self) -> Image.Image | None:
         try:
             image = Image.fromarray(read_image(self.path))
-        except DataError:  # an item whose file was moved since it was indexed is still an answer
+        except DataError:  # the file may have moved since it was indexed
             return None
         image.thumbnail((512, 512))
         return image
 
 
 def write_page(path: Path, images: Sequence[Path], found: Sequence[Sequence[Hit]], index: Path, items: int) -> None:
-    """Write what was found for each image as a page.
-
-    Args:
-        path: The HTML file.
-        images: The images that were looked for.
-        found: What was found for each, nearest first.
-        index: Folder of the index.
-        items: How many images it holds.
+    """Write an HTML page of the hits ``found`` for each query image in an index of ``items`` images.
 
     Raises:
         UserError: there are no images.

@@ -1,7 +1,4 @@
-"""``cml export hub``: a folder to upload or to hand on: weights, config, model card. ``cml.load`` reads it as a run.
-
-Not for: uploading it (cml/storage/hugging_face.py).
-"""
+"""``cml export hub``: a folder to upload or share, with weights, config and model card; ``cml.load`` reads it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from cml.export.model_card import model_card
 from cml.storage.atomic import atomic_folder, read_json, write_json
 
 if TYPE_CHECKING:
-    from cml.data.metadata import DatasetInfo
+    from cml.data.dataset_info import DatasetInfo
     from cml.training.run_config import RunConfig
 
 
@@ -25,13 +22,13 @@ def export_hub(
     Args:
         run: A finished run folder.
         out: The new folder.
-        name: Name of the model on its card; the run folder's name when empty.
-        licence: Licence of the weights, as the hub calls it (``mit``, ``cc-by-4.0``, ..).
-        data: Where the dataset lies now, if not where it was at training; only its dataset.json is read.
-        repository: Where on the hub the folder will lie, ``user/name``; the card says so.
+        name: Name of the model on its card; by default that of the run folder.
+        licence: Licence of the weights, as an identifier of the hub (``mit``, ``cc-by-4.0``, ..).
+        data: The dataset's folder, if it was moved after training; only its dataset.json is read.
+        repository: The hub's repository, ``user/name``, for the card.
 
     Returns:
-        What the card could not say, a sentence each.
+        One sentence for each gap in the card.
 
     Raises:
         DataError: the run is not finished or damaged, or its evaluation.json is.
@@ -59,7 +56,7 @@ def export_hub(
     place = f"hf:{repository}" if repository else "PATH OF THIS FOLDER"
     name = name or repository.rpartition("/")[2] or run.resolve().name
     card = model_card(name, config, licence=licence, data=info, evaluation=evaluation, place=place)
-    # the same config, so that whatever reads a run reads this; but paths of this machine are nobody's business
+    # the run's config, so that it loads like a run, without the paths of this machine
     shared = {**read_json(run / "config.json", "the run's config"), "dataset": "", "made_of": {}, "library_name": "cml"}
     for part in ("train", "model"):
         shared[part]["weights"] = Path(shared[part]["weights"]).name
@@ -71,7 +68,7 @@ def export_hub(
 
 
 def _dataset_info(config: RunConfig, data: Path | None) -> DatasetInfo | None:
-    """What the run's dataset says of itself; None if it is not there any more, or is another one now."""
+    """dataset.json of the run's dataset; None if that is missing or has changed."""
     from cml.data.prepared import PreparedDataset
 
     folder = data if data is not None else Path(config.dataset) if config.dataset else None

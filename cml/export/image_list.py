@@ -1,7 +1,4 @@
-"""Which images an export takes, and what they are called: those of a folder, or of a prepared dataset.
-
-Not for: decoding them (decoding.py).
-"""
+"""The images of an export and their ids: those of a folder, or of a prepared dataset."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from cml.data.metadata import INFO, ROLES
+from cml.data.dataset_info import INFO, ROLES
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 from cml.storage.atomic import read_json
 
-# 391895, 000000391895 and COCO_val2014_000000391895: what COCO's own files are called
+# names of COCO's own files: 391895, 000000391895 and COCO_val2014_000000391895
 _ID = re.compile(r"\d{1,18}", re.ASCII)
 _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{1,18})", re.ASCII | re.IGNORECASE)
 
@@ -32,7 +29,7 @@ class ImageList:
         root: The folder that they lie in.
         item_ids: N unique ids; in a plain folder an image's path below it.
         paths: N image files.
-        columns: N times what else is known of an image: its role, and its label if that is a number or a text.
+        columns: For each image its role, and its label if that is a number or a text.
     """
 
     root: Path
@@ -45,7 +42,7 @@ class ImageList:
 
     @classmethod
     def open(cls, source: Path | str, roles: Sequence[str] = ROLES) -> ImageList:
-        """The images of a prepared dataset, role by role, or all of a folder and of those in it, sorted by path.
+        """The images of a prepared dataset, role by role, or of a folder and its subfolders, sorted by path.
 
         Args:
             source: A prepared dataset or a folder.
@@ -110,10 +107,10 @@ class ImageList:
         return self.chosen(range(len(self)), [prefix + item_id for item_id in self.item_ids])
 
     def fingerprint(self) -> str:
-        """Digest of ids, names, sizes and times of change: it differs when an image was replaced.
+        """Digest of ids, names, sizes and modification times; it changes if an image is replaced.
 
         Raises:
-            DataError: an image is gone.
+            DataError: an image is missing.
         """
         digest = hashlib.sha256()
         for item, (item_id, path) in enumerate(zip(self.item_ids, self.paths, strict=True)):
@@ -130,17 +127,17 @@ class ImageList:
 
         Args:
             listing: COCO's JSON (``images[]`` with ``id`` and ``file_name``) or Karpathy's (``cocoid``, ``filename``):
-                only images named there are taken. Without it the ids are read off the item ids.
+                only images listed there are taken. Without it the ids are those in the item ids.
 
         Raises:
-            DataError: an id is no COCO id, or two images have the same one.
+            DataError: an id is not a COCO id, or two images have the same one.
         """
         items, ids = (range(len(self)), self._ids_in_names()) if listing is None else self._ids_in_listing(listing)
         first: dict[str, int] = {}
         for item, coco_id in zip(items, ids, strict=True):
             if coco_id in first:
                 other, path = self.paths[first[coco_id]], self.paths[item]
-                raise DataError(f"The COCO id {coco_id} is there twice: {other} and {path}. Take one of them away.")
+                raise DataError(f"The COCO id {coco_id} is not unique: {other} and {path}. Remove one of them.")
             first[coco_id] = item
         return self.chosen(items, ids)
 
@@ -170,8 +167,7 @@ class ImageList:
         if missing:
             raise DataError(
                 f"{len(missing)} of the {len(listed)} images that {listing} lists are not in {self.root}, such as "
-                f"{missing[0]!r}. "
-                "Give the folder that holds all of them, or a shorter list."
+                f"{missing[0]!r}. Give the folder that holds all of them, or a shorter list."
             )
         return items, [listed[self.paths[item].name] for item in items]
 

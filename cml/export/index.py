@@ -1,15 +1,15 @@
-"""Search indexes: the embeddings of a set of images in a folder that answers queries and takes further images.
+"""Search indexes: folders with the embeddings of images, which can be searched and extended.
 
 ``parts/0001``, ``parts/0002``, .. are folders of embeddings (embeddings.py), one for each set that was added;
-``manifest.json`` names them and is replaced as a whole, so that an index is always either the old or the new one.
-Not for: comparing embeddings (cml.retrieval.search, approximate.py).
+``manifest.json`` names them and is replaced atomically, so that an index is always either the old or the new one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
+_AGAIN = "Build the index again."
 _MANIFEST, _PARTS, _LOCK = "manifest.json", "parts", ".lock"
+_NAME = re.compile(r"\w[\w.-]*")  # of a part or an approximate index: no path to anything elsewhere
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Hit:
         item_id: Id of the item.
         path: Its image file.
         distance: L2 distance of its embedding to the query's.
-        label: Its label, where the index was made of a dataset whose labels are numbers or texts.
+        label: Its label, if the index was made from a dataset whose labels are numbers or texts.
     """
 
     item_id: str
@@ -54,7 +56,7 @@ class Hit:
 
 
 class Manifest(TypedDict):
-    """What manifest.json says of an index; ``file`` and its sha256 are of an approximate one."""
+    """manifest.json of an index; ``file`` and its sha256 are of an approximate one."""
 
     run: str
     model: str
@@ -69,13 +71,7 @@ class Manifest(TypedDict):
 
 @dataclass(frozen=True)
 class Index:
-    """A finished index.
-
-    Attributes:
-        folder: Where it lies.
-        manifest: model, run, method, recall, parts.
-        parts: Its embeddings.
-    """
+    """A finished index: its folder, its manifest, and the folders of its embeddings."""
 
     folder: Path
     manifest: Manifest
@@ -86,26 +82,23 @@ class Index:
         """Open an index.
 
         Raises:
-            DataError: it is no index, or damaged.
+            DataError: it is not an index, or damaged.
         """
         folder = Path(folder)
         if not (folder / _MANIFEST).is_file():
             raise DataError(f"{folder} is not a search index that 'cml index' finished; give one, or make it.")
-        manifest = read_record(folder / _MANIFEST, Manifest, "what the index holds", "Index anew.")
+        manifest = read_record(folder / _MANIFEST, Manifest, "what the index holds", _AGAIN)
         names, file = manifest["parts"], manifest["file"]
-        if (
-            not names
-            or (file is None) != (manifest["method"] == "exact")
-            or not all(map(_is_name, [*names, file or "-"]))
-        ):
-            raise DataError(f"{folder / _MANIFEST} does not describe a search index. Index anew.")
+        is_exact = manifest["method"] == "exact"
+        if not names or (file is None) != is_exact or not all(map(_NAME.fullmatch, [*names, file or "x"])):
+            raise DataError(f"{folder / _MANIFEST} does not describe a search index. {_AGAIN}")
         parts = tuple(EmbeddingFolder.open(folder / _PARTS / name) for name in names)
         if sum(len(part.embeddings) for part in parts) != manifest["items"]:
-            raise DataError(f"{folder} has lost items: its manifest counts {manifest['items']}. Index anew.")
+            raise DataError(f"{folder} has lost items: its manifest counts {manifest['items']}. {_AGAIN}")
         for part in parts:
             made = part.manifest["model"], part.manifest["dimension"]
             if made != (manifest["model"], manifest["dimension"]):
-                raise DataError(f"{part.folder} is of another model than the index {folder}. Index anew.")
+                raise DataError(f"{part.folder} is of another model than the index {folder}. {_AGAIN}")
         return cls(folder, manifest, parts)
 
     def __len__(self) -> int:
@@ -120,22 +113,22 @@ class Index:
         """Raise ``UserError`` unless the index was made with this model."""
         if model_fingerprint(model) != self.manifest["model"]:
             if str(run) == self.manifest["run"]:
-                raise UserError(f"{run} was trained anew since {self.folder} was made of it; index anew.")
+                raise UserError(f"{run} was trained again after {self.folder} was made. {_AGAIN}")
             raise UserError(
-                f"{self.folder} is an index of another run ({self.manifest['run']}): its embeddings mean nothing to "
-                f"the model of {run}. Give that run, or index anew."
+                f"{self.folder} is an index of another run ({self.manifest['run']}), not of {run}: their embeddings "
+                "cannot be compared. Give that run, or build the index again."
             )
 
     def search(self, query: Float32, k: int, *, exact: bool = False) -> list[list[Hit]]:
-        """The nearest items of each query, nearest first; fewer than k where an approximate index found no more.
+        """The nearest items of each query, nearest first; fewer than k if an approximate index finds no more.
 
         Args:
             query: (Q, D) embeddings by the index's model.
-            k: Items a query; all if there are fewer.
-            exact: Compare with every item even where there is an approximate index.
+            k: Items per query; all if there are fewer.
+            exact: Compare with every item, also if there is an approximate index.
 
         Raises:
-            UserError: k is below 1, or faiss is not installed but needed.
+            UserError: k is below 1, or faiss is needed and not installed.
         """
         if k < 1:
             raise UserError(f"'k' must be 1 or more. Got {k} instead.")
@@ -146,8 +139,9 @@ class Index:
             positions = self.approximate.search(query, k)
             distances = distances_to(query, self.embeddings, positions)
         if not np.isfinite(distances[positions >= 0]).all():
-            raise DataError(f"The embeddings of {self.folder} hold NaN or infinity, or numbers too large. Index anew.")
-        items = self._items(set(positions[positions >= 0].tolist()))
+            raise DataError(f"The embeddings of {self.folder} hold NaN, infinity or too large numbers. {_AGAIN}")
+        wanted = set(positions[positions >= 0].tolist())
+        items = {position: item for position, item in enumerate(_named(self.parts)) if position in wanted}
         return [
             [Hit(*items[at][:2], distance, items[at][2]) for at, distance in zip(places, row, strict=True) if at >= 0]
             for places, row in zip(positions.tolist(), distances.tolist(), strict=True)
@@ -155,19 +149,11 @@ class Index:
 
     @functools.cached_property
     def approximate(self) -> ApproximateIndex:
-        """The approximate index.
-
-        Raises:
-            DataError: its file is missing, damaged, or of other items.
-        """
+        """The approximate index; ``DataError`` if its file is missing, damaged or of other items."""
         assert self.manifest["file"] is not None
         made = ApproximateIndex.load(self.folder / self.manifest["file"], self.manifest.get("sha256"))
         made.check(self.manifest["method"], len(self), self.manifest["dimension"])
         return made
-
-    def _items(self, wanted: set[int]) -> dict[int, tuple[str, Path, str]]:
-        """Id, path and label of some items; the lists are read through, not kept."""
-        return {position: item for position, item in enumerate(_named(self.parts)) if position in wanted}
 
 
 def build_index(
@@ -185,12 +171,12 @@ def build_index(
         model: The model, on its device.
         images: What to index.
         out: Folder of the index.
-        run: Where the model comes from, kept for ``cml search``.
+        run: The model's run, kept for ``cml search``.
         method: exact | flat | hnsw | ivf, or auto: by size.
         **how: ``batch_size``, ``threads``, ``skip_bad`` and ``quiet`` of ``embed_folder``.
 
     Raises:
-        UserError: ``out`` holds another index, or faiss is not installed but needed.
+        UserError: ``out`` holds another index, or faiss is needed and not installed.
         DataError: an image cannot be read.
     """
     with _alone(out):
@@ -200,15 +186,14 @@ def build_index(
             same = index.parts[0].manifest["made_with"]["images"] == images.fingerprint()
             if not same or (method != "auto" and method != index.manifest["method"]):
                 raise UserError(
-                    f"{out} holds an index already ({len(index)} items, {index.manifest['method']}). "
+                    f"{out} already holds an index ({len(index)} items, {index.manifest['method']}). "
                     "Add images to it with --add, or choose another folder."
                 )
             return index
         part = embed_anew(model, images, out / _PARTS / "0001", how)
         chosen = method_for(len(part.embeddings)) if method == "auto" else method
         made = None if chosen == "exact" else ApproximateIndex.build(chosen, [part.embeddings])
-        head = {"run": run, "model": part.manifest["model"], "dimension": part.embeddings.shape[1], "method": chosen}
-        return _publish(out, head, (part,), made)
+        return _publish(out, run, chosen, (part,), made)
 
 
 def add_to_index(
@@ -222,25 +207,22 @@ def add_to_index(
     """Embed the images that an index does not hold yet and add them; a killed call is continued by the same call.
 
     Returns:
-        The index, and how many of the images were there already.
+        The index, and how many of the images it already held.
 
     Raises:
         UserError: the index is of another run.
-        DataError: it holds another image under the id of one of these; or an image cannot be read.
+        DataError: an id is taken by another image, or an image cannot be read.
     """
     with _alone(out):
         index = Index.open(out)
         index.check_model(model, run)
         there = {item_id: path for item_id, path, _ in _named(index.parts)}
         paths = set(there.values())
-        fresh = []
-        for item, (item_id, path) in enumerate(zip(images.item_ids, images.paths, strict=True)):
-            if path in paths:
-                continue
-            fresh.append(item)
-            if item_id in there:
+        fresh = [item for item, path in enumerate(images.paths) if path not in paths]
+        for item in fresh:
+            if (item_id := images.item_ids[item]) in there:
                 raise DataError(
-                    f"{out} holds an item {item_id!r} already, {there[item_id]}, and {path} would be a second one. "
+                    f"{out} already holds an item {item_id!r}, {there[item_id]}; {images.paths[item]} has the same id. "
                     "Give the new ones other ids with --prefix."
                 )
         known = len(images) - len(fresh)
@@ -251,19 +233,20 @@ def add_to_index(
         except AllBadError:
             if not known:
                 raise
-            return index, known  # the others were left out as bad when these were added
+            return index, known  # the others were skipped as bad before
         made = None
         if index.manifest["method"] != "exact":
             made = index.approximate
             made.add([part.embeddings])
-        return _publish(out, index.manifest, (*index.parts, part), made), known
+        run, method = index.manifest["run"], index.manifest["method"]
+        return _publish(out, run, method, (*index.parts, part), made), known
 
 
 @contextlib.contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Work in the folder of an index alone; a call that fails before there is something to go on from leaves nothing.
+    """Keep other processes out of an index; a call that fails before there is anything to continue leaves nothing.
 
-    At its end the approximate indexes go that the manifest does not name: the last one, or one of a killed call.
+    At the end, approximate indexes that the manifest does not name are deleted.
     """
     check_no_link(out, _PARTS)
     with folder_made(out), locked(out / _LOCK, f"the index {out}"):
@@ -271,31 +254,31 @@ def _alone(out: Path) -> Iterator[None]:
             yield
         except BaseException:
             with contextlib.suppress(OSError):
-                (out / _PARTS).rmdir()  # unless it holds something
+                (out / _PARTS).rmdir()  # if it is empty
             if not (out / _PARTS).exists():
                 (out / _LOCK).unlink()
             raise
-        named = read_record(out / _MANIFEST, Manifest, "what the index holds", "Index anew.")["file"]
+        named = read_record(out / _MANIFEST, Manifest, "what the index holds", _AGAIN)["file"]
         for path in out.glob("*-[0-9][0-9][0-9][0-9].faiss"):
             if path.name != named:
                 path.unlink()
 
 
 def _publish(
-    out: Path, head: Mapping[str, Any], parts: tuple[EmbeddingFolder, ...], made: ApproximateIndex | None
+    out: Path, run: str, method: Method, parts: tuple[EmbeddingFolder, ...], made: ApproximateIndex | None
 ) -> Index:
-    """Write the approximate index if there is one, then the manifest that names it."""
+    """Write the approximate index, if there is one, then the manifest that names it."""
     embeddings = [part.embeddings for part in parts]
     file, recall, digest = None, None, None
     if made is not None:
-        file = f"{head['method']}-{len(parts):04}.faiss"
+        file = f"{method}-{len(parts):04}.faiss"
         digest = made.save(out / file)
         recall = measured_recall(made, embeddings)
     manifest: Manifest = {
-        "run": head["run"],
-        "model": head["model"],
-        "dimension": head["dimension"],
-        "method": head["method"],
+        "run": run,
+        "model": parts[0].manifest["model"],
+        "dimension": parts[0].manifest["dimension"],
+        "method": method,
         "items": sum(map(len, embeddings)),
         "parts": [part.folder.name for part in parts],
         "file": file,
@@ -306,13 +289,8 @@ def _publish(
     return Index(out, manifest, parts)
 
 
-def _is_name(name: object) -> bool:
-    """Whether it names something in a folder, and nothing elsewhere."""
-    return isinstance(name, str) and name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
-
-
 def _named(parts: Iterable[EmbeddingFolder]) -> Iterable[tuple[str, Path, str]]:
-    """Id, path and label, or "", of every item, in order."""
+    """Id, path and label (or "") of every item, in order."""
     for part in parts:
         root = Path(part.manifest["images"])
         for entry in part.items():

@@ -1,7 +1,6 @@
-"""The README.md of a shared model: what it was trained on and with, how good it is, how to load it.
+"""The README.md of a shared model: its training, data and evaluation, and how to load it.
 
-Every text that comes from data is quoted or escaped: a card is rendered as a web page. Not for: what else lies in the
-folder (hub.py).
+Every text from data is quoted or escaped, since a card is rendered as a web page.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cml.reporting.visible_text import visible_text
 
 if TYPE_CHECKING:
-    from cml.data.metadata import DatasetInfo
+    from cml.data.dataset_info import DatasetInfo
     from cml.retrieval.results import Evaluation
     from cml.training.run_config import RunConfig
 
@@ -36,10 +35,10 @@ def model_card(
     Args:
         name: Name of the model.
         config: The run's config.
-        licence: Licence of the weights, as the hub calls it.
-        data: What the dataset says of itself; None where it is gone or there was none.
-        evaluation: What ``cml evaluate`` found; None where it was not run.
-        place: What ``cml.load`` takes to load it.
+        licence: Licence of the weights, as an identifier of the hub.
+        data: dataset.json of the dataset; None if it is missing or there was none.
+        evaluation: The result of ``cml evaluate``; None if it was not run.
+        place: The argument of ``cml.load``.
     """
     model, train = config.model, config.train
     height, width = model.image_size
@@ -51,7 +50,7 @@ def model_card(
         f"# {_plain(name)}",
         "",
         f"An image embedding of {model.dimension} numbers{unit}, trained with cml so "
-        "that distances between embeddings mirror distances between labels: near means alike in label.",
+        "that distances between embeddings mirror distances between labels: near images have similar labels.",
         "",
         "| | |",
         "|---|---|",
@@ -84,7 +83,7 @@ def model_card(
 
 
 def _header(name: str, config: RunConfig, licence: str, data: DatasetInfo | None, evaluation: Evaluation | None) -> str:
-    """The YAML header; values are written as JSON, which YAML includes, so that no text can end its own line."""
+    """The YAML header; values are JSON, a subset of YAML, so that no text can break its line."""
     values: dict[str, Any] = {
         "library_name": "cml",
         "license": licence,
@@ -109,7 +108,7 @@ def _header(name: str, config: RunConfig, licence: str, data: DatasetInfo | None
 
 def _data(data: DatasetInfo | None) -> list[str]:
     if data is None:
-        return ["Not stated: the dataset was not at hand when this folder was made."]
+        return ["Not stated: the dataset was not available when this folder was made."]
     counts = ", ".join(f"{data.counts[role]:,} {role}" for role in data.roles if role in data.counts)
     facts = {
         "name": data.name,
@@ -138,6 +137,6 @@ def _plain(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Text in code type."""
+    """Text as inline code."""
     shown = visible_text(text, 400).replace("`", "'").replace("|", "\\|")
     return f"`{shown}`"

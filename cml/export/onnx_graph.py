@@ -1,7 +1,6 @@
 """``cml export onnx``: the model as an ONNX graph, from uint8 pixels to embeddings, checked against torch.
 
-Cutting the centre box, scaling and normalising are inside the graph; decoding and resizing are not, and are stated in
-the config. Not for: weights to load with cml again (hub.py).
+The graph contains the centre crop, scaling and normalisation; the config describes decoding and resizing.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from cml.storage.atomic import atomic_file, atomic_folder, write_json
 from cml.version import __version__
 
 INPUT, OUTPUT = "images", "embeddings"
-LEAST_COSINE, LARGEST_ERROR = 0.99999, 1e-4  # what the graph may differ from torch
+LEAST_COSINE, LARGEST_ERROR = 0.99999, 1e-4  # limits of the difference between the graph and torch
 
 
 @dataclass(frozen=True)
 class OnnxExport:
-    """What was written, and how far it is from torch.
+    """The written graph and its difference from torch.
 
     Attributes:
         path: The .onnx file.
         cosine: Least cosine between the embeddings of the graph and of torch.
-        error: Largest difference of a number of theirs; relative to the largest number where that is above 1.
+        error: Largest difference between two numbers; relative to the largest number if that is above 1.
     """
 
     path: Path
@@ -44,16 +43,16 @@ class OnnxExport:
 
 
 def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
-    """Write the model as ONNX, after its graph was compared with torch.
+    """Write the model as ONNX, if its graph agrees with torch.
 
     Args:
         model: The model.
-        out: A file (``model.onnx``; its config is written beside it as ``model.json``), or a new folder that gets
-            ``model.onnx`` and ``config.json``. The config also lies in the graph's metadata.
+        out: A file (``model.onnx``, with the config in ``model.json``), or a new folder for ``model.onnx`` and
+            ``config.json``. The config is also in the graph's metadata.
 
     Raises:
-        UserError: the extra is not installed, ``out`` is taken by a folder that is not empty, or the graph differs
-            from torch by more than is allowed; nothing is written then.
+        UserError: the extra is not installed, ``out`` is a folder that is not empty, or the graph differs too much from
+            torch; nothing is written then.
     """
     model = copy.deepcopy(model).cpu().eval()
     config = onnx_config(model)
@@ -69,7 +68,7 @@ def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
 
 
 def onnx_config(model: EmbeddingModel) -> dict[str, Any]:
-    """What a user of the graph must do before it, and gets from it."""
+    """A description of the graph's input and output, and of the preprocessing that it needs."""
     height, width = stored_size(model.config.image_size, model.config.crop)
     return {
         "cml": __version__,
@@ -120,7 +119,7 @@ class _Graph(nn.Module):
 def _write(model: EmbeddingModel, config: dict[str, Any], path: Path) -> tuple[float, float]:
     """Write the graph and compare it; returns the least cosine and the largest difference."""
     with extra_needed("onnx", "ONNX"):
-        import onnx  # noqa: F401 - torch's exporter needs both, and asks in a less readable way
+        import onnx  # noqa: F401 - torch's exporter needs both, but its message is less readable
         import onnxruntime
         import onnxscript  # noqa: F401
     graph = _Graph(model).eval()

@@ -1,4 +1,4 @@
-"""Embeddings as a Parquet file (the extra ``parquet``): id, vector and label, which vector databases read."""
+"""Embeddings as a Parquet file for vector databases (the extra ``parquet``): id, vector and label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ with extra_needed("parquet", "Parquet"):
 
 
 def write_parquet(made: EmbeddingFolder) -> None:
-    """Write embeddings.parquet: id, a text; vector, D float32; label, int64, float64 or a text, null where none is."""
+    """Write embeddings.parquet: id, a text; vector, D float32; label, int64, float64 or a text, null if missing."""
     ids: list[str] = []
     labels: list[Any] = []
     for item in made.items():

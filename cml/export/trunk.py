@@ -1,7 +1,4 @@
-"""Whose features are exported: a trained run's trunk, or an untouched published network of the same kind.
-
-Not for: loading a run to embed with it (``cml.load``).
-"""
+"""The network whose features are exported: a trained run's trunk, or a published network of the same kind."""
 
 from __future__ import annotations
 
@@ -18,13 +15,7 @@ from cml.training.run_folder import load_model
 
 @dataclass(frozen=True)
 class Trunk:
-    """A network for features.
-
-    Attributes:
-        model: The model; its head is not used.
-        title: What it is called.
-        warning: What the user should know about it, "" for nothing.
-    """
+    """A network for features (the head of ``model`` is not used), its title, and a warning for the user or ""."""
 
     model: EmbeddingModel
     title: str
@@ -36,11 +27,11 @@ def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Tru
 
     Args:
         run: A run folder, one on the hub as for ``cml.load``, or the name of a backbone with published weights.
-        imagenet: Take the run's kind of backbone as it was published, untrained by the run.
-        device: Where to put it.
+        imagenet: Use the published weights of the run's backbone.
+        device: Its device.
 
     Raises:
-        UserError: neither a finished run nor a known backbone; no published weights; no such device.
+        UserError: it is not a finished run or a known backbone, or the weights or the device do not exist.
     """
     place = pick_device(device)
     folder = local_run(run)
@@ -49,7 +40,7 @@ def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Tru
         try:
             return Trunk(EmbeddingModel(config).to(place).eval(), f"{run}, ImageNet")
         except UserError as error:
-            raise UserError(f"There is no run folder {run!r}; taken for a backbone: {error}") from None
+            raise UserError(f"There is no run folder {run!r}, and as a backbone: {error}") from None
     saved = RunConfig.load(folder)
     if imagenet:
         model = EmbeddingModel(saved.model.published)
@@ -57,8 +48,8 @@ def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Tru
     warning = ""
     if saved.train.freeze_backbone and saved.model.weights != "none":
         warning = (
-            f"{run} was trained with --freeze-backbone: its trunk is the untouched network it started from, so these "
-            "features equal those of --imagenet. Train the whole network for features of its own."
+            f"{run} was trained with --freeze-backbone: its trunk is the published network, so these features equal "
+            "those of --imagenet. Train the whole network for features of its own."
         )
     return Trunk(
         load_model(folder, saved.model, place), f"{saved.model.backbone}, run {folder.resolve().name}", warning

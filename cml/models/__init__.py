@@ -1,4 +1,4 @@
-"""Backbones by name, ``cml.models.get("timm/resnet18")``, and the embedding model on top of one."""
+"""Backbones by name, ``cml.models.get("timm/resnet18")``, and the embedding model that uses one."""
 
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, get, has_published_weights, registry
 

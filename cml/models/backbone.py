@@ -1,21 +1,21 @@
-"""Backbones: what they are, their registry, and how a module of your own becomes one.
+"""Backbones: their interface, their registry, and how your own module becomes one.
 
-A backbone is a file of ``cml/models/backbones`` and a line here; of your own it is a decorator::
+A backbone of cml is a file of ``cml/models/backbones`` and a line here; your own needs a decorator::
 
     @cml.models.register("my-net")
     class MyNet(nn.Module):  # (B, 3, h, w) normalised pixels to (B, 64) features
         features = 64
 
-The class or function may have settings, ``my-net(width=2)``, and is given those of the following that it names:
-``weights``, what to start from (without it the backbone has no published weights); ``pretrained``, False where other
-weights follow; ``image_size``, (height, width) in pixels; ``model``, what stands behind the slash in ``my-net/small``.
-Not for: the embedding head (embedding.py).
+The class or function may have settings, ``my-net(width=2)``, and gets those of the following that are parameters of it:
+``weights``, the initial weights (without it the backbone has no published ones); ``pretrained``, False if other weights
+follow; ``image_size``, (height, width) in pixels; ``model``, the text after the slash in ``my-net/small``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,8 @@ from cml.models.feature_maps import last_map
 from cml.models.weights import FILE, load_weights
 from cml.registry import Choice, Registry
 
-CUSTOM = "custom"  # the name of a backbone that is a module of your own
-LARGEST_TRIED = 384  # pixels; the largest that a torchvision classifier wants by default
+CUSTOM = "custom"  # the name of a backbone that is the user's own module
+LARGEST_TRIED = 384  # pixels; the largest default size of a torchvision classifier
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 Three = tuple[float, float, float]
@@ -42,7 +42,7 @@ class Backbone:
         module: Maps (B, 3, h, w) to (B, ``features``).
         features: F.
         mean: Subtracted from each channel of pixels scaled to 0..1.
-        std: Divides what is left.
+        std: Divides the difference.
         feature_map: From module and normalised pixels to the last map (B, C, h', w'); None if there is none.
     """
 
@@ -73,15 +73,15 @@ def get(
     """Make a backbone.
 
     Args:
-        name: A registered name, ``timm/MODEL``, or a classifier of torchvision by its name there (``resnet34``).
-        weights: ``imagenet`` for the backbone's published weights (whatever they were trained on), ``none`` for a fresh
-            network, a name of published weights (torchvision's ``IMAGENET1K_V2``, a tag of timm's), or the path of a
-            .safetensors file.
-        image_size: (height, width) in pixels that it will see, for networks of a fixed size.
-        pretrained: Load the weights; False where others follow.
+        name: A registered name, ``timm/MODEL``, or the name of a torchvision classifier (``resnet34``).
+        weights: ``imagenet`` for the backbone's default published weights (whatever they were trained on), ``none`` for
+            random ones, the name of published weights (torchvision's ``IMAGENET1K_V2``, a tag of timm), or the path of
+            a .safetensors file.
+        image_size: (height, width) in pixels of its images, for networks of a fixed size.
+        pretrained: Load the weights; False if others follow.
 
     Raises:
-        UserError: unknown name; no such weights; they are neither here nor can they be downloaded.
+        UserError: the name or the weights are unknown, or the weights cannot be downloaded.
 
     Example:
         >>> get("small-cnn", "none").module(torch.zeros(2, 3, 64, 64)).shape
@@ -110,7 +110,7 @@ def has_published_weights(name: str) -> bool:
 
 
 def _entry(name: str) -> tuple[Choice, Iterable[str]]:
-    """The registered name and settings that a text means, and the parameters that the entry has."""
+    """The registered name and settings for a backbone's name, and the parameters of the entry."""
     choice = Choice.parse(name)
     kind, slash, model = choice.name.partition("/")
     if not slash and kind not in registry.names():
@@ -119,7 +119,7 @@ def _entry(name: str) -> tuple[Choice, Iterable[str]]:
         if kind not in (known := torchvision.models.list_models(module=torchvision.models)):
             raise UserError(
                 f"Unknown backbone {kind!r}.{did_you_mean(kind, [*registry.names(), *known])} Known: "
-                f"{', '.join(registry.names())} (as timm/MODEL), and torchvision's classifiers by their names there."
+                f"{', '.join(registry.names())} (as timm/MODEL), and the names of torchvision's classifiers."
             )
         kind, slash, model = "torchvision", "/", kind
     settings = {**choice.settings, "model": model} if slash else choice.settings
@@ -127,7 +127,7 @@ def _entry(name: str) -> tuple[Choice, Iterable[str]]:
 
 
 def unknown_weights(name: str, weights: str, known: list[str]) -> UserError:
-    """The error for weights that a backbone does not have; ``known`` are the names of those that it has."""
+    """The error for weights that a backbone lacks; ``known`` are the names of those that it has."""
     also = f", one of {', '.join(known)}," if known else ""
     return UserError(
         f"The backbone {name!r} has no weights {weights!r}.{did_you_mean(weights, known)} Set weights to 'imagenet', "
@@ -144,19 +144,19 @@ def as_backbone(
     std: Three | None = None,
     image_size: tuple[int, int] = (64, 64),
 ) -> Backbone:
-    """A module of your own as a backbone.
+    """Your own module as a backbone.
 
     Args:
-        made: Maps normalised pixels (B, 3, h, w) to features (B, F). It may state ``features``, ``mean`` and ``std`` as
-            attributes, and have a method ``feature_map(pixels) -> (B, C, h', w')``.
-        name: What errors call it.
-        features: F; by default what the module states, else found by a pass over blank images.
-        mean: Of each channel of pixels scaled to 0..1; by default what the module states, else ImageNet's.
+        made: Maps normalised pixels (B, 3, h, w) to features (B, F). It may have the attributes ``features``, ``mean``
+            and ``std``, and a method ``feature_map(pixels) -> (B, C, h', w')``.
+        name: Its name in errors.
+        features: F; by default the module's attribute, else found by a pass over blank images.
+        mean: Of each channel of pixels scaled to 0..1; by default the module's attribute, else ImageNet's.
         std: Likewise.
         image_size: (height, width) of the blank images, in pixels.
 
     Raises:
-        UserError: it is no module, or what it gives is no (B, F); the message says what came out and how to mend it.
+        UserError: it is not a module, or its output is not (B, F); the message says what it returned and the remedy.
 
     Example:
         >>> as_backbone(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())).features
@@ -179,16 +179,16 @@ def as_backbone(
             ) from None
         stated[key] = red, green, blue
     features = getattr(made, "features", None) if features is None else features
-    if type(features) is not int:  # some networks call their stages so
+    if type(features) is not int:  # in some networks that is the name of their stages
         try:
             out = _of_blank(made, image_size)
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # whatever a stranger's module raises
+        except Exception as error:  # an unknown module may raise anything
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             raise UserError(
                 f"The backbone {name!r} fails on images of shape {(2, 3, *image_size)} ({reason}). Set image_size to a "
-                "size that it takes, or mend its forward."
+                "size that it accepts, or mend its forward."
             ) from error
         features = int(checked_features(out, name).shape[1])
     own_map = getattr(type(made), "feature_map", None)
@@ -196,10 +196,10 @@ def as_backbone(
 
 
 def checked_features(out: object, name: str, features: int | None = None) -> Tensor:
-    """What a backbone gave, which must be (B, F) of the stated F.
+    """The output of a backbone, checked to be (B, F).
 
     Raises:
-        UserError: it is something else; the message says what, and how to mend it.
+        UserError: it is something else; the message says what, and the remedy.
     """
     what = f"The backbone {name!r} gives"
     if not isinstance(out, Tensor):
@@ -208,17 +208,16 @@ def checked_features(out: object, name: str, features: int | None = None) -> Ten
         return out
     mends = {
         4: "pool its map, as in nn.Sequential(module, nn.AdaptiveAvgPool2d(1), nn.Flatten())",
-        3: "take one token of each image, or the mean of them",
+        3: "take one token per image, or the mean of the tokens",
     }
-    kind, mend = str(out.dtype).removeprefix("torch."), mends.get(out.ndim, "let it return a row of floats an image")
+    kind, mend = str(out.dtype).removeprefix("torch."), mends.get(out.ndim, "let it return one row of floats per image")
     raise UserError(f"{what} {kind} {tuple(out.shape)} instead of features (B, {features or 'F'}): {mend}.")
 
 
 def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
-    """Side of the smallest square images that a backbone takes, found by trying, if it does not take (height, width).
+    """Side in pixels of the smallest square images that a backbone accepts, found by trying up to ``LARGEST_TRIED``.
 
-    Returns:
-        The side in pixels, at most ``LARGEST_TRIED``; None if that size is not the trouble, or none was found.
+    None if it accepts (height, width), so that the size is not the problem, or if no side was found.
     """
 
     def takes(height: int, width: int) -> bool:
@@ -231,11 +230,20 @@ def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
     return None if takes(*size) else next((side for side in range(1, LARGEST_TRIED + 1) if takes(side, side)), None)
 
 
-@torch.no_grad()  # not in inference mode: some modules keep what their first pass computes
+@torch.no_grad()  # not in inference mode: some modules keep tensors of their first pass
 def _of_blank(module: nn.Module, size: tuple[int, int]) -> object:
-    """What a module gives for two blank images, in evaluation mode."""
-    first, training = next(module.parameters(), torch.zeros(())), module.training
+    """The output of a module for two blank images, in evaluation mode."""
+    first = next(module.parameters(), torch.zeros(()))
+    with evaluating(module):
+        return module(torch.zeros(2, 3, *size, device=first.device, dtype=first.dtype))
+
+
+@contextlib.contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode for the block, then back into its former mode."""
+    training = module.training
     try:
-        return module.eval()(torch.zeros(2, 3, *size, device=first.device, dtype=first.dtype))
+        module.eval()
+        yield
     finally:
         module.train(training)

@@ -1,7 +1,4 @@
-"""The embedding model: uint8 images in, embeddings out.
-
-Backbone, linear head, and L2 normalisation if the loss wants it.
-"""
+"""The embedding model: backbone, linear head, and L2 normalisation if the loss requires it."""
 
 from __future__ import annotations
 
@@ -20,22 +17,22 @@ from cml.data.augmentation import center_box, stored_size
 from cml.data.images import MAX_PIXELS, Images, UInt8
 from cml.data.inputs import image_source
 from cml.errors import DataError, UserError
-from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, get, least_side
+from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, evaluating, get, least_side
 from cml.storage.saved_options import TINY, check_bounds
 
-_LARGEST = 65_536  # numbers of an embedding, pixels of a side: a stranger's file may claim any
+_LARGEST = 65_536  # dimensions of an embedding, pixels of a side: an untrusted file may hold any number
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Everything needed to build a model of the same shape again.
+    """Everything needed to build a model of the same shape.
 
     Attributes:
-        backbone: Name of the backbone, ``custom`` for a module of the user's own.
-        weights: What the backbone starts from, as ``cml.models.get`` takes it.
+        backbone: Name of the backbone, ``custom`` for the user's own module.
+        weights: The initial weights of the backbone, as for ``cml.models.get``.
         dimension: D of the embedding.
         normalize: Whether embeddings are L2-normalised; decided by the loss.
-        image_size: (height, width) in pixels that the backbone sees.
+        image_size: (height, width) in pixels of the backbone's images.
         crop: Share of the stored image's sides that the centre box covers; the rest is room for jitter.
     """
 
@@ -51,13 +48,13 @@ class ModelConfig:
         height, width = stored_size(self.image_size, self.crop)
         if height * width > MAX_PIXELS:
             raise UserError(
-                f"'image_size' {self.image_size} and 'crop' {self.crop} ask for images of {height} x {width} pixels; "
-                f"the limit is {MAX_PIXELS:,} pixels."
+                f"'image_size' {self.image_size} and 'crop' {self.crop} need images of {height} x {width} pixels; the "
+                f"limit is {MAX_PIXELS:,} pixels."
             )
 
     @property
     def published(self) -> ModelConfig:
-        """The shape with the backbone's published weights: those it starts from, or the default ones for ``none``."""
+        """The same shape with published weights: the backbone's initial ones, or the default ones for ``none``."""
         return self if self.weights != "none" else replace(self, weights="imagenet")
 
 
@@ -68,8 +65,8 @@ class EmbeddingModel(nn.Module):
 
     Args:
         config: Shape of the model.
-        pretrained: Load the weights that the backbone starts from; False when a checkpoint follows anyway.
-        backbone: The user's own, as ``as_backbone`` takes it; the config calls it ``custom``.
+        pretrained: Load the initial weights of the backbone; False if a checkpoint follows.
+        backbone: The user's own, as for ``as_backbone``; its name in the config is ``custom``.
 
     Raises:
         UserError: the backbone cannot be made, or it is ``custom`` and not given.
@@ -86,19 +83,19 @@ class EmbeddingModel(nn.Module):
             made = as_backbone(backbone, name=config.backbone, image_size=config.image_size)
         elif config.backbone == CUSTOM:
             raise UserError(
-                "The backbone of this model is a module of its maker's, of which only the weights were saved. "
+                "The backbone of this model is its author's own module, of which only the weights were saved. "
                 "Give it: cml.load(path, backbone=module)."
             )
         else:
             made = get(config.backbone, config.weights, image_size=config.image_size, pretrained=pretrained)
         self.config = config
         self._map = made.feature_map
-        # the layout that convolutions are fastest in, on processors and on GPUs; values do not depend on it
+        # the fastest layout for convolutions, on CPUs and GPUs; values do not depend on it
         self.backbone = made.module.to(memory_format=torch.channels_last)
         self.head = nn.Linear(made.features, config.dimension)
         nn.init.kaiming_normal_(self.head.weight, mode="fan_out")
         nn.init.zeros_(self.head.bias)
-        # constants of the backbone, not weights: they follow the device and stay out of the state
+        # constants, not weights: they move with the device, but are not part of the state
         self.register_buffer("mean", 255 * torch.tensor(made.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(made.std).view(3, 1, 1), persistent=False)
 
@@ -106,8 +103,8 @@ class EmbeddingModel(nn.Module):
         """Backbone features (B, F) of images (B, 3, h, w), uint8 or float in 0..255.
 
         Raises:
-            UserError: the backbone does not take images of that size, with the least that it takes; or what it gives
-                are no features.
+            UserError: the images are too small for the backbone (the message gives the least size), or its output is
+                not (B, F).
         """
         try:
             features = self.backbone(self._normalized(images))
@@ -119,18 +116,18 @@ class EmbeddingModel(nn.Module):
             height, width = images.shape[2:]
             raise UserError(
                 f"The backbone {self.config.backbone!r} cannot take images of {height} x {width} pixels; the smallest "
-                f"square ones that it takes have {least} x {least}: set image_size, or take the backbone 'small-cnn'."
+                f"square ones that it accepts have {least} x {least}: set image_size, or use the backbone 'small-cnn'."
             ) from None
         return checked_features(features, self.config.backbone, self.head.in_features)
 
     def feature_maps(self, images: Tensor) -> Tensor:
         """The backbone's last map (B, C, h', w') float32 of images (B, 3, h, w), uint8 or float in 0..255.
 
-        Of convolutions, before they are pooled; of a vision transformer's tokens, in their grid.
+        Of convolutions before pooling; of a vision transformer the grid of tokens.
 
         Raises:
             UserError: the backbone has no such map.
-            DataError: it does not take images of that size.
+            DataError: it does not accept images of that size.
         """
         pixels, name = self._normalized(images), self.config.backbone
         try:
@@ -141,13 +138,13 @@ class EmbeddingModel(nn.Module):
             height, width = images.shape[2:]
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             raise DataError(
-                f"The backbone {name!r} cannot take images of {width} x {height} pixels: {reason}. It takes those "
+                f"The backbone {name!r} cannot take images of {width} x {height} pixels: {reason}. It accepts those "
                 "of the model's image size (--view crop)."
             ) from None
         if not isinstance(maps, Tensor) or maps.ndim != 4:
             raise UserError(
-                f"The backbone {name!r} has no last convolution map; take one with convolutions to its end, or a "
-                "vision transformer of timm's, whose tokens make a map."
+                f"The backbone {name!r} has no last convolution map; use a convolutional network, or a vision "
+                "transformer of timm, whose tokens make a map."
             )
         return maps.float()
 
@@ -168,13 +165,13 @@ class EmbeddingModel(nn.Module):
         """Embeddings (N, D) of images.
 
         Args:
-            images: Paths, Pillow images, and uint8 arrays or tensors in either channel order, of any sizes; one array
-                of N images; or ``Images`` of this model's stored size.
-            batch_size: Images a forward pass.
+            images: Paths, Pillow images, uint8 arrays or tensors in either channel order, of any sizes; one array of N
+                images; or ``Images`` of this model's stored size.
+            batch_size: Images per forward pass.
 
         Raises:
             DataError: an image cannot be read.
-            UserError: something is no image.
+            UserError: something is not an image.
         """
         return self._by_batches(self.forward, self._stored(images), batch_size)
 
@@ -184,7 +181,7 @@ class EmbeddingModel(nn.Module):
 
     @torch.inference_mode()
     def embed_extracted(self, features: NDArray[np.float32], *, batch_size: int = 64) -> NDArray[np.float32]:
-        """Embeddings (N, D) of backbone features (N, F): what ``embed`` gives for the images of ``extract``."""
+        """Embeddings (N, D) of backbone features (N, F) from ``extract``; equal to ``embed`` of the images."""
         parts = torch.split(torch.from_numpy(features).to(self.mean.device), batch_size)
         return np.concatenate([self.embed_features(part).float().cpu().numpy() for part in parts])
 
@@ -195,25 +192,17 @@ class EmbeddingModel(nn.Module):
 
     @torch.inference_mode()
     def _by_batches(self, compute: Callable[[Tensor], Tensor], images: Images, batch_size: int) -> NDArray[np.float32]:
-        training = self.training
-        self.eval()
         results: list[NDArray[np.float32]] = []
 
         def read(start: int) -> Tensor:
-            return center_box(
-                images.read(np.arange(start, min(start + batch_size, len(images)))), self.config.image_size
-            )
+            rows = np.arange(start, min(start + batch_size, len(images)))
+            return center_box(images.read(rows), self.config.image_size)
 
-        try:
-            with ThreadPoolExecutor(1) as reader:  # the next batch is decoded while the network works on this one
-                starts = range(0, len(images), batch_size)
-                upcoming = reader.submit(read, 0) if len(images) else None
-                for start in starts:
-                    assert upcoming is not None
-                    batch = upcoming.result()
-                    if start + batch_size < len(images):
-                        upcoming = reader.submit(read, start + batch_size)
-                    results.append(compute(batch.to(self.mean.device)).float().cpu().numpy())
-        finally:
-            self.train(training)
+        with evaluating(self), ThreadPoolExecutor(1) as reader:  # decodes the next batch during the network's pass
+            upcoming = reader.submit(read, 0)
+            for start in range(0, len(images), batch_size):
+                batch = upcoming.result()
+                if start + batch_size < len(images):
+                    upcoming = reader.submit(read, start + batch_size)
+                results.append(compute(batch.to(self.mean.device)).float().cpu().numpy())
         return np.concatenate(results) if results else np.empty((0, self.config.dimension), np.float32)

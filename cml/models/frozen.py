@@ -1,8 +1,7 @@
 """Features of a frozen backbone: computed once for a set of images, then read from a cache.
 
-They are the ImageNet row of every evaluation and what ``freeze_backbone`` trains its head on. The cache lies in
-``$CML_CACHE`` (default ``~/.cache/cml``) and is keyed by the image files, the backbone, every number of its weights
-and the size; deleting it costs only time.
+They are the ImageNet row of every evaluation, and ``freeze_backbone`` trains its head on them. The cache lies in
+``$CML_CACHE`` (default ``~/.cache/cml``). Its keys depend on the image files, the backbone, all weights and the size.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from torch import nn
 
 from cml.data.images import PIXELS
 from cml.models.embedding import EmbeddingModel
-from cml.storage.atomic import atomic_file, cache_folder
-from cml.storage.npy import map_array
+from cml.storage.atomic import cache_folder
+from cml.storage.npy import cached_rows
 
 
 def backbone_fingerprint(model: EmbeddingModel) -> str:
-    """Digest of the backbone: equal for a run with a frozen backbone and the published network that it froze."""
+    """Digest of the backbone; a run with a frozen backbone has that of the published network."""
     constants = [model.mean.flatten().tolist(), model.std.flatten().tolist()]
     return weights_fingerprint(model.backbone, f"{model.config.backbone} {constants}")
 
 
 def weights_fingerprint(network: nn.Module, shape: str) -> str:
-    """Digest of the weights of a network and of a text that says what else its results depend on."""
+    """Digest of a network's weights and of ``shape``, a text of everything else that its results depend on."""
     digest = hashlib.sha256(shape.encode())
     for name, value in sorted(network.state_dict().items()):
         digest.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
@@ -38,35 +37,17 @@ def weights_fingerprint(network: nn.Module, shape: str) -> str:
 
 
 def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.float32]:
-    """Backbone features (N, F) of image files, from the cache if they are there.
-
-    Args:
-        model: The model; a network that starts from no weights is never cached.
-        paths: Image files.
+    """Backbone features (N, F) of N image files; those of published weights are cached.
 
     Raises:
         DataError: an image cannot be read.
     """
-    cached = features_file(model, paths)
-    if cached is None:
-        return model.extract(paths)
-    try:
-        features: NDArray[np.float32] = map_array(cached)
-        if features.ndim == 2 and len(features) == len(paths):
-            return np.array(features)
-    except (OSError, ValueError):
-        pass  # not there yet, or damaged: compute it
-    features = model.extract(paths)
-    try:
-        with atomic_file(cached) as temporary:
-            np.save(temporary, features, allow_pickle=False)
-    except OSError:
-        pass  # a cache that cannot be written costs time only
-    return features
+    path = features_file(model, paths)
+    return model.extract(paths) if path is None else cached_rows(path, len(paths), lambda: model.extract(paths))
 
 
 def features_file(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:
-    """Where the cache has, or will have, the features of image files; None where they are not kept."""
+    """The file of the cache for the features of image files; None if they are not cached."""
     config = model.config
     if config.weights == "none":
         return None
@@ -74,7 +55,7 @@ def features_file(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:
     for path in paths:
         try:
             stat = path.stat()
-        except OSError:  # whoever reads it says what is wrong
+        except OSError:  # reading the image will say what is wrong
             return None
         digest.update(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return cache_folder() / "features" / f"{digest.hexdigest()[:32]}.npy"

@@ -1,4 +1,4 @@
-"""Progress bars, which all commands draw alike. Not for: what they count."""
+"""The progress bar of all commands."""
 
 from __future__ import annotations
 
@@ -9,27 +9,22 @@ from typing import Any
 from tqdm import tqdm
 
 EVERY = 10.0  # seconds between two lines of a log
-SILENT = 2.0  # seconds of work of which nothing is said
+SILENT = 2.0  # seconds of work without a bar
 
 
 class Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
-    """tqdm's bar on stderr; in a log or a pipe it is a line every ten seconds, its first and its last among them.
-
-    Args:
-        arguments: As tqdm takes them.
-        settings: As tqdm takes them.
-    """
+    """tqdm's bar on stderr; in a log or a pipe, a line at the start, every ten seconds and at the end."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401 - tqdm's
-        # a notebook is no terminal, but redraws a line as one does
+        # a notebook is not a terminal, but redraws a line like one
         self._in_lines = not ("ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty()))
-        self._next = -math.inf  # seconds on tqdm's clock until which nothing is said
+        self._next = -math.inf  # the next line is due at this time of tqdm's clock
         if self._in_lines:
             settings |= {"mininterval": EVERY, "ncols": 0, "disable": settings.get("disable") or sys.stderr is None}
         super().__init__(*arguments, **settings)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
-        """Show how far it is; says whether there is something to wipe away."""
+        """Show the progress; returns whether there is something to clear."""
         if not self._in_lines:
             return bool(super().display(msg, pos))
         now, closing = self._time(), self.disable
@@ -40,6 +35,6 @@ class Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
         return False
 
     def clear(self, nolock: bool = False) -> None:
-        """Wipe the bar away, unless it is a line of a log."""
+        """Clear the bar, unless it is a line of a log."""
         if not self._in_lines:
             super().clear(nolock)

@@ -1,9 +1,7 @@
-"""Batch normalisation whose statistics are those of all processes' images, as if one process had them all.
+"""Batch normalisation with the statistics of all processes' images, as if one process had them all.
 
-On GPUs that is torch's ``SyncBatchNorm``, which refuses tensors on a processor; there it is this file, written as sums
-over the processes that torch differentiates. Without it "gradients of every loss are those of one process" fails
-(tests/test_distributed.py). Not for: parameters' gradients, which are each process's part and are added up with those
-of the rest of the network.
+On GPUs that is torch's ``SyncBatchNorm``, which refuses tensors on a CPU; there this file computes it with
+differentiable sums over the processes.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ from cml.processes.ranks import Ranks
 
 
 def share_batch_norm(network: nn.Module, ranks: Ranks) -> None:
-    """Let every batch normalisation of a network see the images of all processes while it trains.
+    """Let every batch normalisation of a network use the images of all processes in training mode.
 
-    Parameters, buffers and the names in a ``state_dict`` stay; in evaluation mode nothing changes.
+    Parameters, buffers and the names in a ``state_dict`` stay the same.
     """
     if ranks.size == 1:
         return
@@ -34,7 +32,7 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
     def __init__(self, like: _BatchNorm, ranks: Ranks) -> None:
         super().__init__(like.num_features, like.eps, like.momentum, like.affine, like.track_running_stats)
         self._parameters, self._buffers = like._parameters, like._buffers  # the same tensors, not copies
-        self._modules = like._modules  # what follows within the layer, as an activation in timm's
+        self._modules = like._modules  # modules inside the layer, such as an activation in timm's
         self.training = like.training
         self._ranks = ranks
 
@@ -50,7 +48,7 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
         others, shape = [0, *range(2, values.ndim)], [1, -1, *[1] * (values.ndim - 2)]
         count = self._ranks.add_up(values.new_tensor(values.numel() // values.shape[1]))
         if count <= 1:
-            raise ValueError("Batch normalisation needs more than one value a channel to train.")
+            raise ValueError("Batch normalisation needs more than one value per channel in training.")
         mean = _Sum.apply(values.sum(others), self._ranks) / count  # (C,)
         centred = values - mean.view(shape)
         variance = _Sum.apply(centred.square().sum(others), self._ranks) / count  # (C,)
@@ -66,7 +64,7 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
 
 
 class _Sum(torch.autograd.Function):
-    """The sum of all processes' tensors; so is its gradient, for each process has that of its own images."""
+    """The sum of all processes' tensors; its gradient is a sum too, since each process has only that of its images."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:  # noqa: ANN401 - torch gives it no public type

@@ -18,7 +18,7 @@ def pick_device(name: str) -> torch.device:
         return accelerator if accelerator is not None else torch.device("cpu")
     try:
         device = torch.device(name)
-        torch.empty(1, device=device).cpu()  # meta, which computes nothing, is none
+        torch.empty(1, device=device).cpu()  # fails for "meta", which computes nothing
     except (RuntimeError, AssertionError, NotImplementedError, ValueError) as error:
         raise UserError(f"The device {name!r} is not available here: {str(error).splitlines()[0]}") from None
     return device

@@ -1,7 +1,4 @@
-"""The heap of the process: what is freed stays for the next batch, or goes back to the system.
-
-Of glibc's allocator; with any other, nothing happens. Not for: memory of GPUs, which torch keeps by itself.
-"""
+"""Whether freed memory stays with the process or returns to the system; only for glibc's allocator."""
 
 from __future__ import annotations
 
@@ -10,17 +7,17 @@ import os
 import sys
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
-_KEPT = 512 << 20  # bytes free at the end of the heap; more goes back to the system
-_MAPPED = (256 << 20, 32 << 20)  # bytes; larger blocks are mapped and given back. Older versions refuse the first
+_KEPT = 512 << 20  # bytes free at the end of the heap; more returns to the system
+_MAPPED = (256 << 20, 32 << 20)  # bytes; larger blocks are mapped and returned. Older versions refuse the first
 _USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
 
 
 def keep_freed_memory() -> None:
-    """Keep what is freed for the next batch, unless the environment already says what to do with it.
+    """Keep freed memory for the next batch, unless environment variables of glibc say otherwise.
 
-    By default glibc gives large blocks back at once, and the system has to map and clear their pages again: on a
-    processor that is a quarter of the time of a network whose maps are some megabytes each. Whether it does so follows
-    from what the heap looked like early on, so that the same program is fast in one process and slow in the next.
+    By default glibc returns large blocks at once, and the system has to map and clear their pages again. On a CPU that
+    takes a quarter of the time of a network whose maps have some megabytes each. Whether glibc does so depends on the
+    early state of the heap, so that one program is fast in one process and slow in the next.
     """
     if sys.platform != "linux" or any(name in os.environ for name in _USERS):
         return
@@ -30,6 +27,6 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Give free memory back to the system."""
+    """Return free memory to the system."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc's
         trim(0)

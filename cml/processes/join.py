@@ -1,7 +1,6 @@
-"""Joining the processes that torchrun has started for one run, and leaving them: together, or when one has failed.
+"""Joining the processes that torchrun started for one run, and leaving them together, or when one has failed.
 
-``torchrun --nproc-per-node N -m cml train ..``: gloo on CPUs, nccl on GPUs. Not for: what the processes compute
-together (ranks.py).
+``torchrun --nproc-per-node N -m cml train ..``: gloo on CPUs, nccl on GPUs.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from cml.processes.ranks import ConnectionBrokeError, Ranks
 from cml.processes.watch import RankWatch
 
 JOINING = timedelta(minutes=5)  # how long the processes wait for each other to start
-LATEST = timedelta(minutes=30)  # how far a process may be behind the others, as when it reads a large data set
-_sessions = 0  # runs that this process has joined, one after the other
+LATEST = timedelta(minutes=30)  # how far a process may lag behind the others, as when it reads a large data set
+_sessions = 0  # runs that this process has joined
 
 
 @contextmanager
 def joined(device: str) -> Iterator[Ranks]:
     """Join the other processes of the run, if torchrun started several; leave them together at the end.
 
-    Inside, an error of one process stops all of them within 30 s, and so does its death.
+    In the block, an error or the death of one process stops all of them within 30 s.
 
     Args:
-        device: As in ``TrainConfig.device``; of several processes each takes the GPU of its local rank.
+        device: As in ``TrainConfig.device``; each of several processes takes the GPU of its local rank.
 
     Raises:
         UserError: the device does not fit several processes.
-        SystemExit: another process has failed and said why.
+        SystemExit: another process has failed and printed why.
     """
     how = launch()
     if how.size == 1:
@@ -48,7 +47,7 @@ def joined(device: str) -> Iterator[Ranks]:
 
     place = own_device(device, how)
     if dist.is_initialized():
-        raise UserError("cml joins the processes that torchrun started by itself: leave init_process_group to it.")
+        raise UserError("cml joins the processes of torchrun itself: do not call init_process_group.")
     global _sessions
     _sessions += 1
     store, rank, size = next(rendezvous("env://", timeout=JOINING))
@@ -83,9 +82,9 @@ def joined(device: str) -> Iterator[Ranks]:
         raise
     finally:
         watch.finish()
-        if place.type == "cpu":  # a thread of gloo's that lets go of a tensor while Python ends aborts the process
+        if place.type == "cpu":  # a thread of gloo that releases a tensor while Python exits aborts the process
             dist.destroy_process_group()
-    if place.type == "cuda":  # after a failure nccl's may wait for the others, and is left to the process's end
+    if place.type == "cuda":  # not after a failure, when nccl may wait for the others
         dist.destroy_process_group()
 
 

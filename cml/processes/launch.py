@@ -1,7 +1,6 @@
-"""How this process was started: alone, or by torchrun as one of several that do one job.
+"""How this process was started: alone, or by torchrun as one of several.
 
-Read from the environment, without torch, so that a command can hold its tongue before anything is imported. Not for:
-what the processes say to each other (cml.processes.join).
+Read from the environment, without torch, so that a command knows before any import whether it may print.
 """
 
 from __future__ import annotations
@@ -12,14 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Launch:
-    """This process among those started together.
-
-    Attributes:
-        rank: Its number, 0..size-1.
-        size: How many there are.
-        local_rank: Its number among those of its machine.
-        local_size: How many there are on its machine.
-    """
+    """This process among those started together: its rank of ``size``, on all machines and on its own (local)."""
 
     rank: int = 0
     size: int = 1
@@ -28,17 +20,17 @@ class Launch:
 
     @property
     def first(self) -> bool:
-        """Whether it is the one that prints and writes."""
+        """Whether it is the process that prints and writes."""
         return self.rank == 0
 
     @property
     def complains(self) -> bool:
-        """Whether it prints an error that all processes of its machine run into."""
+        """Whether it prints an error that all processes of its machine have."""
         return self.local_rank == 0
 
 
 def launch() -> Launch:
-    """What torchrun, or whoever sets the same variables, says of this process."""
+    """This process, by the environment variables that torchrun sets."""
     said = os.environ
     if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= said.keys() or int(said["WORLD_SIZE"]) < 2:
         return Launch()

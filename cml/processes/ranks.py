@@ -1,11 +1,9 @@
-"""Several processes that train one network: what they split, and what they tell each other.
+"""Several processes that train one network: what they share and exchange.
 
-Started by ``torchrun --nproc-per-node N -m cml train ..``. Every process knows every batch, for a batch is a function
-of (seed, step). It puts its own part of the images through the network; the embeddings are gathered, and each process
-computes the whole loss on all of them. So the loss is the loss of one process, a loss's proxies and the memory are the
-same everywhere without being sent, and the gradient with respect to a process's own embeddings is complete as it is:
-what remains is to add up the gradients of the network. With one process everything here does nothing, at no cost.
-Not for: joining the others (join.py), batch normalisation (batch_norm.py).
+Every process knows every batch, since a batch is a function of (seed, step). It embeds its share of the images; the
+embeddings are gathered, and each process computes the whole loss. So the loss is that of one process, and a loss's
+proxies and the memory are the same everywhere without communication. The gradient of a process's own embeddings is
+complete; only the gradients of the network have to be summed. With one process all of this does nothing, at no cost.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from torch import Tensor, nn
 from cml.errors import UserError
 
 T = TypeVar("T")
-TURN = 4  # steps in a row whose label distances one process computes: several, for they go to different data workers
-_ROWS = 64  # rows are split in multiples of the network's batch, so that every batch is that of one process
+TURN = 4  # steps in a row whose label distances one process computes: several, as they go to different data workers
+_ROWS = 64  # rows are split at multiples of the network's batch, so that the batches are those of one process
 
 
 class ConnectionBrokeError(Exception):
@@ -36,7 +34,7 @@ class Ranks:
 
     Attributes:
         rank: The number of this process, 0..size-1.
-        size: How many there are; with 1 every method gives back what it is given.
+        size: How many there are; with 1 every method returns its input.
         device: Where this process computes.
     """
 
@@ -50,13 +48,13 @@ class Ranks:
         return self.rank == 0
 
     def share(self, total: int) -> slice:
-        """Which of ``total`` things in a row are this process's; shares differ by one at most."""
+        """The slice of ``total`` items that is this process's; shares differ by at most one."""
         less, more = divmod(total, self.size)
         start = self.rank * less + min(self.rank, more)
         return slice(start, start + less + (self.rank < more))
 
     def largest_share(self, total: int) -> int:
-        """The size of the largest share of ``total`` things."""
+        """The size of the largest share of ``total`` items."""
         return -(-total // self.size)
 
     def turn(self, step: int) -> int:
@@ -88,8 +86,8 @@ class Ranks:
     def sum_gradients(self, network: nn.Module, loss: nn.Module) -> None:
         """Make every process's gradients those of the whole batch.
 
-        The network's are added up: each process has them for its share. The loss's own parameters have the whole
-        gradient everywhere; that of rank 0 counts, lest rounding on different machines drive proxies apart.
+        Those of the network are summed, as each process has them for its share. The loss's own parameters have the
+        whole gradient everywhere; that of rank 0 is used, so that rounding on different machines cannot accumulate.
         """
         if self.size == 1:
             return
@@ -100,17 +98,17 @@ class Ranks:
         _in_one([*(one.grad for one in network.parameters() if one.grad is not None), *own], self.add_up)
 
     def start_alike(self, *modules: nn.Module) -> None:
-        """Give all processes the parameters and buffers of rank 0: another machine may have drawn others."""
+        """Give all processes the parameters and buffers of rank 0: other machines may have drawn others."""
         if self.size > 1:
             _in_one([one.detach() for it in modules for one in (*it.parameters(), *it.buffers())], self.send)
 
     def reseed(self, seed: int, step: int) -> None:
-        """Let what a network draws in a step be a function of (seed, step, rank), different in every process."""
+        """Seed what the network draws in a step by (seed, step, rank)."""
         if self.size > 1:
             torch.manual_seed(int(np.random.SeedSequence((seed, step, self.rank)).generate_state(1, np.uint64)[0] >> 1))
 
     def once(self, compute: Callable[[], T]) -> T:
-        """What rank 0 computes, for all."""
+        """The result of rank 0, for all processes."""
         if self.size == 1:
             return compute()
         holder = [compute() if self.first else None]
@@ -118,21 +116,21 @@ class Ranks:
         return cast("T", holder[0])
 
     def from_all(self, own: T) -> list[T]:
-        """What each process has, in the order of the ranks."""
+        """The value of each process, in the order of the ranks."""
         found: list[Any] = [own] * self.size
         if self.size > 1:
             _collective(lambda: torch.distributed.all_gather_object(found, own))
         return found
 
     def any(self, fact: bool) -> bool:
-        """Whether it is true of one process at least."""
+        """Whether ``fact`` is true in at least one process."""
         return bool(self.add_up(torch.tensor(float(fact)))) if self.size > 1 else fact
 
     def check_same(self, what: str, value: str, mend: str) -> None:
-        """Check that a text is the same everywhere.
+        """Check that ``value`` is the same in all processes.
 
         Raises:
-            UserError: it is not; ``what`` says in words what it is, ``mend`` what to do.
+            UserError: it is not; the message contains ``what`` it is and the ``mend``.
         """
         for rank, other in enumerate(found := self.from_all(value)):
             if other != found[0]:
@@ -147,8 +145,8 @@ class Ranks:
 
         Args:
             total: N.
-            compute: Gives the rows of a slice, (n, D) float32. Slices begin at multiples of a batch of the network, so
-                that the rows are those of one process to the last bit.
+            compute: Returns the rows (n, D) float32 of a slice. Slices begin at multiples of the network's batch, so
+                that the rows are bit for bit those of one process.
         """
         if self.size == 1:
             return compute(slice(0, total))
@@ -172,11 +170,11 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
-        return gradient[ctx.share], None, None  # of the whole loss already: every process has computed all of it
+        return gradient[ctx.share], None, None  # already of the whole loss, which every process computes
 
 
 def _in_one(tensors: Sequence[Tensor], exchange: Callable[[Tensor], Tensor]) -> None:
-    """Exchange many tensors as one of each type, and put what comes back in their place."""
+    """Exchange many tensors, in place, as one per dtype."""
     for dtype in dict.fromkeys(one.dtype for one in tensors):
         some = [one for one in tensors if one.dtype == dtype]
         flat = exchange(torch.cat([one.reshape(-1) for one in some]))

@@ -1,11 +1,9 @@
-"""Notices that another process of the run has died, hangs or has failed, and stops this one within 30 s by saying so.
+"""Notices within 30 s that another process of the run has died, hangs or has failed, and stops this one with a message.
 
-Of a process that is gone gloo's connections tell within seconds, but not which one it was. Of one that hangs, or whose
-machine is gone, nothing tells: the others wait for it in a collective, under torchrun too. A time limit of collectives
-would also end a run of which one process reads a large data set. So a thread of every process leaves a sign of life in
-the store that all of them share, and reads those of the others. Without it fail, in tests/test_distributed.py,
-"a process that hangs is named within 30 seconds" and "without torchrun the others stop too". Not for: what the
-processes compute together (ranks.py).
+If a process is gone, gloo's connections break within seconds, but do not say which one it was. If it hangs, or its
+machine is gone, the others wait for it in a collective, also under torchrun. A time limit of collectives would also
+end a run in which one process reads a large data set. So a thread of every process leaves a sign of life in their
+shared store and reads those of the others.
 """
 
 from __future__ import annotations
@@ -20,39 +18,27 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 BEAT = 1.0  # seconds between two signs of life
-SILENCE = 20.0  # seconds after which a process that gives none is lost; a busy one has a thread for them
-SILENCE_AFTER_BREAK = 6.0  # the same, once a connection to some process has broken
-GRACE = 3.0  # seconds that the innocent stay behind: torchrun takes the first to end for the cause
+SILENCE = 20.0  # seconds without one after which a process counts as lost; a busy one has a thread for them
+SILENCE_AFTER_BREAK = 6.0  # the same, once a connection to a process has broken
+GRACE = 3.0  # seconds that other processes wait: torchrun takes the first to end for the cause
 _DONE, _INTERRUPTED = "done", "interrupted"
 
 
 class Verdict(NamedTuple):
-    """That this process must stop.
-
-    Attributes:
-        message: What to print; empty if it has been printed on this machine.
-        code: Exit code.
-    """
+    """This process must stop, with an exit code and a message, which is empty if this machine has printed it."""
 
     message: str
     code: int = 1
 
 
 class RankWatch:
-    """Signs of life of this process and of the others.
-
-    Args:
-        store: The run's store, a connection that nothing else uses.
-        rank: Number of this process.
-        size: How many there are.
-        host: Name of this machine.
-    """
+    """Signs of life of this process (``rank`` of ``size``, on ``host``) and of the others, in the run's ``store``."""
 
     def __init__(self, store: Any, rank: int, size: int, host: str | None = None) -> None:  # noqa: ANN401 - torch's
         self._store, self._rank, self._size = store, rank, size
         self._host = socket.gethostname() if host is None else host
         self._beats = 0
-        self._seen: dict[int, tuple[str, float]] = {}  # of each other rank its last sign and when that was new
+        self._seen: dict[int, tuple[str, float]] = {}  # for each other rank its last sign, and the time when it changed
         self._silence = SILENCE
         self._over = threading.Event()
         store.set_timeout(timedelta(seconds=SILENCE))
@@ -67,13 +53,13 @@ class RankWatch:
     def finish(self) -> None:
         """Stop watching; the others will not miss this process."""
         self._over.set()
-        if self._thread.is_alive():  # or it may come back from the store, which is C++, to a Python that ends: an abort
+        if self._thread.is_alive():  # a return from the store's C++ code while Python exits would abort the process
             self._thread.join(SILENCE)
-        with contextlib.suppress(RuntimeError):  # whoever held the store may have gone: its part was done
+        with contextlib.suppress(RuntimeError):  # the process that held the store may have ended
             self._store.set(f"life/{self._rank}", _DONE)
 
     def failed(self, error: BaseException) -> bool:
-        """Tell the others why this process stops; returns False if another one has told of a failure before."""
+        """Tell the others why this process stops; returns False if another process has already reported a failure."""
         self._over.set()
         kind = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
         try:
@@ -81,23 +67,16 @@ class RankWatch:
                 return False
             self._store.set("failure", "\n".join([str(self._rank), self._host, kind]))
         except RuntimeError:
-            pass  # then this error is all that can be said
+            pass  # then only this error can be reported
         return True
 
     def connection_broke(self) -> None:
-        """Wait until the watch has found who is gone, which ends this process; returns if nobody is."""
+        """Wait until the watch finds the lost process, which ends this one; returns if none is lost."""
         self._silence = min(self._silence, SILENCE_AFTER_BREAK)
         self._over.wait(SILENCE)
 
     def look(self, now: float) -> Verdict | None:
-        """Leave a sign of life and read those of the others.
-
-        Args:
-            now: Seconds of a clock that does not jump.
-
-        Returns:
-            None as long as all is well.
-        """
+        """Leave a sign of life and read those of the others, at ``now`` s of a monotonic clock; None: all is well."""
         self._beats += 1
         try:
             self._store.set(f"life/{self._rank}", str(self._beats))
@@ -117,7 +96,7 @@ class RankWatch:
             told = self._store.add(f"told/{self._host}", 1) > 1
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
-            return Verdict(f"The machine or process that started this run no longer answers ({reason}). {_GO_ON}")
+            return Verdict(f"The process that started this run no longer answers ({reason}). {_GO_ON}")
         if told:
             return Verdict("")
         return Verdict(
@@ -129,7 +108,7 @@ class RankWatch:
         rank, host, what = text.split("\n", 2)
         if what == _INTERRUPTED:
             return Verdict("", 130)
-        if host == self._host:  # it has said so itself, on the same screen
+        if host == self._host:  # it has printed that itself, on the same screen
             return Verdict("")
         return Verdict(f"Stopped, because rank {rank} on {host} has failed. {what}")
 
@@ -141,10 +120,10 @@ class RankWatch:
                     if verdict.message:
                         print(f"error: {verdict.message}", file=sys.stderr, flush=True)
                     if self._over.wait(GRACE):
-                        return  # the main thread has come to an end by itself
+                        return  # the main thread has ended by itself
                 except (OSError, ValueError):
-                    pass  # whoever read our output is gone too
-                os._exit(verdict.code)  # the main thread may sit in a collective that never ends
+                    pass  # the reader of the output is gone too
+                os._exit(verdict.code)  # the main thread may wait in a collective that never ends
 
 
 _GO_ON = "Continue from the last checkpoint with --resume, with any number of processes."

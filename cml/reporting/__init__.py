@@ -1,7 +1,4 @@
-"""What people look at: the gallery page, curves, and labels drawn on pictures.
-
-Not for: text tables and the figures in them, which the evaluation makes.
-"""
+"""Visual results: the gallery page, curves, and labels drawn on pictures."""
 
 from cml.reporting.curves import write_curves
 from cml.reporting.drawing import contact_sheet, draw_gauge, draw_regions, draw_skeleton, draw_text

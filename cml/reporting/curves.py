@@ -1,4 +1,4 @@
-"""The loss of a run as PNG, with the validation metric below it. Not for: metrics over K (metric_curves.py)."""
+"""The loss of a run as PNG, with the validation metric below it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ def write_curves(
 
     Args:
         path: The PNG.
-        metrics: Records of a run's metrics file: ``step`` and ``loss``, or ``step`` and ``validation``, other entries
-            left aside. Of records of the same step the last one counts, as after a resumed run. Values that are not
-            finite leave a gap.
+        metrics: Records of a run's metrics file: ``step`` and ``loss``, or ``step`` and ``validation``; other entries
+            are ignored. The last record of a step counts. Values that are not finite leave a gap.
         title: Above the curves.
         loss: Name of the loss in the records.
         validation: Name of the validation metric in the records.

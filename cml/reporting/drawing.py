@@ -1,7 +1,7 @@
 """Marks drawn on pictures: skeletons, region borders, gauges, text; and sheets of many pictures.
 
-The functions know joints, limbs, ids and numbers, not tasks. None touches the image it is given: each gives a new RGB
-image. A picture whose longer side is below ``least_side`` is enlarged first, so that lines are fine on a small one.
+Each function returns a new RGB image. A picture whose longer side is below ``least_side`` is enlarged first, so that
+lines are thin on a small one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cml.errors import UserError
 from cml.reporting.visible_text import visible_text
 
 LEAST_SIDE = 192  # pixels: a thumbnail of 96 on a display of two pixels a point
-LEFT = "#ffb000"  # orange and blue stay apart under every common colour blindness
+LEFT = "#ffb000"  # orange and blue differ under every common colour blindness
 RIGHT = "#3da5ff"
 MIDDLE = "#ffffff"
 REGIONS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")  # Okabe and Ito
@@ -43,14 +43,14 @@ def draw_skeleton(
 
     Args:
         image: The picture.
-        points: (J, 3): x and y in pixels of ``image``, and a number above 0 where the joint is visible. A joint that is
-            not visible, or not finite, is not drawn, nor is a limb that ends in it.
+        points: (J, 3): x and y in pixels of ``image``, and a number above 0 if the joint is visible. A joint that is
+            not visible or not finite is not drawn, nor are its limbs.
         limbs: Pairs of joints, each drawn as a line.
-        left: Joints of the person's left side. A limb that touches one has ``left_color``.
+        left: Joints of the person's left side. A limb with one of them has ``left_color``.
         right: The same for the right side.
         left_color: Any colour PIL knows.
         right_color: Any colour PIL knows.
-        middle_color: For all that is neither left nor right, or both.
+        middle_color: For joints and limbs that are neither left nor right, or both.
         least_side: The longer side is enlarged to this many pixels if it is smaller.
 
     Raises:
@@ -97,10 +97,10 @@ def draw_regions(
 
     Args:
         image: The picture.
-        mask: (H, W) integer ids; another size than the picture's is stretched to it, nearest id.
-        colors: Id to colour; the others get a colour by their id.
+        mask: (H, W) integer ids, resized to the picture's size by nearest neighbour.
+        colors: Id to colour; other ids get a default colour.
         ignore: Ids that are not tinted.
-        tint: How much of the colour is mixed in, 0 to 1.
+        tint: Share of the colour, 0 to 1.
         least_side: The longer side is enlarged to this many pixels if it is smaller.
 
     Raises:
@@ -140,9 +140,9 @@ def draw_gauge(
     color: str = LEFT,
     least_side: int = LEAST_SIDE,
 ) -> Image.Image:
-    """Draw a number as a bar on a scale along the lower edge, and write it beside the scale.
+    """Draw a number as a bar on a scale along the lower edge, with its text.
 
-    The bar starts at 0 where the scale holds 0, else at ``low``. A value outside the scale fills it to its end.
+    The bar starts at 0 if the scale contains 0, else at ``low``. A value outside the scale fills it to its end.
 
     Args:
         image: The picture.
@@ -163,15 +163,13 @@ def draw_gauge(
     shown = visible_text(text) if text is not None else format(value, form)
     picture, _ = enlarged(image, least_side)
     layer, draw, zoom = layer_of(picture)
-    width, height = layer.size
-    strip = min(height, max(14.0, max(picture.size) * 0.105) * zoom)
+    (width, height), strip, font = layer.size, *_strip(picture, layer, zoom)
     pad = 0.32 * strip
     draw.rectangle((0, height - strip, width, height), fill="#000000a8")
-    font = ImageFont.load_default(0.72 * strip)
     widths = [
         draw.textlength(re.sub(r"\d", "0", word), font) for word in (shown, format(low, form), format(high, form))
     ]
-    room = max(widths)  # the same for every value, so that the scales of two pictures compare
+    room = max(widths)  # the same for every value, so that the scales of two pictures can be compared
     draw.text((width - pad, height - strip / 2), shown, fill="#ffffff", font=font, anchor="rm")
     left, right = pad, width - 2 * pad - min(room, 0.6 * width)
     middle, thick = height - strip / 2, 0.14 * strip
@@ -189,13 +187,11 @@ def draw_gauge(
 
 
 def draw_text(image: Image.Image, text: str, *, least_side: int = LEAST_SIDE) -> Image.Image:
-    """Write one line of text on a dark badge in the lower left corner; what is too long ends in an ellipsis."""
+    """Write one line of text on a dark badge in the lower left corner; a long text ends in an ellipsis."""
     picture, _ = enlarged(image, least_side)
     layer, draw, zoom = layer_of(picture)
-    width, height = layer.size
-    strip = min(height, max(14.0, max(picture.size) * 0.105) * zoom)
+    (width, height), strip, font = layer.size, *_strip(picture, layer, zoom)
     pad = 0.32 * strip
-    font = ImageFont.load_default(0.72 * strip)
     shown = visible_text(text)
     if not shown:
         return picture
@@ -209,7 +205,7 @@ def draw_text(image: Image.Image, text: str, *, least_side: int = LEAST_SIDE) ->
 def contact_sheet(
     images: Sequence[Image.Image], columns: int, *, gap: int = 4, background: str = "#ffffff"
 ) -> Image.Image:
-    """Lay images out in rows; every cell has the size of the largest one, smaller ones sit in its middle.
+    """Lay images out in rows; every cell has the size of the largest image, and smaller ones are centred.
 
     Raises:
         UserError: no images, or fewer than one column.
@@ -228,7 +224,7 @@ def contact_sheet(
 
 
 def flat(image: Image.Image) -> Image.Image:
-    """A new RGB copy, transparent parts laid over white."""
+    """A new RGB copy, with transparent parts on white."""
     if image.has_transparency_data:
         solid = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", solid.size, "white"), solid).convert("RGB")
@@ -240,7 +236,7 @@ def flat(image: Image.Image) -> Image.Image:
 
 
 def enlarged(image: Image.Image, least_side: int) -> tuple[Image.Image, float]:
-    """A copy whose longer side has at least so many pixels, and how much larger it is."""
+    """A copy whose longer side has at least ``least_side`` pixels, and its scale."""
     picture = flat(image)
     scale = least_side / max(picture.size)
     if scale <= 1:
@@ -250,7 +246,7 @@ def enlarged(image: Image.Image, least_side: int) -> tuple[Image.Image, float]:
 
 
 def layer_of(picture: Image.Image) -> tuple[Image.Image, ImageDraw.ImageDraw, int]:
-    """An empty layer to draw on, some times as large as the picture, and how many times."""
+    """An empty layer to draw on, larger than the picture, its drawing object and its scale."""
     zoom = max(1, min(_OVERSAMPLING, _LARGEST_LAYER // max(picture.size)))
     layer = Image.new("RGBA", (picture.width * zoom, picture.height * zoom), (0, 0, 0, 0))
     return layer, ImageDraw.Draw(layer), zoom
@@ -260,6 +256,14 @@ def joined(picture: Image.Image, layer: Image.Image) -> Image.Image:
     """The picture with the layer over it."""
     shrunk = layer.resize(picture.size, Image.Resampling.BOX)
     return Image.alpha_composite(picture.convert("RGBA"), shrunk).convert("RGB")
+
+
+def _strip(
+    picture: Image.Image, layer: Image.Image, zoom: int
+) -> tuple[float, ImageFont.FreeTypeFont | ImageFont.ImageFont]:
+    """Height of a strip for text at the lower edge of a layer, and its font."""
+    height = min(layer.height, max(14.0, max(picture.size) * 0.105) * zoom)
+    return height, ImageFont.load_default(0.72 * height)
 
 
 def _side_of(joints: Collection[int], left: Collection[int], right: Collection[int]) -> int:

@@ -1,8 +1,4 @@
-"""Making, dressing and saving figures: what all plots share.
-
-Figures are made without pyplot, so nothing global changes: no backend, no open figures, no settings. Not for: what is
-plotted (curves.py, metric_curves.py).
-"""
+"""Making, styling and saving figures, without pyplot, so that no global state changes."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOTS = 150  # an inch
-# Okabe and Ito's colours without yellow, which paper does not show; order and marks keep them apart in grey print too
+# Okabe and Ito's colours without yellow, which is invisible on paper; order and marks distinguish them in grey print
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 QUIET = "#6b6760"
@@ -53,7 +49,7 @@ _UNDATED: Mapping[str, dict[str, None]] = {
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, SVG or PDF, as the path ends, atomically; the same figure gives the same bytes."""
+    """Write a figure as PNG, SVG or PDF by the path's suffix, atomically; the same figure gives the same bytes."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -65,7 +61,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 @contextlib.contextmanager
 def any_script() -> Iterator[None]:
-    """A name in a script that the font lacks is drawn as boxes, without a warning."""
+    """Draw characters that the font lacks as boxes, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="(?s).*[Gg]lyph .* missing from", category=UserWarning)
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support", category=UserWarning)

@@ -1,8 +1,7 @@
-"""The gallery: one self-contained HTML page that shows what an embedding retrieves, in an order that the reader picks.
+"""The gallery: one self-contained HTML page with the results of an embedding, in an order that the reader chooses.
 
-The page needs no network and holds no script; its content security policy allows its own style sheets (by hash) and
-embedded pictures, nothing else. Every text is escaped by the template. Not for: choosing queries or drawing labels on
-pictures, which the caller has done.
+The page needs no network and has no script; its content security policy allows only its own style sheets (by hash) and
+embedded pictures. The template escapes every text.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from cml.reporting.number_text import NumberText
 from cml.reporting.visible_text import visible_text
 
 _MOST_TICKS = 160  # of the overview
-_PARTS, _FEWEST = 5, 10  # of the range of labels that a reader can choose, and queries for that
+_PARTS, _FEWEST = 5, 10  # parts of the range of labels that a reader can choose, and queries needed for that
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,11 @@ class Picture:
     """One picture of the gallery.
 
     Attributes:
-        image: The picture as it shall be seen, its label drawn on it; or what makes it when it is written, so that a
-            page of any length holds one of them at a time. Equal functions make equal pictures.
+        image: The picture with its label drawn on it; or a function that makes it when it is written, so that only one
+            is in memory. Equal functions make equal pictures.
         caption: Any text: the label in words.
         distance: Label distance to the query. None for the query itself; infinite = cannot be compared.
-        name: The item's id, which the tooltip tells.
+        name: The item's id, for the tooltip.
     """
 
     image: Image.Image | Callable[[], Image.Image]
@@ -53,14 +52,14 @@ class Picture:
 
 @dataclass(frozen=True)
 class GalleryRow:
-    """A query and what each method retrieves for it.
+    """A query and the results of each method for it.
 
     Attributes:
         query: The query.
         retrieved: Title of the method to its top pictures, nearest first.
-        score: How badly the query goes: larger is worse. NaN = nothing could be compared; such rows come last.
-        gain: How much better it goes than with a baseline; NaN = there is none, or nothing could be compared.
-        value: Its label, if that is a number: the reader can choose a range; NaN if not.
+        score: Score of the query, larger is worse. NaN = nothing could be compared; such rows come last.
+        gain: Improvement over a baseline; NaN = there is none, or nothing could be compared.
+        value: Its label, if that is a number, for choosing a range; else NaN.
     """
 
     query: Picture
@@ -82,10 +81,10 @@ def write_gallery(
     thumbnail: int = 96,
     seed: int = 0,
 ) -> None:
-    """Write the page. It opens in a random order; the reader may sort it by median, worst, best or gain.
+    """Write the page. It opens in a random order; the reader can sort it by median, worst, best or gain.
 
-    Queries of equal score keep their order. A click enlarges a picture; where labels are numbers, a fifth of them can
-    be chosen.
+    Queries of equal score keep their order. A click enlarges a picture; if labels are numbers, a fifth of them can be
+    chosen.
 
     Args:
         path: The HTML file; it is replaced as a whole or not at all.
@@ -116,7 +115,7 @@ def write_gallery(
     distances = [p.distance for row in rows for top in row.retrieved.values() for p in top if p.distance is not None]
     finite = [distance for distance in distances if math.isfinite(distance)]
     show = NumberText(finite)
-    least_span = 0.1 * (max(finite, default=0.0) - min(finite, default=0.0))  # a row of all but equal ones stays calm
+    least_span = 0.1 * (max(finite, default=0.0) - min(finite, default=0.0))  # for rows of almost equal distances
     images = PictureRules(thumbnail)
     scores = NumberText([row.score for row in rows if math.isfinite(row.score)])
     places = _rising([row.score for row in ordered])
@@ -147,13 +146,13 @@ def write_gallery(
 
 
 def _falling(values: Sequence[float]) -> list[int]:
-    """Places of the values from the largest to the least, those that are no numbers last."""
+    """Indices of the values from the largest to the least, NaN last."""
     numbers = [-math.inf if math.isnan(value) else value for value in values]
     return sorted(range(len(values)), key=lambda place: (math.isnan(values[place]), -numbers[place]))
 
 
 def _order_rules(orders: Mapping[str, Sequence[int]]) -> str:
-    """Style rules that show the rows, whose ids are q1 and so on, in the order that is checked."""
+    """Style rules that show the rows, with ids q1, q2, .., in the selected order."""
     rules = [f"body:has(#by-{name}:checked) .row{{order:var(--{name})}}" for name in orders]
     for name, places in orders.items():
         rules += [f"#q{place + 1}{{--{name}:{number}}}" for number, place in enumerate(places)]
@@ -161,7 +160,7 @@ def _order_rules(orders: Mapping[str, Sequence[int]]) -> str:
 
 
 def _parts(values: Sequence[float]) -> tuple[list[str], list[str]]:
-    """Equal parts of the range of labels in words, and each row's classes; none where labels are no numbers."""
+    """Equal parts of the range of labels in words, and each row's classes; none if labels are not numbers."""
     known = sorted(value for value in values if math.isfinite(value))
     cuts = sorted({known[len(known) * part // _PARTS] for part in range(1, _PARTS)} - {known[0]}) if known else []
     if len(known) < _FEWEST or not cuts or len(known) < len(values):
@@ -194,18 +193,14 @@ def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail
         raise UserError("A gallery needs at least one method. Got rows without retrieved pictures.")
     for number, row in enumerate(rows):
         if set(row.retrieved) != set(methods):
-            raise UserError(
-                f"All rows of a gallery need the same methods. Row 0 has {methods}, "
-                f"row {number} has {list(row.retrieved)}."
-            )
+            has = f"Row 0 has {methods}, row {number} has {list(row.retrieved)}."
+            raise UserError(f"All rows of a gallery need the same methods. {has}")
         for method in methods:
             for place, picture in enumerate(row.retrieved[method], start=1):
                 distance = picture.distance
                 if distance is not None and not distance >= 0:
-                    raise UserError(
-                        f"Label distances are >= 0 or infinite. "
-                        f"Row {number}, {method!r}, picture {place} has {distance}."
-                    )
+                    where = f"Row {number}, {method!r}, picture {place}"
+                    raise UserError(f"Label distances are >= 0 or infinite. {where} has {distance}.")
     return methods
 
 
@@ -219,7 +214,7 @@ def _row_view(
     unit: str,
     least_span: float,
 ) -> dict[str, Any]:
-    """What the template shows of a row."""
+    """The values of a row for the template."""
     known = [p.distance for top in row.retrieved.values() for p in top if p.distance is not None]
     finite = [distance for distance in known if math.isfinite(distance)]
     low = min(finite, default=0.0)
@@ -274,7 +269,7 @@ def _cell(text: str) -> dict[str, Any]:
 
 
 def _rising(scores: Iterable[float]) -> list[str]:
-    """Height of each score in the overview, as a style class: h1 .. h20, or none for what is no number."""
+    """Height of each score in the overview, as a style class: s1 .. s20, or none for NaN."""
     listed = list(scores)
     finite = [score for score in listed if math.isfinite(score)]
     low, high = min([0.0, *finite]), max([0.0, *finite])

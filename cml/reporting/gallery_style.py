@@ -1,7 +1,7 @@
-"""What a page has whatever it shows: the rules of its style sheet that are made for it, its policy, and its file.
+"""What all pages share: generated style rules, the content security policy, and writing the file.
 
-Pictures are backgrounds in the style sheet rather than ``img`` elements, since a background is stored once however many
-elements show it, without a script. Not for: the rules that are the same on every page (templates/gallery.css).
+Pictures are backgrounds in the style sheet instead of ``img`` elements, since a background is stored only once even if
+many elements show it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from cml.reporting.drawing import flat
 from cml.storage.atomic import atomic_file
 
 STEPS = 20  # of the bar under a picture, and of its colour
-DENSITY = 1.5  # embedded pixels a CSS pixel: three methods abreast show pictures smaller than a thumbnail's full size
+DENSITY = 1.5  # embedded pixels per CSS pixel: three methods side by side show pictures below full size
 QUALITY = 85  # of the JPEGs
 _NEAR, _MIDDLE, _FAR = (46, 124, 214), (168, 162, 152), (226, 106, 18)  # blue, grey, orange: safe for colour blindness
 
 Drawable = Image.Image | Callable[[], Image.Image | None]
-"""A picture, or what makes one when its turn comes; equal ones make equal pictures, and None stands for none."""
+"""A picture, or a function that makes one or None when it is written; equal functions make equal pictures."""
 
 
 class PictureRules:
@@ -63,7 +63,7 @@ class PictureRules:
         key = hashlib.sha256(f"{image.mode}{image.size}".encode() + image.tobytes()).digest()
         if image.mode == "P" or key not in self._names:  # two palettes can share their indices
             small = Image.new("RGB", image.size)
-            small.paste(flat(image))  # leaves behind what came with the file: comment, camera, place
+            small.paste(flat(image))  # drops the file's metadata: comment, camera, location
             small.thumbnail((self.side, self.side), Image.Resampling.LANCZOS)
             file = io.BytesIO()
             small.save(file, "JPEG", quality=QUALITY, subsampling=0, optimize=True)  # thin lines keep their colour
@@ -73,11 +73,11 @@ class PictureRules:
         return self._names[key]
 
     def rules(self) -> str:
-        """One rule a distinct picture."""
+        """One rule per distinct picture."""
         return "\n".join(self._rules)
 
     def box(self) -> str:
-        """One shape for all boxes: the middle one of the pictures' shapes."""
+        """The shape of all boxes: the median of the pictures' shapes."""
         ratio = min(2.0, max(0.5, statistics.median(self._ratios)))
         width = round(self.thumbnail * min(1.0, ratio))
         return f":root{{--width:{width}px;--ratio:{ratio:.3f}}}\n"
@@ -96,15 +96,7 @@ def step_rules() -> str:
 
 
 def write_page(path: Path, template: str, images: PictureRules, *, rules: str = "", **shown: Any) -> None:  # noqa: ANN401
-    """Write a page of pictures atomically, without a script.
-
-    Args:
-        path: The HTML file.
-        template: Name of the template.
-        images: The page's pictures.
-        rules: Further style rules.
-        shown: What the template shows.
-    """
+    """Write a page of pictures with a template and the values ``shown`` in it, atomically, without a script."""
     made = (step_rules() + images.box() + rules, images.rules())
     write_html(path, "cml.reporting", template, rules=made, **shown)
 
@@ -123,12 +115,12 @@ def write_html(
 
     Args:
         path: The HTML file.
-        package: Whose folder ``templates`` the files lie in.
+        package: The package with the folder ``templates``.
         template: Name of the template.
-        styles: Names of style sheets, which follow the one of all pages.
-        rules: Style rules that were made for the page.
-        scripts: Names of files that together are its only script.
-        shown: What the template shows.
+        styles: Names of style sheets, in addition to that of all pages.
+        rules: Generated style rules.
+        scripts: Names of files that are joined to its only script.
+        shown: Values for the template.
     """
     import jinja2
 
@@ -148,5 +140,5 @@ def write_html(
 
 
 def _hashes(texts: Sequence[str]) -> list[str]:
-    """As a content security policy names them."""
+    """SHA-256 hashes, as a content security policy writes them."""
     return [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]

@@ -1,7 +1,4 @@
-"""A histogram of label distances as PNG, on a linear and on a logarithmic axis, with the quantiles that settings name.
-
-Not for: the figures of a summary, which cml.distances.jobs.summary makes.
-"""
+"""A histogram of label distances as PNG, on a linear and on a logarithmic axis, with marked quantiles."""
 
 from __future__ import annotations
 
@@ -26,10 +23,10 @@ TAIL = 0.0005  # the smallest distances, left out on the logarithmic axis: they 
 def write_histogram(
     path: Path, distances: NDArray[np.float32], *, unit: str, quantiles: Mapping[float, float], title: str = ""
 ) -> None:
-    """Draw how often which label distance occurs.
+    """Draw the distribution of label distances.
 
-    On the left as it is, on the right against the logarithm, which is what ratios of label distances see. Distances of
-    0 and infinite ones are in neither panel's bars; their shares are said above.
+    The left axis is linear, the right one logarithmic, as for ratios of label distances. The title gives the shares of
+    zero and infinite distances, which have no bar.
 
     Args:
         path: The PNG.
@@ -49,8 +46,9 @@ def write_histogram(
         low, high = low / 1.5, high * 1.5
     figure = new_figure(10, 4.2)
     left, right = figure.subplots(1, 2)
-    left.hist(positive, np.linspace(0, high, BARS + 1), color=COLORS[0], weights=_shares(positive, distances))
-    right.hist(positive, np.geomspace(low, high, BARS + 1), color=COLORS[0], weights=_shares(positive, distances))
+    shares = np.full(len(positive), 100 / len(distances))
+    left.hist(positive, np.linspace(0, high, BARS + 1), color=COLORS[0], weights=shares)
+    right.hist(positive, np.geomspace(low, high, BARS + 1), color=COLORS[0], weights=shares)
     right.set_xscale("log")
     _place_ticks(right, low, high)
     for axis in (left, right):
@@ -74,7 +72,7 @@ def write_histogram(
 
 
 def _place_ticks(axis: Axes, low: float, high: float) -> None:
-    """Ticks in plain numbers: at powers of ten, or evenly where there are too few of them in the range."""
+    """Ticks as plain numbers: at powers of ten, or evenly spaced if the range has too few of them."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
     spread = high / low
@@ -85,21 +83,10 @@ def _place_ticks(axis: Axes, low: float, high: float) -> None:
     axis.set_xlim(low, high)
 
 
-def _shares(positive: NDArray[np.float64], distances: NDArray[np.float32]) -> NDArray[np.float64]:
-    return np.full(len(positive), 100 / len(distances))
-
-
 def _mark(axis: Axes, quantiles: Mapping[float, float]) -> None:
-    """A line at each quantile, its name at the top; names in steps, so that close ones stay apart."""
+    """A line at each quantile with its name at the top, in steps, so that close ones do not overlap."""
     top = axis.get_ylim()[1]
     for number, (share, value) in enumerate(sorted(quantiles.items())):
         axis.axvline(value, color=COLORS[1], linewidth=1, linestyle=(0, (4, 2)))
-        axis.text(
-            value,
-            top * (0.985 - 0.05 * (number % 3)),
-            f" {share:.0%}",
-            color=COLORS[1],
-            fontsize=8,
-            va="top",
-            ha="left",
-        )
+        height = top * (0.985 - 0.05 * (number % 3))
+        axis.text(value, height, f" {share:.0%}", color=COLORS[1], fontsize=8, va="top", ha="left")

@@ -1,6 +1,6 @@
 """Labels of angles, rotations, places and boxes drawn on pictures: a dial, three axes, a dot on a map, frames.
 
-The functions know numbers, not tasks; none touches the image it is given. Not for: skeletons, regions (drawing.py).
+Each function returns a new image.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def draw_place(
 def draw_boxes(
     image: Image.Image, boxes: Sequence[tuple[str, float, float, float, float]], *, least_side: int = LEAST_SIDE
 ) -> Image.Image:
-    """Draw boxes as frames with the names of their classes, a colour a class.
+    """Draw boxes as frames with the names of their classes, one colour per class.
 
     Args:
         image: The picture.

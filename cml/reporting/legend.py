@@ -1,7 +1,4 @@
-"""A legend below a picture: a patch of colour and a word for each kind of region.
-
-Not for: drawing the regions (drawing.py).
-"""
+"""A legend below a picture: a patch of colour and a word for each kind of region."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ def with_legend(image: Image.Image, colors: Mapping[str, str], largest: float | 
     """The picture with a strip below it that says what each colour means, in one row.
 
     Args:
-        image: The picture; it is not touched.
-        colors: Word to colour, in the order from left to right; any colour PIL knows.
-        largest: Pixels that the words are high at most; in proportion to the picture when not given.
+        image: The picture.
+        colors: Word to colour, from left to right; any colour PIL knows.
+        largest: Largest height of the words in pixels; by default in proportion to the picture.
     """
     words = {visible_text(word, 24): color for word, color in colors.items()}
     if not words:

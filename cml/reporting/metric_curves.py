@@ -1,8 +1,7 @@
-"""Metrics over K, or over the embedding's dimension, as one figure of a panel a metric with a common legend.
+"""Metrics over K, or over the embedding's dimension, as a figure with one panel per metric and a common legend.
 
-Methods that are compared have colours, marks and interval bars; the frame of reference (oracle, random, frozen
-features) is grey and without intervals. The axis spans the compared methods: a reference far from all of them is named
-at the edge instead of pressing them together. Not for: the numbers, which the evaluation makes.
+Compared methods have colours, marks and interval bars; references (oracle, random, frozen features) are grey, without
+intervals. The axis spans the compared methods: a reference far from all of them is named at the edge.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ _DOTS = 200  # an inch
 _COLUMN = 3.4  # inches of a paper's column
 _LONGEST = 40  # letters of a name
 _LEGEND_LETTER, _LEGEND_MARK = 0.078, 0.7  # inches that a letter of a legend takes, and its mark with the gaps
-_FEW = 5  # so many x, or fewer: every point has its bar; else a method has bars at some x only, so that all are seen
-_DODGE = 0.3  # of the step between two of a few x: what all methods' points spread over
-# a reference farther from what is drawn than this share of the compared methods' span is named, not drawn
+_FEW = 5  # up to this many x every point has a bar; beyond, a method has bars only at some x, so that all are visible
+_DODGE = 0.3  # share of the step between two of a few x over which the methods' points spread
+# a reference farther away than this share of the compared methods' span is named, not drawn
 _REACH, _REACH_OF_FRAMES = 3.0, 0.35
 _BARS = 0.6  # share of the span that interval bars may add to the axis on each side
 _FRAMES: Mapping[str, Any] = {"oracle": (0, (5, 2)), "random": (0, (1, 1.6))}
@@ -50,10 +49,10 @@ class Panel:
     Attributes:
         curves: Method to {x: (value, lower end, upper end)}. Values that are not finite leave a gap.
         ylabel: The metric, with its unit.
-        xlabel: Below the axis. It is logarithmic where the x form a geometric row (16, 32, 64, 128).
-        ticks: Names of the x 0, 1, .. where they are no numbers.
-        log: The axis below is logarithmic in any case.
-        joined: Draw lines from point to point.
+        xlabel: Of the x axis, which is logarithmic if the x form a geometric sequence (16, 32, 64, 128).
+        ticks: Names of the x 0, 1, .. if they are not numbers.
+        log: The x axis is logarithmic in any case.
+        joined: Draw lines between points.
     """
 
     curves: Curves
@@ -69,12 +68,12 @@ def write_metric_curves(
 ) -> None:
     """Draw metrics side by side, one line per method; bars are the intervals of the methods that are not ``quiet``.
 
-    Beside the PNG lie an SVG and a PDF for a paper: a panel is a column wide (3.4 inches), the letters are of 8 points.
+    An SVG and a PDF for papers are written next to the PNG, with panels of 3.4 inches (a column) and 8 point letters.
 
     Args:
         path: The PNG.
-        panels: What to draw, from left to right; a method has the same look in all of them.
-        quiet: Methods drawn in grey: the frame of reference, not competitors.
+        panels: From left to right; a method looks the same in all of them.
+        quiet: Methods drawn in grey: references, not competitors.
         title: Above the panels.
 
     Raises:
@@ -162,7 +161,7 @@ def _quiet_style(method: str) -> Style:
 
 
 def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[str]) -> set[str]:
-    """Draw lines, bars, ticks and limits of one panel; gives the methods that are not merely named at its edge."""
+    """Draw lines, bars, ticks and limits of one panel; returns the methods that are not only named at its edge."""
     places = sorted({at for points in panel.curves.values() for at in points})
     geometric = not panel.ticks and _geometric(places)
     if geometric or panel.log:
@@ -174,7 +173,8 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
     for method in sorted(panel.curves, key=lambda name: name in _FRAMES):  # the frames last: what is drawn decides
         points = panel.curves[method]
         x = np.array(sorted(points), np.float64)
-        value, lower, upper = (_gaps(line) for line in np.array([points[at] for at in sorted(points)], np.float64).T)
+        lines = np.array([points[at] for at in sorted(points)], np.float64).T
+        value, lower, upper = np.where(np.isfinite(lines), lines, np.nan)
         if method in loud:
             place = loud.index(method)
             axis.errorbar(
@@ -224,7 +224,7 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
 
 
 def _span(loud: Sequence[Mapping[float, Interval]], every: Sequence[Mapping[float, Interval]]) -> tuple[float, float]:
-    """What the axis has to show: all values, and of the intervals what does not press the values together."""
+    """The range of the axis: all values, and intervals as far as they do not compress the values."""
     found = [[point for curve in some for point in curve.values() if math.isfinite(point[0])] for some in (loud, every)]
     points = found[0] or found[1]
     low, high = min(point[0] for point in points), max(point[0] for point in points)
@@ -237,10 +237,6 @@ def _span(loud: Sequence[Mapping[float, Interval]], every: Sequence[Mapping[floa
 def _note(method: str, low: float, high: float, *, above: bool) -> str:
     figures = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
     return f"{'↑' if above else '↓'} {visible_text(method, 40)} {figures}"
-
-
-def _gaps(line: Float64) -> Float64:
-    return np.where(np.isfinite(line), line, np.nan)
 
 
 def _dodged(x: Float64, place: int, count: int, geometric: bool) -> Float64:

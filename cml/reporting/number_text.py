@@ -1,4 +1,4 @@
-"""Figures of one column as text, all with the same number of decimals. Not for: tables with intervals."""
+"""Numbers of one column as text, all with the same number of decimals."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a search found, as one self-contained HTML page in the gallery's style.
-
-Like the gallery it needs no network and holds no script, every text is escaped by the template, and the content
-security policy allows its own style sheets and embedded pictures alone. Not for: searching, nor measuring (gallery.py).
-"""
+"""The results of a search as one self-contained HTML page in the style of the gallery, with the same restrictions."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ class Found:
     """A picture of the page.
 
     Attributes:
-        image: The picture, or what makes it when it is written; None where it cannot be read.
+        image: The picture, or a function that makes it when it is written; None if it cannot be read.
         caption: Any text, such as the item's id.
         distance: Embedding distance to the query; None for the query itself.
         label: Its label in words; may be empty.

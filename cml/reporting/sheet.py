@@ -1,8 +1,4 @@
-"""A sheet of retrievals as one picture for a paper or a README: one row per query, and what each method retrieves.
-
-Not for: choosing queries or drawing labels on pictures, which the caller has done; nor for looking through hundreds of
-queries (gallery.py).
-"""
+"""A sheet of retrievals as one picture for a paper or a README: one row per query, with the results of each method."""
 
 from __future__ import annotations
 
@@ -155,7 +151,7 @@ def _cut(text: str, width: float, font: FreeTypeFont) -> str:
 
 
 def _font(size: float) -> FreeTypeFont:
-    """The sans serif font that comes with matplotlib: it knows more scripts than Pillow's own."""
+    """The sans serif font of matplotlib, which has more scripts than Pillow's."""
     import matplotlib
 
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), round(size))

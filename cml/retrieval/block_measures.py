@@ -1,8 +1,4 @@
-"""All measures of the rankings of a block of queries, from one block of label distances that serves every ranker.
-
-Not for: the measures themselves (metrics.py, class_metrics.py, rank_correlation.py), nor going over the blocks
-(evaluation.py).
-"""
+"""All measures of the rankings of a block of queries, from one block of label distances for all rankers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bootstrap intervals of means over queries. Not for: differences between seeds or data sets."""
+"""Bootstrap intervals of means over queries."""
 
 from __future__ import annotations
 

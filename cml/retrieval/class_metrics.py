@@ -1,8 +1,7 @@
 """Measures of a ranked gallery for class labels: Recall@K, R-precision and MAP@R, pure functions over R queries.
 
 An item is relevant if its label distance to the query is 0, which for class labels means the same class; Recall@K also
-takes a threshold. A query
-without a relevant item in the gallery gives NaN: no ranking could find one. Not for: graded labels (metrics.py).
+takes a threshold. A query without a relevant item in the gallery gives NaN.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cml.errors import UserError
-from cml.retrieval.metrics import Float32, Float64
+from cml.retrieval.metrics import Float32, Float64, columns_of
 
 
 def recall(
@@ -29,8 +28,7 @@ def recall(
         relevant: (R,) relevant items of each query in the gallery.
         ks: The K.
         within: The label distance up to which an item is relevant; 0 for classes.
-        count_lone: Let a query without a relevant item be a miss, as the code published with Proxy-Anchor and others
-            does.
+        count_lone: Count a query without a relevant item as a miss, as in the published code of Proxy-Anchor.
 
     Returns:
         (R, len(ks)) float64 of 0 and 1; NaN for a query without a relevant item unless those are counted.
@@ -42,10 +40,8 @@ def recall(
         >>> recall(np.array([[1, 0, 0]], np.float32), np.array([2.0]), [1, 2])
         array([[0., 1.]])
     """
-    wrong = [k for k in ks if not 1 <= k <= retrieved.shape[1]]
-    if wrong or not len(ks):
-        raise UserError(f"Every K must be at least 1 and at most {retrieved.shape[1]}. Got {list(ks)} instead.")
-    found = np.logical_or.accumulate(retrieved[:, : max(ks)] <= within, axis=1)[:, [k - 1 for k in ks]]
+    at = columns_of(ks, retrieved)
+    found = np.logical_or.accumulate(retrieved[:, : max(ks)] <= within, axis=1)[:, at]
     return np.where(count_lone | (relevant[:, None] > 0), found, np.nan)
 
 
@@ -73,18 +69,8 @@ def r_precision(retrieved: Float32, relevant: Float64) -> Float64:
 def map_at_r(retrieved: Float32, relevant: Float64) -> Float64:
     """Mean average precision at R: (1/R) sum over ranks i = 1..R of precision at i where item i is relevant, else 0.
 
-    Unlike R-precision it tells an early relevant item from a late one (Musgrave, Belongie, Lim: A Metric Learning
-    Reality Check, ECCV 2020).
-
-    Args:
-        retrieved: (R, >= the most relevant items) label distances in the order retrieved.
-        relevant: (R,) relevant items of each query in the gallery.
-
-    Returns:
-        (R,) float64 in 0..1; NaN for a query without a relevant item.
-
-    Raises:
-        UserError: fewer items were retrieved than are relevant.
+    Unlike R-precision it rewards an early relevant item more than a late one (Musgrave, Belongie, Lim: A Metric
+    Learning Reality Check, ECCV 2020). Arguments, result and errors are those of ``r_precision``.
 
     Example:
         >>> map_at_r(np.array([[0, 1, 0]], np.float32), np.array([2.0]))

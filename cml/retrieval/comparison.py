@@ -1,7 +1,4 @@
-"""What several trained methods and references reach on one dataset: means, intervals over seeds, a table.
-
-Not for: training and evaluating them (cml.runs), pictures (cml.reporting).
-"""
+"""The results of several trained methods and references on one dataset: means, intervals over seeds, a table."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.retrieval import text_table
-from cml.retrieval.evaluation import Evaluation
+from cml.retrieval.results import Evaluation, none_if_nan
 from cml.retrieval.verdict import FEW_QUERIES, main_metric, number
 
 if TYPE_CHECKING:
@@ -26,18 +23,18 @@ Rows = Mapping[str, Mapping[str, Interval]]  # method to metric to interval
 METRICS = ("label_distance@1", "label_distance@10", "score@10", "ndcg@10", "ndcg@100", "hit@10", "spearman_rho")
 CLASS_METRICS = ("score@10", "map@r", "r_precision")  # besides every Recall@K, where labels are classes
 _MOST_SEEDS = 20
-CUT = ", cut"  # ends the name of a method whose embeddings were trained larger and cut to their first numbers
-APART = "*"  # marks a figure whose interval does not touch that of the first method
+CUT = ", cut"  # ends the name of a method with larger embeddings that were cut to their first dimensions
+APART = "*"  # marks a figure whose interval does not overlap that of the first method
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison found.
+    """The result of a comparison.
 
     Attributes:
         trained: Method to the evaluations of its runs, one per seed, at the dimension of the table.
-        references: The rows that no training changes: frozen features, random, oracle.
-        row: Name of the row of an evaluation that holds the trained embedding.
+        references: The rows that need no training: frozen features, random, oracle.
+        row: Name of the trained embedding's row in an evaluation.
         dimension: Dimension of the embeddings in the table.
         at: Other dimensions, to method to the evaluations of its runs.
     """
@@ -55,12 +52,12 @@ class Comparison:
 
     @property
     def seeds(self) -> int:
-        """Runs a method."""
+        """Runs per method."""
         return len(next(iter(self.trained.values())))
 
     @property
     def reference_names(self) -> list[str]:
-        """The rows that no training changes."""
+        """The rows that need no training."""
         return [name for name in self.references.rows if name != self.row]
 
     def values(self, metric: str, *, dimension: int | None = None) -> dict[str, list[float]]:
@@ -85,7 +82,7 @@ class Comparison:
         return found
 
     def table(self) -> list[list[str]]:
-        """Header and rows as text; of a kind that was measured at a smaller K alone, its largest K."""
+        """Header and rows as text; a kind that was only measured below K = 10 is shown at its largest K."""
         rows = self.rows()
         first = next(iter(rows.values()))
         recalls = [name for name in first if name.startswith("recall@")]
@@ -103,7 +100,7 @@ class Comparison:
         return lines
 
     def notes(self) -> str:
-        """What the table's figures are, and what they say."""
+        """An explanation of the table, and the verdict."""
         over = f"over {self.seeds} seeds for what was trained (Student's t)" if self.seeds > 1 else "one seed each"
         better = "Higher is better"
         if any(name.startswith("label_distance@") for name in self.table()[0]):
@@ -118,10 +115,10 @@ class Comparison:
         return f"{' '.join(said)}\n{self.verdict()}"
 
     def verdict(self) -> str:
-        """Whether the first method is apart from what needs no training, and from the best of the other methods.
+        """Whether the first method differs from a reference, and from the best of the other methods.
 
-        A gain has a 95 % interval over seeds (Student's t). Methods are paired by seed; where the interval holds 0, the
-        sentence says how many seeds would tell.
+        A gain has a 95 % interval over seeds (Student's t). Methods are paired by seed; if the interval contains 0, the
+        sentence says how many seeds would show a difference.
         """
         name = main_metric(list(self.references.rows[self.row]))
         if self.seeds < 2:
@@ -139,7 +136,7 @@ class Comparison:
         return " ".join(said)
 
     def _told(self, one: str, other: str, gains: NDArray[np.float64], name: str) -> str:
-        """What the gains of one method over another say, a gain a seed."""
+        """A sentence on the gains of one method over another, one per seed."""
         from scipy import stats
 
         mean, low, high = over_seeds(gains.tolist())
@@ -189,7 +186,7 @@ class Comparison:
             "dimension": self.dimension,
             "rows": {method: _lists(row) for method, row in self.rows().items()},
             "values": {
-                metric: {method: [_none(one) for one in values] for method, values in self.values(metric).items()}
+                metric: {method: list(map(none_if_nan, values)) for method, values in self.values(metric).items()}
                 for metric in self.references.rows[self.row]
             },
             "dimensions": {
@@ -229,8 +226,4 @@ def interval_text(value: Interval) -> str:
 
 
 def _lists(row: Mapping[str, Interval]) -> dict[str, list[float | None]]:
-    return {name: [_none(end) for end in value] for name, value in row.items()}
-
-
-def _none(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    return {name: [none_if_nan(end) for end in value] for name, value in row.items()}

@@ -1,7 +1,6 @@
-"""Evaluate rankings of a gallery against label distances, streamed over the queries.
+"""Evaluation of rankings of a gallery against label distances, streamed over the queries.
 
-A block of label distances is computed once and serves all rankers; memory is O(block), never queries x gallery.
-Not for: the measures themselves (metrics.py), tables of results (results.py), pictures (cml.reporting).
+A block of label distances is computed once for all rankers; memory is O(block), never queries x gallery.
 """
 
 from __future__ import annotations
@@ -37,9 +36,8 @@ NDCG_KS = range(10, 101, 10)
 HIT_KS = (1, 5, 10)
 HIT_NEIGHBORS = 50
 SCORE_K = 10
-_FEWEST_TENTHS = 100  # queries from which on the worst tenth is looked for
-_HIT_SHARE = 10  # Hit@K is measured unasked if the true nearest are at most 1 / this of the gallery
-
+_FEWEST_TENTHS = 100  # queries needed for the worst tenth
+_HIT_SHARE = 10  # by default Hit@K is measured if the true nearest are at most 1 / this of the gallery
 _FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery to be read from memory
 
 
@@ -75,33 +73,32 @@ def evaluate(
     a random ranking has in expectation; worst_decile@10 is the mean label distance@10 in that tenth of the labels where
     it is largest, from 100 queries on; see ``cml.retrieval.over_queries``. Both take the largest K where none is 10.
 
-    Items to which a ranker gives one score are taken in random order, or of h_ap in all orders. Neither
-    ``block_bytes`` nor ``threads`` changes the result, unless a ranker's scores depend on the block.
+    Items with the same score are taken in random order, for h_ap in all orders. Neither ``block_bytes`` nor
+    ``threads`` changes the result, unless a ranker's scores depend on the block.
 
     Args:
         rankers: Name -> ranker; called from ``threads`` threads at a time.
         distance: The label distance.
         query_labels: Q encoded labels.
         gallery_labels: G encoded labels.
-        distance_ks: K of the mean label distance. The default lists are cut to a quarter of the gallery (that K itself
-            if nothing is left): beyond, all rankings score alike.
+        distance_ks: K of the mean label distance. The default lists are cut to a quarter of the gallery (or to that K
+            alone): beyond, all rankings score alike.
         ndcg_ks: K of nDCG, likewise.
-        hit_ks: K of Hit@K, likewise; by default there are none where ``hit_neighbors`` are over a tenth of the gallery,
-            as a random ranking would hit more often than not.
+        hit_ks: K of Hit@K, likewise; by default there are none if ``hit_neighbors`` are over a tenth of the gallery, as
+            a random ranking would hit more often than not.
         hit_neighbors: True nearest items that Hit@K looks for; the default is cut to G.
-        recall_ks: K of Recall@K. Of class labels, MAP@R and R-precision are measured too.
+        recall_ks: K of Recall@K. For class labels, MAP@R and R-precision are measured too.
         recall_within: The label distance up to which an item is relevant to Recall@K; 0 for class labels.
         count_lone: Count a query without a relevant item as a miss of Recall@K; otherwise it is left out of the mean.
         same_items: The queries are the gallery, in the same order: each is left out of its own ranking.
         gain: nDCG's gain, a name in ``cml.retrieval.metrics.GAINS``.
         correlation: Whether to measure Kendall's tau-b and Spearman's rho, which need whole rankings.
-        block_bytes: Size of one block of label distances, but never fewer than 16 queries; a block of scores takes
-            twice as much.
+        block_bytes: Size of one block of label distances, at least 16 queries; a block of scores takes twice as much.
         bootstrap: Resamples of the 95 % intervals over queries; 0 for none.
         seed: Seed of the resamples, and of the order of tied items.
         oracle: Whether to add the row "oracle".
         progress: Called with the number of queries done, block by block.
-        threads: Blocks under way at a time; BLAS is held to one thread meanwhile.
+        threads: Blocks computed at a time; BLAS uses one thread in each.
         ranks: The processes that share the blocks of queries, all of which call this with the same arguments and get
             the same result; None for this one alone.
 
@@ -118,8 +115,8 @@ def evaluate(
     names = [*rankers, *([ORACLE] if oracle else [])]
     if not queries or not gallery or not names or not measures.names:
         raise UserError(
-            "An evaluation needs a query, a gallery item, a ranker and a measure at least. Got "
-            f"{queries}, {gallery}, {len(names)} and {len(measures.names)} of them instead."
+            "An evaluation needs at least one query, gallery item, ranker and measure. Got "
+            f"{queries}, {gallery}, {len(names)} and {len(measures.names)} instead."
         )
     if oracle and ORACLE in rankers:
         raise UserError(f"The ranker name {ORACLE!r} is taken by the row of the label distance; choose another one.")
@@ -165,14 +162,14 @@ def evaluate(
     if ranks is not None:
         starts = starts[ranks.share(len(starts))]
     left = queries
-    # our threads are the parallel ones: BLAS threads below them would only wait for each other, and burn time at it
+    # BLAS threads below these threads would only wait for each other
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         for done in pool.map(measure, starts):
             left -= done
             if progress is not None:
                 progress(done)
     if ranks is not None and ranks.size > 1:
-        values = ranks.merged(values)  # what others have measured is 0 here
+        values = ranks.merged(values)  # rows that others have measured are 0 here
         if progress is not None:
             progress(left)
 
@@ -202,7 +199,7 @@ def evaluate(
 
 
 def leave_out_itself(block: NDArray[np.floating[Any]], rows: slice) -> None:
-    """Make each of a slice of queries infinitely far, in a (R, G) block, from itself in the gallery of all queries."""
+    """Set the distance of each query in a slice to itself, in a (R, G) block, to infinity."""
     block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = np.inf
 
 

@@ -1,6 +1,6 @@
-"""H-AP of whole rankings, compiled: average precision with graded gains, its mean over the orders of tied items.
+"""H-AP of whole rankings, compiled: average precision with graded gains, as a mean over the orders of tied items.
 
-The file is all about numba: import it where it is used. Not for: the sort, which rank_correlation.py shares.
+The module imports numba: import it only where it is used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Measures of a ranked gallery against label distances: pure functions over a block of R queries and G gallery items.
 
 All take ``retrieved`` (R, K), the label distances of the items in the order retrieved, or the whole block (R, G). A
-query for which a measure does not exist gives NaN, never a made-up number; who averages leaves it out and counts it.
-Not for: ranking a gallery (rankers.py), streaming over queries and intervals (evaluation.py).
+query for which a measure does not exist gives NaN; means leave it out and count it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def retrieved_distances(label_distances: Float32, scores: Floats, k: int) -> Flo
     Args:
         label_distances: (R, G) label distances, infinite where two labels cannot be compared.
         scores: (R, G) without NaN; the gallery is ranked by rising score, ties by the lower column.
-        k: Items a query, 1 <= k <= G.
+        k: Items per query, 1 <= k <= G.
 
     Returns:
         (R, k) label distances in the order retrieved. ``retrieved_distances(d, d, k)`` is the ideal order.
@@ -43,7 +42,7 @@ def retrieved_distances(label_distances: Float32, scores: Floats, k: int) -> Flo
 
     if label_distances.shape != scores.shape:
         raise UserError(
-            "The 'label_distances' and the 'scores' must have one shape (R, G). "
+            "The 'label_distances' and the 'scores' must have the same shape (R, G). "
             f"Got {label_distances.shape} and {scores.shape} instead."
         )
     return np.take_along_axis(label_distances, top_columns(scores, k), axis=1)
@@ -53,7 +52,7 @@ def mean_label_distance(retrieved: Float32, ks: Sequence[int]) -> Float64:
     """Mean label distance of the top K of each query; lower is better.
 
     Items that cannot be compared (infinite) are left out of their query's mean, so that a ranking which retrieves many
-    of them can come out below the ideal one; nDCG counts them as misses. A query whose top K are all such gives NaN.
+    of them can be below the ideal one; nDCG counts them as misses. A query with only such items in its top K gives NaN.
 
     Args:
         retrieved: (R, >= max K) label distances in the order retrieved.
@@ -65,7 +64,7 @@ def mean_label_distance(retrieved: Float32, ks: Sequence[int]) -> Float64:
     Raises:
         UserError: a K is not in 1..K of ``retrieved``.
     """
-    at = _positions(ks, retrieved)
+    at = columns_of(ks, retrieved)
     retrieved = retrieved[:, : max(ks)]
     finite = np.isfinite(retrieved)
     totals = np.cumsum(np.where(finite, retrieved, 0), axis=1, dtype=np.float64)[:, at]
@@ -90,8 +89,8 @@ def ndcg(gains: Float64, ideal_gains: Float64, ks: Sequence[int]) -> Float64:
     Raises:
         UserError: a K is not in 1..K of the gains.
     """
-    at = _positions(ks, gains)
-    _positions(ks, ideal_gains)
+    at = columns_of(ks, gains)
+    columns_of(ks, ideal_gains)
     depth = max(ks)
     discounts = 1 / np.log2(np.arange(2, depth + 2))  # (depth,)
     reached = np.cumsum(gains[:, :depth] * discounts, axis=1)[:, at]
@@ -102,8 +101,8 @@ def ndcg(gains: Float64, ideal_gains: Float64, ks: Sequence[int]) -> Float64:
 def hits(retrieved: Float32, ideal: Float32, ks: Sequence[int], neighbors: int = 50) -> Float64:
     """1 where any of the top K is among the query's true nearest, else 0; higher is better.
 
-    An item counts as one of the ``neighbors`` true nearest if it is no farther in label distance than the last of
-    them, so that labels tied there are treated alike.
+    An item is one of the ``neighbors`` true nearest if its label distance is at most that of the last of them, so that
+    tied labels are treated alike.
 
     Args:
         retrieved: (R, >= max K) label distances in the order retrieved.
@@ -117,8 +116,8 @@ def hits(retrieved: Float32, ideal: Float32, ks: Sequence[int], neighbors: int =
     Raises:
         UserError: a K or ``neighbors`` is not in the range of its array.
     """
-    at = _positions(ks, retrieved)
-    _positions([neighbors], ideal)
+    at = columns_of(ks, retrieved)
+    columns_of([neighbors], ideal)
     border = ideal[:, neighbors - 1, None]  # (R, 1)
     retrieved = retrieved[:, : max(ks)]
     near = (retrieved <= border) & np.isfinite(retrieved)
@@ -133,7 +132,7 @@ def _reciprocal(distances: Float32, _: Float32) -> Float64:
 
 def _exponential(distances: Float32, label_distances: Float32) -> Float64:
     nearest = label_distances.min(axis=1, keepdims=True).astype(np.float64)
-    # nDCG does not change with a factor of a query's gains; without exp(nearest) far labels would underflow to 0
+    # a factor per query does not change nDCG; without exp(nearest) the gains of far labels would underflow to 0
     return np.exp(np.where(np.isfinite(nearest), nearest, 0) - distances)
 
 
@@ -154,9 +153,9 @@ GAINS: Mapping[str, tuple[str, Callable[[Float32, Float32], Float64]]] = {
 def relevance_gains(distances: Float32, label_distances: Float32, gain: str = "reciprocal") -> Float64:
     """Gains of retrieved items for nDCG; an item that cannot be compared has gain 0.
 
-    "reciprocal" is 1/(1+d), the same as 2^(-log2(d+1)), and "exponential" exp(-d) up to a factor a query: both
-    depend on the unit of d. "rank" is 1/(1+r), r the number of gallery items that are nearer in label distance: it
-    depends on their order alone.
+    "reciprocal" is 1/(1+d), the same as 2^(-log2(d+1)), and "exponential" exp(-d) up to a factor per query: both
+    depend on the unit of d. "rank" is 1/(1+r), with r the number of gallery items that are nearer in label distance:
+    it depends only on their order.
 
     Args:
         distances: (R, K) label distances of the items.
@@ -222,8 +221,8 @@ def h_ap(scores: Floats, label_distances: Float32) -> Float64:
     return rank_correlations(scores, dense_ranks(label_distances), graded_gains(label_distances, nearest))[2]
 
 
-def _positions(ks: Sequence[int], values: NDArray[Any]) -> list[int]:
-    """Column of each K, checked."""
+def columns_of(ks: Sequence[int], values: NDArray[Any]) -> list[int]:
+    """The column of each K in ``values``; ``UserError`` if there is none."""
     wrong = [k for k in ks if not 1 <= k <= values.shape[1]]
     if wrong or not len(ks):
         raise UserError(f"Every K must be at least 1 and at most {values.shape[1]}. Got {list(ks)} instead.")

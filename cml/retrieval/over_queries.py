@@ -1,7 +1,4 @@
-"""Measures of a set of queries that are no mean over them: the normalised score, and the worst part of the labels.
-
-Not for: measures of one query's ranking (metrics.py).
-"""
+"""Measures of a set of queries that are not means over them: the normalised score, the worst part of the labels."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from cml.retrieval.metrics import Floats
 Float64 = NDArray[np.float64]
 
 PARTS = 10
-FEWEST = 10  # queries of a part: the mean of fewer says little
+FEWEST = 10  # queries of a part; the mean of fewer says little
 
 
 def score_terms(ours: Float64, chance: Float64, best: Float64) -> tuple[Float64, Float64]:

@@ -1,7 +1,4 @@
-"""How well the similarity of pairs agrees with what people said of them: Spearman's correlation as CxC measures it.
-
-Not for: rankings of a gallery (metrics.py), reading the pairs (cml.runs.pairs).
-"""
+"""How well similarities of pairs agree with those judged by people: Spearman's correlation, as in CxC."""
 
 from __future__ import annotations
 
@@ -19,16 +16,16 @@ Float64 = NDArray[np.float64]
 def pair_spearman(
     queries: Sequence[Any], scores: Float64, given: Float64, *, resamples: int = 1000, seed: int = 0
 ) -> Float64:
-    """Spearman's rho of P pairs in resamples: half of the queries, and of each of them one pair at random.
+    """Spearman's rho of P pairs in resamples: half of the queries, with one random pair of each.
 
-    Pairs are few of all, and some items have many: a plain correlation would weigh those most (Parekh et al.,
-    Crisscrossed Captions, EACL 2021, section 4, whose figure is the mean over 1,000 resamples).
+    Some items have many pairs, and a plain correlation would weight those most (Parekh et al., Crisscrossed Captions,
+    EACL 2021, section 4, which reports the mean over 1,000 resamples).
 
     Args:
         queries: (P,) the first item of each pair.
-        scores: (P,) how similar a method finds the two; only the order counts.
-        given: (P,) how similar they are said to be.
-        resamples: How many.
+        scores: (P,) similarities by a method; only the order counts.
+        given: (P,) similarities by people.
+        resamples: Number of resamples.
         seed: Of the resampling; equal seeds give equal pairs.
 
     Returns:

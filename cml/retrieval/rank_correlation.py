@@ -1,7 +1,7 @@
 """Kendall's tau-b, Spearman's rho and H-AP of whole rankings, compiled; the correlations treat ties as SciPy does.
 
-All compare, query by query, the order of the gallery in the embedding with its order in label distance. The file is
-all about numba: import it where it is used (``cml.retrieval.metrics`` does). Not for: measures of the top K.
+All compare, for each query, the order of the gallery in the embedding with its order in label distance. The module
+imports numba: import it only where it is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Rankers: give the scores by which the gallery of some queries is ranked, block by block.
-
-Not for: indexes of large galleries, and not for measuring a ranking (metrics.py).
-"""
+"""Rankers: the scores by which the gallery is ranked for each query, block by block."""
 
 from __future__ import annotations
 
@@ -70,7 +67,7 @@ def embedding_ranker(query: NDArray[Any], gallery: NDArray[Any]) -> Ranker:
 
 
 def random_ranker(queries: int, gallery: int, seed: int = 0) -> Ranker:
-    """Rank at random: what an embedding that has learnt nothing would reach.
+    """Rank at random, as an untrained embedding would.
 
     Args:
         queries: Q.
@@ -90,11 +87,11 @@ def random_ranker(queries: int, gallery: int, seed: int = 0) -> Ranker:
 def ranked_columns(
     scores: NDArray[np.floating[Any]], k: int, *, first: int = 0, seed: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The first k gallery items of each ranking; items of one score come in random order.
+    """The first k gallery items of each ranking; items with the same score are in random order.
 
-    Were they in the order of the gallery, a gallery sorted by label would let an embedding that tells nothing apart
-    score like the best or the worst (McSherry and Najork, Computing Information Retrieval Performance Measures
-    Efficiently in the Presence of Tied Scores, 2008). A row without ties costs nothing more.
+    In the order of the gallery, a constant embedding could score like the best or the worst if the gallery is sorted by
+    label (McSherry and Najork, Computing Information Retrieval Performance Measures Efficiently in the Presence of Tied
+    Scores, 2008). A row without ties costs no extra time.
 
     Args:
         scores: (R, G) without NaN.

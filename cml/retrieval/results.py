@@ -1,7 +1,4 @@
-"""What an evaluation found: metrics with their intervals, as a table for people and as JSON for machines.
-
-Not for: computing them (evaluation.py), plots and pages (cml.reporting).
-"""
+"""The result of an evaluation: metrics with their intervals, as a text table and as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 
 Float64 = NDArray[np.float64]
 
-_UNASKED = ("h_ap", "worst_decile@")  # what a table leaves out unless it is asked for, to stay narrow
+_UNASKED = ("h_ap", "worst_decile@")  # left out of a table by default
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +29,8 @@ class Metric:
 
     Attributes:
         name: "label_distance@10", "score@10", "ndcg@100", "hit@5", "spearman_rho" ..
-        per_query: (Q,) float64, NaN where the measure does not exist for a query; empty if it was not saved.
-        mean: Mean over the queries where it exists; NaN if there are none.
+        per_query: (Q,) float64, NaN for a query without a value; empty if it was not saved.
+        mean: Mean over the queries with a value; NaN if there are none.
         low: Lower end of the 95 % bootstrap interval of the mean over queries.
         high: Upper end.
         undefined: Number of queries left out.
@@ -48,7 +45,7 @@ class Metric:
 
     @property
     def higher_is_better(self) -> bool:
-        """False for label distances alone."""
+        """False only for label distances."""
         return not self.name.startswith(("label_distance@", "worst_decile@"))
 
 
@@ -84,12 +81,12 @@ class Evaluation:
         gain: Name of nDCG's gain.
         queries: Q.
         gallery: G.
-        hit_neighbors: How many true nearest items Hit@K looks for.
-        reported_unit: Unit of label_distance@K where that is another one; see ``reported``.
-        ties: Ranker name -> queries in whose measured top items had one score; those came in random order.
+        hit_neighbors: Number of true nearest items that Hit@K looks for.
+        reported_unit: Unit of label_distance@K if it is another one; see ``reported``.
+        ties: Ranker name -> queries with tied scores among the measured top items, which are in random order.
         count_lone: Whether Recall@K counts a query that has no item of its class as a miss.
         recall_within: The label distance up to which an item is relevant to Recall@K, as reported; 0 for classes.
-        verdict: What the figures say, in a sentence; "" where nobody asked.
+        verdict: A conclusion in one sentence, or "".
     """
 
     rows: Mapping[str, Mapping[str, Metric]]
@@ -110,7 +107,7 @@ class Evaluation:
         return self.reported_unit or self.unit
 
     def reported(self, factor: float, unit: str) -> Evaluation:
-        """The same with label distances multiplied by ``factor`` to be in ``unit``; nDCG stays as it is."""
+        """The evaluation with label distances multiplied by ``factor``, in ``unit``; nDCG does not change."""
         if factor == 1:
             return replace(self, reported_unit="" if unit == self.unit else unit)
 
@@ -126,13 +123,13 @@ class Evaluation:
         return replace(self, rows=rows, reported_unit=unit, recall_within=factor * self.recall_within)
 
     def to_json(self, *, per_query: bool = False) -> dict[str, Any]:
-        """The evaluation as JSON can hold it, NaN as null; ``per_query`` adds every query's values (megabytes)."""
+        """The evaluation as JSON can hold it, NaN as null; ``per_query`` adds the values of all queries (megabytes)."""
 
         def plain(metric: Metric) -> dict[str, Any]:
-            values: dict[str, Any] = {key: _none(float(getattr(metric, key))) for key in ("mean", "low", "high")}
+            values: dict[str, Any] = {key: none_if_nan(float(getattr(metric, key))) for key in ("mean", "low", "high")}
             values["undefined"] = metric.undefined
             if per_query:
-                values["per_query"] = [_none(value) for value in metric.per_query.tolist()]
+                values["per_query"] = list(map(none_if_nan, metric.per_query.tolist()))
             return values
 
         return {
@@ -146,7 +143,7 @@ class Evaluation:
 
     @classmethod
     def from_json(cls, value: Any) -> Evaluation:  # noqa: ANN401 - whatever a file held
-        """Read what ``to_json`` gave.
+        """Read the result of ``to_json``.
 
         Raises:
             DataError: the value has another form.
@@ -171,7 +168,7 @@ class Evaluation:
         return cls(rows, saved["unit"], saved["gain"], *figures, reported, *said, verdict)
 
     def table(self, metrics: Sequence[str] | None = None, *, markdown: bool = False) -> str:
-        """A table with a row a ranker and "mean [low, high]" a metric.
+        """A table with a row per ranker and "mean [low, high]" per metric.
 
         Args:
             metrics: Metric names; by default one of each kind, at its largest K, without h_ap and worst_decile.
@@ -195,7 +192,7 @@ class Evaluation:
         return self.table(markdown=True)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A line a ranker and metric: ranker, metric, mean, the ends of its 95 % interval, queries left out.
+        """One line per ranker and metric: ranker, metric, mean, the ends of its 95 % interval, queries left out.
 
         Raises:
             UserError: pandas is not installed.
@@ -255,12 +252,12 @@ class Evaluation:
 
 
 def largest_k(gallery: int) -> int:
-    """The largest K that tells rankings of a gallery of that size apart."""
+    """The largest K at which rankings of a gallery of that size differ."""
     return max(1, gallery // 4)
 
 
 def _one_of_each(names: Sequence[str]) -> list[str]:
-    """The last name of each kind, the one with the largest K; of Recall@K, which is small for few K, all."""
+    """The last name of each kind, which has the largest K; for Recall@K all names."""
     last = {name if name.startswith("recall@") else name.partition("@")[0]: name for name in names}
     return [name for name in last.values() if not name.startswith(_UNASKED)]
 
@@ -280,7 +277,8 @@ def _cells(metrics: Sequence[Metric]) -> list[str]:
     return [text(metric) for metric in metrics]
 
 
-def _none(value: float) -> float | None:
+def none_if_nan(value: float) -> float | None:
+    """A number as JSON can hold it."""
     return None if math.isnan(value) else value
 
 

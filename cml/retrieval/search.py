@@ -1,9 +1,8 @@
 """Exact nearest neighbours among embeddings that may not fit into memory: block by block, memory O(block).
 
-A block is compared in float32, with one matrix product. An item whose float32 score, less a bound on its rounding, is
-no worse than the k nearest so far is measured in float64 at once, while it lies in the cache: few are, and what comes
-out is what float64 alone would say. Not for: label distances (``LabelDistance.neighbors``), nor indexes that are quick
-because they may err (cml.export.approximate).
+A block is compared in float32, with one matrix product. The few items whose float32 score, less a bound on its
+rounding, is no worse than the k nearest so far are measured in float64 at once, while they are in the cache. So the
+result is that of float64.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ def nearest_embeddings(
 
     Args:
         query: (Q, D).
-        gallery: (G, D), or parts of it that are numbered on from each other; memory maps are read block by block.
-        k: Items a query, 1 <= k <= G.
+        gallery: (G, D), or its parts, numbered consecutively; memory maps are read block by block.
+        k: Items per query, 1 <= k <= G.
         block: Gallery items compared at a time.
-        threads: Blocks of queries under way at a time; BLAS is held to one thread meanwhile.
+        threads: Blocks of queries compared at a time; BLAS uses one thread in each.
 
     Returns:
         Distances (Q, k) float32 and positions (Q, k) int64 in the gallery.

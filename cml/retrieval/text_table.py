@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def aligned(grid: Sequence[Sequence[str]]) -> str:
-    """A grid of cells in columns: the first one ends flush left, the others flush right."""
+    """A grid of cells in columns: the first is left-aligned, the others right-aligned."""
     widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
     lines = (
         "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
@@ -29,7 +29,7 @@ def markdown(grid: Sequence[Sequence[str]]) -> str:
 
 
 def frame(records: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
-    """Records as a pandas frame, a line each.
+    """Records as a pandas frame, one row each.
 
     Raises:
         UserError: pandas is not installed.

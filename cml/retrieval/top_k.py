@@ -1,6 +1,6 @@
-"""Which gallery items come first: the k smallest scores, or the k nearest, of each query, compiled, exact in ties.
+"""The first gallery items of each query: the k smallest scores, or the k nearest, compiled, exact in ties.
 
-The file is all about numba: import it where it is used. Not for: what is measured on the ranking (metrics.py).
+The module imports numba: import it only where it is used.
 """
 
 from __future__ import annotations

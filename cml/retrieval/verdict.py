@@ -1,7 +1,4 @@
-"""What figures say, in one sentence: whether a method is ahead of its references, and whether that can be told.
-
-Not for: the figures (evaluation.py, comparison.py).
-"""
+"""Verdicts in one sentence: whether a method is better than its references, and whether the data can show it."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
     from cml.retrieval.results import Evaluation, Metric
 
 FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer show only large differences
-_FALLEN = 0.1  # a training loss that fell below this share of its first values was learnt by heart, or learnt well
+_FALLEN = 0.1  # a training loss below this share of its first values: the training set was memorised or fitted well
 
 
 def judged(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Evaluation:
@@ -64,13 +61,7 @@ def main_metric(names: Sequence[str]) -> str:
 
 
 def size_verdict(queries: int, others: int, mend: str = "") -> str:
-    """What a dataset's queries will tell: "" where they are enough.
-
-    Args:
-        queries: Its queries.
-        others: What each of them is searched among.
-        mend: A sentence that says how there would be more.
-    """
+    """What ``queries``, each searched among ``others`` items, can show, with a ``mend``; "" if they are enough."""
     if queries >= FEW_QUERIES:
         return ""
     return (

@@ -1,21 +1,19 @@
-"""Writing files and folders so that nothing half-written is ever read as whole.
+"""Writing files and folders so that a reader never sees a partial one.
 
 The one rule: write under a temporary name beside the target, then rename. A killed process leaves the old state (or
-none) plus a temporary that no reader looks at, and that the next writer of the same name takes away. Not for: reading
-formats, which live with their owners.
+none) and a temporary, which readers ignore and the next writer of the same name deletes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import io
 import json
 import os
+import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -34,7 +32,6 @@ def atomic_file(path: Path) -> Iterator[Path]:
     with _temporary(path, folder=False) as temporary:
         yield temporary
         force(temporary)
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files private, a user expects the usual mode
 
 
 @contextlib.contextmanager
@@ -47,16 +44,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     check_vacant(path)
     with _temporary(path, folder=True) as temporary:
         yield temporary
-        temporary.chmod(0o777 & ~_umask())
 
 
 @contextlib.contextmanager
 def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
     with folder_made(path.parent), contextlib.ExitStack() as held:
         _clear_dead(path)
-        temporary, handle = _own_temporary(path, folder=folder)
-        if handle is not None:
-            held.callback(os.close, handle)
+        temporary = _own_temporary(path, held, folder=folder)
         try:
             with located(path):
                 yield temporary
@@ -72,7 +66,7 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def folder_made(path: Path) -> Iterator[None]:
-    """Make a folder and those around it; if the block fails, those that were made and are empty go again."""
+    """Make a folder and its parents; if the block fails, those that were made and are empty are removed."""
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     try:
@@ -85,7 +79,7 @@ def folder_made(path: Path) -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """Where things that can be computed again are kept: ``$CML_CACHE``, by default ``~/.cache/cml``."""
+    """The folder of everything that can be recomputed: ``$CML_CACHE``, by default ``~/.cache/cml``."""
     return Path(os.environ.get("CML_CACHE") or Path.home() / ".cache" / "cml")
 
 
@@ -99,13 +93,13 @@ def check_vacant(path: Path) -> None:
 def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
     """Hold the lock file ``path`` while the block runs, so that one process at a time works on something.
 
-    The lock goes with the process: one that was killed leaves a file that locks nothing. Processes forked off it, such
-    as data workers, do not hold it.
+    The lock ends with the process: a killed one leaves a file that locks nothing. Forked processes, such as data
+    workers, do not hold it.
 
     Args:
-        path: The lock file, which is no link; the folder around its folder must exist.
+        path: The lock file, not a link; the parent of its folder must exist.
         what: What it guards, for the error: "the run runs/mine".
-        wait: Wait until nobody else holds the lock, however long that takes.
+        wait: Wait until no other process holds the lock, however long that takes.
 
     Yields:
         The file, open for reading and appending. It stays behind.
@@ -142,7 +136,7 @@ def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
 
 
 def force(*paths: Path) -> None:
-    """Return when files, or the lists of folders' files, are on the disk; Windows forces no lists."""
+    """Return when files, or the entries of folders, are on the disk; Windows cannot do that for folders."""
     for path in paths:
         if not system.OPEN_FILES_MOVE and path.is_dir():
             continue
@@ -154,7 +148,7 @@ def force(*paths: Path) -> None:
 
 
 def delete(path: Path, *, strict: bool = False) -> None:
-    """Delete a file, a link or a folder, if it is there; a folder with all in it that can be, or ``strict``ly all."""
+    """Delete a file, link or folder if it exists; what cannot be deleted stays, or with ``strict`` is an error."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=not strict)
     else:
@@ -163,17 +157,14 @@ def delete(path: Path, *, strict: bool = False) -> None:
 
 
 def write_all(descriptor: int, content: bytes | memoryview, at: int | None = None) -> None:
-    """Write bytes behind what is there, or from the byte ``at`` on: all of them, also where one call takes only some.
-
-    A call takes up to 2 GiB, and on a disk about to be full a part of that; the next one says so.
-    """
-    while len(content):
+    """Write all bytes, at the end of a file or from the byte ``at`` on."""
+    while len(content):  # a call writes up to 2 GiB, and less on a disk that is almost full
         written = os.write(descriptor, content) if at is None else system.write_at(descriptor, content, at)
         content, at = content[written:], None if at is None else at + written
 
 
 def _let_go() -> None:
-    """In a forked process: give its share of every lock back, or it would be locked until that process ends too."""
+    """Release the locks in a forked process, or they would be held until it ends too."""
     null = os.open(os.devnull, os.O_RDONLY)
     for descriptor in _held:
         os.dup2(null, descriptor, inheritable=False)  # the file object still believes in its descriptor
@@ -186,7 +177,7 @@ if hasattr(os, "register_at_fork"):  # Windows forks nothing
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write ``value`` as readable JSON, atomically. NaN and infinity are refused: they are not JSON.
+    """Write ``value`` as readable JSON, atomically; NaN and infinity, which JSON lacks, are a ``ValueError``.
 
     Raises:
         UserError: a text, such as a path, is not UTF-8.
@@ -199,11 +190,7 @@ def write_json(path: Path, value: object) -> None:
 
 @contextlib.contextmanager
 def text_path(path: Path) -> Iterator[str]:
-    """A name of a file for libraries that take text alone, also where its own is not UTF-8.
-
-    Raises:
-        OSError: the file cannot be opened.
-    """
+    """A file's name for libraries that only take text, also if it is not UTF-8."""
     try:
         unicode_text(str(path), "")
     except UserError:
@@ -217,10 +204,10 @@ def text_path(path: Path) -> Iterator[str]:
 
 
 def unicode_text(text: str, what: str) -> str:
-    """A text that a file may note, as it is.
+    """Return ``text`` if it can be written as UTF-8.
 
     Raises:
-        UserError: it holds bytes that are no Unicode, as the name of a file may.
+        UserError: it holds bytes that are not Unicode, as a file name may.
     """
     try:
         text.encode()
@@ -231,10 +218,10 @@ def unicode_text(text: str, what: str) -> str:
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Open a file for reading; a pipe or a device, which may never end, is refused without waiting for it.
+    """Open a file for reading; a pipe or a device, which may never end, is refused at once.
 
     Raises:
-        OSError: it is missing, cannot be read or is no file.
+        OSError: it is missing, unreadable or not a regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | system.NO_WAIT | system.PLAIN)
     try:
@@ -247,21 +234,16 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def read_json(path: Path, what: str, *, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
-    """Read a JSON file strictly (strict_json.py).
-
-    Args:
-        path: The file.
-        what: Its purpose, for the error: "the run's config".
-        finite: As for ``parse_json``.
+    """Read a JSON file as ``parse_json`` does; ``what`` is its purpose, for the error: "the run's config".
 
     Raises:
-        DataError: the file is missing, no file or no sound JSON.
+        DataError: the file is missing, not a regular file or not valid JSON.
     """
-    return read_parsed(path, what, "JSON", functools.partial(parse_json, finite=finite))
+    return read_parsed(path, what, "JSON", lambda raw: parse_json(raw, finite=finite))
 
 
 def read_parsed(path: Path, what: str, form: str, parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401
-    """As ``read_json``, of another form than JSON, whose ``parse`` raises ``ValueError`` as ``parse_json`` does."""
+    """As ``read_json``, for another format, whose ``parse`` raises ``ValueError`` as ``parse_json`` does."""
     try:
         with open_regular(path) as file:
             return parse(file.read())
@@ -273,34 +255,27 @@ def read_parsed(path: Path, what: str, form: str, parse: Callable[[bytes], Any])
         raise DataError(f"{path} should hold {what} as {form}, but cannot be parsed: it {error}.") from None
 
 
-def _own_temporary(path: Path, *, folder: bool) -> tuple[Path, int | None]:
-    """A new temporary of ``path`` and an open handle, whose lock tells others that its maker lives.
-
-    There is no handle where what is open cannot be renamed; nobody clears anything there.
-    """
-    prefix = f".{path.name}{PARTIAL}"
+def _own_temporary(path: Path, held: contextlib.ExitStack, *, folder: bool) -> Path:
+    """Make a temporary of ``path``; while ``held`` is open, a lock on it tells others that its maker lives."""
     while True:
-        if folder:
-            name = tempfile.mkdtemp(prefix=prefix, dir=path.parent)
-            handle = os.open(name, os.O_RDONLY) if system.OPEN_FILES_MOVE else -1
-        else:
-            handle, name = tempfile.mkstemp(prefix=prefix, suffix=path.suffix, dir=path.parent)
-        if not system.OPEN_FILES_MOVE:
-            if handle >= 0:
-                os.close(handle)
-            return Path(name), None
-        with contextlib.suppress(OSError):  # a file system without locks: nobody clears anything there either
-            system.lock(handle, wait=True)
-        if os.path.exists(name):
-            return Path(name), handle
-        os.close(handle)  # somebody cleared it before it was locked
+        temporary = path.with_name(f".{path.name}{PARTIAL}{secrets.token_hex(4)}{'' if folder else path.suffix}")
+        temporary.mkdir() if folder else temporary.touch(exist_ok=False)
+        if not system.OPEN_FILES_MOVE:  # nor are temporaries cleared there
+            return temporary
+        with contextlib.suppress(FileNotFoundError):  # another process cleared it before it was locked
+            handle = os.open(temporary, os.O_RDONLY)
+            held.callback(os.close, handle)
+            with contextlib.suppress(OSError):  # a file system without locks, where nothing is cleared either
+                system.lock(handle, wait=True)
+            if temporary.exists():
+                return temporary
 
 
 def _clear_dead(path: Path) -> None:
     """Delete the temporaries of ``path`` that killed processes left."""
-    prefix = f".{path.name}{PARTIAL}"
     if not system.OPEN_FILES_MOVE:
         return
+    prefix = f".{path.name}{PARTIAL}"
     for entry in [entry for entry in os.scandir(path.parent) if entry.name.startswith(prefix)]:
         with contextlib.suppress(OSError):
             handle = os.open(entry.path, os.O_RDONLY | system.NO_FOLLOW | system.NO_WAIT)
@@ -313,16 +288,10 @@ def _clear_dead(path: Path) -> None:
 
 @contextlib.contextmanager
 def located(path: Path) -> Iterator[None]:
-    """Give an error of the machine that names no file, such as that of a full disk, the file it happened to."""
+    """Add the path to an error of the system that names no file, such as that of a full disk."""
     try:
         yield
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

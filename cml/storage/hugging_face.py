@@ -1,6 +1,6 @@
-"""The Hugging Face hub (the extra ``hub``): ``hf:user/name`` in the place of a run folder, uploads, datasets' commits.
+"""The Hugging Face hub (the extra ``hub``): ``hf:user/name`` as a run folder, uploads, commits of datasets.
 
-Of a model only config.json and model.safetensors are ever fetched. Not for: what is shared (cml/export/hub.py).
+Only config.json and model.safetensors of a model are ever fetched.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from cml.errors import DataError, UserError, extra_needed
 
 _FILES = ("config.json", "model.safetensors")
 _WHY = {
-    "RepositoryNotFoundError": "has no such repository, or shows it to some alone (log in: hf auth login)",
+    "RepositoryNotFoundError": "has no such repository, or it is private (log in: hf auth login)",
     "RevisionNotFoundError": "has no such branch, tag or commit of it",
     "RemoteEntryNotFoundError": f"has no {' and '.join(_FILES)} there, which 'cml export hub' writes",
 }
 
 
 def local_run(run: Path | str) -> Path:
-    """The folder of a run; one on the hub is fetched into the hub's cache.
+    """The folder of a run; a run on the hub is fetched into the hub's cache.
 
     Args:
-        run: A folder, ``hf:user/name`` or ``hf:user/name@revision``: a branch or a tag, whose commit is said on stderr,
-            or a commit, which needs no network once it is in the cache.
+        run: A folder, ``hf:user/name`` or ``hf:user/name@revision``. The commit of a branch or tag is printed on
+            stderr; a commit needs no network once it is in the cache.
 
     Raises:
         UserError: no such repository or revision, no model in it, or the hub cannot be reached.
@@ -43,7 +43,7 @@ def local_run(run: Path | str) -> Path:
     paths = [try_to_load_from_cache(name, file, revision=revision) for file in _FILES]
     if not (re.fullmatch("[0-9a-f]{40}", revision) and all(isinstance(path, str) for path in paths)):
         with _told(f"{text} cannot be fetched"):
-            # one request: each of a download's is tried again for half a minute where there is no network
+            # one request: without a network, each request of a download is retried for half a minute
             commit = hub.model_info(name, revision=revision or None, timeout=10).sha
             paths = [hf_hub_download(name, file, revision=commit) for file in _FILES]
     folder = Path(str(paths[0])).parent
@@ -53,9 +53,9 @@ def local_run(run: Path | str) -> Path:
 
 
 def client(name: str, what: str = "model") -> Any:  # noqa: ANN401 - of a library that may not be installed
-    """What speaks with the hub; ``UserError`` unless ``name`` is user/name and the extra is installed."""
+    """The hub's client; ``UserError`` unless ``name`` is user/name and the extra is installed."""
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name, re.ASCII):
-        raise UserError(f"A repository of the hub is called user/name. Got {name!r} instead.")
+        raise UserError(f"A repository on the hub must be named user/name. Got {name!r} instead.")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     with extra_needed("hub" if what == "model" else "datasets", f"The {what} hf:{name}"):
         from huggingface_hub import HfApi
@@ -63,7 +63,7 @@ def client(name: str, what: str = "model") -> Any:  # noqa: ANN401 - of a librar
 
 
 def dataset_commit(name: str, revision: str) -> str:
-    """The commit of a dataset on the hub, of a branch or tag, or of the newest.
+    """The commit of a branch or tag of a dataset on the hub, or the newest one.
 
     Raises:
         UserError: there is no such dataset or revision, or the hub cannot be reached.
@@ -75,10 +75,10 @@ def dataset_commit(name: str, revision: str) -> str:
 
 @contextlib.contextmanager
 def dataset_read(name: str) -> Iterator[None]:
-    """Say in one line why the library ``datasets`` cannot read a dataset.
+    """Turn whatever the library ``datasets`` raises, which has no common base class, into one line.
 
     Raises:
-        DataError: whatever it raised; it has no base class of its own.
+        DataError: the library raised an error.
     """
     try:
         yield
@@ -90,32 +90,33 @@ def dataset_read(name: str) -> Iterator[None]:
 
 
 def upload(folder: Path, name: str, *, private: bool) -> str:
-    """Upload a folder's files as one commit, into a repository that is made (``private``) if there is none.
+    """Upload a folder's files as one commit; returns what ``cml.load`` takes for it.
 
-    Returns what ``cml.load`` takes for it. ``UserError``: it cannot be, or what should be private is public already.
+    A missing repository is made, ``private`` or public. ``UserError``: the upload fails, or it should be private but
+    the repository is public.
     """
     hub = client(name)
     from huggingface_hub import CommitOperationAdd
 
     files = [CommitOperationAdd(path.name, path) for path in sorted(folder.iterdir())]
-    with _told(f"{folder} is made, but cannot be pushed to {name} (log in: hf auth login)"):
+    with _told(f"{folder} was written, but cannot be pushed to {name} (log in: hf auth login)"):
         hub.create_repo(name, private=private or None, exist_ok=True)
         if private and not hub.model_info(name, timeout=10).private:
-            raise UserError(f"{name} is public already: nothing was pushed. Make it private there, or leave --private.")
+            raise UserError(f"{name} is public: nothing was pushed. Make it private there, or leave out --private.")
         return f"hf:{name}@{hub.create_commit(name, files, commit_message='Upload a model of cml').oid}"
 
 
 @contextlib.contextmanager
 def _told(what: str) -> Iterator[None]:
-    """One line of whatever the hub, its client or the HTTP library beneath raises."""
+    """Turn whatever the hub, its client or the HTTP library raises into one line."""
     from huggingface_hub import constants
 
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # of three libraries, with no base in common
+    except Exception as error:  # of three libraries, without a common base class
         cause = error.__cause__ or error
-        why = f"does not answer as it should ({type(cause).__name__}: {' '.join(str(cause).split())[:200]})"
+        why = f"did not answer as expected ({type(cause).__name__}: {' '.join(str(cause).split())[:200]})"
         why = next((_WHY[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _WHY), why)
         raise UserError(f"{what}: {constants.ENDPOINT} {why}.") from None

@@ -1,4 +1,4 @@
-"""What results are made with, and the first thing in which two notes of that differ, in words."""
+"""The settings that results were made with, and the first difference between two of them, in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DIGEST = re.compile(r"[0-9a-f]{16,}")
 
 
 def as_json(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping as it comes back from a JSON file: tuples are lists, keys are texts."""
+    """A mapping as a JSON file returns it: tuples become lists, keys become strings."""
     found: dict[str, Any] = json.loads(json.dumps(dict(value)))
     return found
 
@@ -23,10 +23,10 @@ def difference(
     about_there: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> str:
-    """In what results that are there differ from what is wanted: the first option, with both values; "" if in nothing.
+    """The first option in which existing settings differ from the wanted ones, with both values; "" if none does.
 
-    Digests tell nobody anything. Where they differ, the first difference between ``about_there`` and ``about`` is
-    named, which say what the digests are of, else what kind of thing is another one.
+    Digests mean nothing to a reader. Where they differ, the first difference between ``about_there`` and ``about``,
+    which describe what the digests are of, is named instead; without one, the kind of thing that differs.
     """
     if not isinstance(there, Mapping) or not there:
         return "it does not say how"
@@ -46,7 +46,7 @@ def difference(
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a mapping and of those in it, under their own names."""
+    """The options of a mapping and of the mappings inside it, under their own names."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         flat |= _flat(value) if isinstance(value, Mapping) else {key: value}
@@ -55,7 +55,7 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _both(name: str, then: object, now: object) -> str:
     texts = [str("nothing" if value is None else value) for value in (then, now)]
-    if max(map(len, texts)) > _LONGEST:  # what they begin with alike says nothing
+    if max(map(len, texts)) > _LONGEST:  # a common beginning says nothing
         alike = next((place for place, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0)
         texts = [f"..{text[alike:]}" if alike > _LONGEST // 2 else text for text in texts]
     return f"{name} was {texts[0][:_LONGEST]}, now {texts[1][:_LONGEST]}"

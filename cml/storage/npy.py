@@ -1,17 +1,20 @@
-"""Arrays in ``.npy`` files that strangers wrote: mapped into memory, so that a header can claim nothing it has not.
+"""Arrays in ``.npy`` files, read from untrusted files and kept in the cache.
 
-No pickle is read, a file shorter than its header says is refused before anything is allocated. Not for: writing.
+Files are mapped into memory: one that is shorter than its header says is refused before anything is allocated. No
+pickle is read.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.storage.atomic import open_regular
+from cml.storage.atomic import atomic_file, open_regular
 
 
 def map_array(path: Path) -> NDArray[Any]:
@@ -19,10 +22,10 @@ def map_array(path: Path) -> NDArray[Any]:
 
     Raises:
         OSError: the file is missing or cannot be read.
-        ValueError: it is no whole ``.npy`` file of numbers; says why.
+        ValueError: it is not a complete ``.npy`` file of numbers; says why.
     """
     with open_regular(path) as file:
-        if file.read(6) != b"\x93NUMPY":  # an archive or a pickle would be opened as what it is
+        if file.read(6) != b"\x93NUMPY":  # NumPy would open an archive or a pickle as such
             raise ValueError("it is no .npy file")
     try:
         found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -33,3 +36,15 @@ def map_array(path: Path) -> NDArray[Any]:
     if found.dtype.kind not in "biufc":
         raise ValueError(f"it holds {found.dtype}, no plain numbers")
     return found
+
+
+def cached_rows(path: Path, rows: int, compute: Callable[[], NDArray[np.float32]]) -> NDArray[np.float32]:
+    """The array (``rows``, D) in a file of the cache; computed and kept there if it is missing or damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        found: NDArray[np.float32] = map_array(path)
+        if found.ndim == 2 and len(found) == rows:
+            return np.array(found)
+    made = compute()
+    with contextlib.suppress(OSError), atomic_file(path) as temporary:  # a cache that cannot be written costs only time
+        np.save(temporary, made, allow_pickle=False)
+    return made

@@ -1,8 +1,7 @@
-"""A dataset in the making: a folder beside its place that outlives a killed process, so that the next one goes on.
+"""A dataset being written, in a folder beside its target that survives a killed process, so that the next continues.
 
-``.NAME.partial`` holds the dataset as far as it got and a journal (resumable.py) of the items whose files are whole,
-with their sizes and checksums: what a power cut has torn fails its checksum and is made anew. Not for: naming files and
-writing metadata (dataset_files.py).
+``.NAME.partial`` holds the dataset so far and a journal (work_folder.py) of the items whose files are complete, with
+sizes and checksums: a file torn by a power cut fails its checksum and is made again.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ Whole = tuple[int, int]  # size and checksum of a file
 
 
 class PartialDataset:
-    """The folder in which a dataset is made; a ``with`` block that ends well without ``publish`` throws it away.
+    """The folder in which a dataset is made; a ``with`` block that succeeds without ``publish`` deletes it.
 
     Args:
-        folder: Where the dataset shall lie; absent or empty.
-        made_with: What decides its content. What another process has left is used only if it was made with the same;
-            with an empty one nothing is ever used again, and nothing left.
+        folder: The dataset's target; absent or empty.
+        made_with: What determines its content. Items of an earlier process are reused only if it was the same; if it
+            is empty, nothing is reused and nothing kept.
 
     Attributes:
         data: Where to write; it becomes ``folder``.
@@ -45,11 +44,11 @@ class PartialDataset:
 
     def __init__(self, folder: Path, made_with: Mapping[str, Any]) -> None:
         self._folder = Path(os.path.abspath(folder))
-        # another Pillow may encode a little otherwise
+        # another version of Pillow may encode slightly differently
         self._made_with = {**made_with, "pillow": PIL.__version__} if made_with else {}
         self.data = partial_folder(folder) / "dataset"
-        self._items: dict[str, dict[str, Whole]] = {}  # that an earlier process has finished
-        self._files: dict[str, Whole] = {}  # whole on the disk, by their path below data
+        self._items: dict[str, dict[str, Whole]] = {}  # finished by an earlier process
+        self._files: dict[str, Whole] = {}  # complete on the disk, by their path below data
         self._used: set[str] = set()  # paths of this process's dataset
         self._unforced: list[str] = []
         self._forcing = ThreadPoolExecutor(1)  # waiting for the disk should not hold up the images
@@ -74,7 +73,7 @@ class PartialDataset:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._forcing.shutdown(cancel_futures=True)
-        # the same command would only make the same mistake again, unless the mistake is a single item's
+        # the same command would only fail again, unless the fault is that of a single item
         users = isinstance(error, UserError) and not isinstance(error, DataError)
         if error is None or users or not self.kept:
             self._work.discard()
@@ -82,13 +81,13 @@ class PartialDataset:
 
     @property
     def kept(self) -> int:
-        """Items that the next process could use if this one died now."""
+        """Items that the next process could reuse if this one died now."""
         return self._work.recorded if self._made_with else 0
 
     def finished(self, item_id: str) -> dict[str, bytes] | None:
-        """The files of an item that an earlier process has finished, by path, or None if one of them is not whole.
+        """The files of an item that an earlier process finished, by path; None if one of them is damaged.
 
-        Different items may be asked for by different threads at a time.
+        Several threads may ask for different items at a time.
         """
         contents = {}
         for path, whole in self._items.get(item_id, {}).items():
@@ -102,7 +101,7 @@ class PartialDataset:
         return contents or None
 
     def add(self, item_id: str, contents: Mapping[str, bytes]) -> None:
-        """Write the files of an item, by path, then note that they are; what an earlier process wrote alike stays."""
+        """Write the files of an item, by path, then record it; equal files of an earlier process stay."""
         files = {path: _whole(content) for path, content in contents.items()}
         for path, content in contents.items():
             if self._files.get(path) != files[path]:
@@ -116,10 +115,10 @@ class PartialDataset:
             self._work.record({"item_id": item_id, "files": files}, sync=False)
 
     def publish(self, further: set[str]) -> None:
-        """Move the dataset to its place: all its files are on the disk by then.
+        """Move the dataset to its target when all its files are on the disk.
 
         Args:
-            further: Paths of files that were not written by ``add``; any file that nobody names is deleted.
+            further: Paths of files that ``add`` did not write; all other files are deleted.
         """
         for path in [path for path in self.data.rglob("*") if path.is_file()]:
             name = path.relative_to(self.data).as_posix()
@@ -134,14 +133,14 @@ class PartialDataset:
         force(self._folder.parent)
 
     def _begin(self) -> None:
-        """Take over what an earlier process has finished, if it is of use here."""
+        """Take over what an earlier process finished, if it can be reused."""
         if self._made_with and self._work.difference == "":
             self._items = dict(self._work.records(_item))
             for files in self._items.values():
                 self._files |= files
         else:
             if self._work.difference and self._work.records(_item):
-                why = f"was begun otherwise ({self._work.difference}); starting over."
+                why = f"was begun with different settings ({self._work.difference}); starting over."
                 print(f"{self._work.root} {why}", file=sys.stderr)
             self._work.start_over()
         self.data.mkdir(exist_ok=True)
@@ -162,7 +161,7 @@ def partial_folder(folder: Path) -> Path:
 def _item(entry: dict[str, Any]) -> tuple[str, dict[str, Whole]]:
     files = {}
     for path, (size, checksum) in dict(entry["files"]).items():
-        files[relative_name(path, "the dataset")] = int(size), int(checksum)  # a stranger's names no file elsewhere
+        files[relative_name(path, "the dataset")] = int(size), int(checksum)  # refuses a name of a file elsewhere
     return str(entry["item_id"]), files
 
 

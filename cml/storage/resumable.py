@@ -1,8 +1,7 @@
-"""Work that takes hours: done in pieces, each recorded, continued after a kill, refused to a second process.
+"""Work that takes hours: done and recorded in pieces, continued after a kill, refused to a second process.
 
-What ``cml distances``, ``embed``, ``index`` and ``export captioning`` are made with; ``prepare`` shares the folder and
-its journal (work_folder.py). The next process with the same command drops what the journal does not know and goes on.
-Not for: what the pieces hold.
+``cml distances``, ``embed``, ``index`` and ``export captioning`` use it; ``prepare`` shares the folder and its journal
+(work_folder.py). The next process with the same command drops what the journal does not list and continues.
 """
 
 from __future__ import annotations
@@ -24,39 +23,39 @@ _FINISHED = "finished"
 
 
 class MadeOtherwiseError(UserError):
-    """Results that are there, whole or half made, were made with something else than what is wanted."""
+    """Existing results, complete or not, were made with other settings than the wanted ones."""
 
 
 class Building:
-    """Results in the making, or found whole. Made by ``building``.
+    """Results that are being made, or were found complete. Made by ``building``.
 
     Attributes:
-        out: Folder where the results belong.
-        work: Hidden folder in which they grow.
-        records: What ``record`` said so far, oldest first.
-        manifest: The manifest, if everything is there already.
+        out: The target folder.
+        work: Hidden folder in which the results grow.
+        records: The entries of ``record`` so far, oldest first.
+        manifest: The manifest if the results are complete, else None.
     """
 
     def __init__(self, out: Path, name: str, parts: Sequence[str], manifest: dict[str, Any] | None) -> None:
         self.out, self.work, self.manifest = out, work_of(out, name), manifest
         self.records: list[dict[str, Any]] = []
         self._name, self._parts = name, parts
-        self._folder: WorkFolder  # where something is still to do
+        self._folder: WorkFolder  # set if the results are not complete
 
     def record(self, entry: Mapping[str, Any]) -> None:
-        """Say what is whole, after it was forced to the disk. Several threads may call it."""
+        """Record what is complete, after it was forced to the disk. Several threads may call it."""
         self._folder.record(entry)
         self.records.append(dict(entry))
 
     def start_over(self) -> None:
-        """Delete all that is there, because a part of it is lost or damaged."""
+        """Delete everything so far, because a part of it is lost or damaged."""
         self._folder.start_over()
         self.records.clear()
 
     def finish(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Put the parts where they belong and write the manifest; returns it. A kill in between is made good later.
+        """Move the parts to their target, then write and return the manifest. A later call completes a killed one.
 
-        What the results are made with is added as ``made_with``, unless the manifest says it itself.
+        The settings of the results are added as ``made_with``, unless the manifest holds them.
         """
         self.record({_FINISHED: dict(manifest)})
         return self._publish()
@@ -71,7 +70,7 @@ class Building:
             folder.start_over()
         elif folder.difference:
             raise MadeOtherwiseError(
-                f"{self.out} was begun otherwise ({folder.difference}). Give the command it was begun with, choose "
+                f"{self.out} was begun with different settings ({folder.difference}). Give the same command, choose "
                 f"another folder, or delete {self.work} to start over."
             )
         self.records = folder.records(checked)
@@ -79,7 +78,7 @@ class Building:
             self._publish()
         elif taken := [path for path in (self.out / part for part in self._parts) if os.path.lexists(path)]:
             folder.discard()
-            raise UserError(f"{taken[0]} exists already and is of another origin. Choose another folder or name.")
+            raise UserError(f"{taken[0]} already exists, but this command did not make it. Choose another folder.")
 
     def _publish(self) -> dict[str, Any]:
         said, made_with = self.records[-1][_FINISHED], self._folder.made_with
@@ -93,7 +92,7 @@ class Building:
 
 
 def work_of(out: Path, manifest: str = "manifest.json") -> Path:
-    """The hidden folder in which the results that ``manifest`` stands for grow."""
+    """The hidden folder in which the results of ``manifest`` grow."""
     return out / f".{manifest.removesuffix('.json')}{PARTIAL}work"
 
 
@@ -109,25 +108,25 @@ def building(
     parse: Callable[[dict[str, Any]], object] = dict,
     wait: bool = False,
 ) -> Iterator[Building]:
-    """Begin or continue results whose manifest is written last: where it is, everything is.
+    """Begin or continue results whose manifest is written last: if it exists, they are complete.
 
     Args:
-        out: Folder where the results belong; made if it is missing, and it may hold other things.
-        made_with: What the content depends on, fit for JSON. Results made with anything else are never continued.
-        parts: Names below ``out`` that the results will have, those that may be left out too.
-        manifest: Name of the file that says that everything is there.
-        about: As for ``work_folder``; the manifest should say it too.
-        sound: Whether the parts of finished results are; otherwise they are made anew.
-        parse: Checks a record; a DataError, LookupError, TypeError or ValueError of it says that the work is whole up
+        out: Target folder; made if it is missing, and it may hold other files.
+        made_with: What the content depends on, as JSON can hold it. Only results with the same are continued.
+        parts: Names of the results below ``out``, including optional ones.
+        manifest: Name of the file that marks complete results.
+        about: As for ``work_folder``; the manifest should hold it too.
+        sound: Whether the parts of complete results are intact; otherwise they are made again.
+        parse: Checks a record; if it raises DataError, LookupError, TypeError or ValueError, the work is complete up
             to the record before.
         wait: As for ``work_folder``.
 
     Yields:
-        The results; with ``manifest`` if they are whole already.
+        The results; with ``manifest`` if they are complete.
 
     Raises:
-        UserError: another process is at work there, or something else has one of the names.
-        MadeOtherwiseError: the results that are there were made otherwise: says in what.
+        UserError: another process is working there, or something else has one of the names.
+        MadeOtherwiseError: existing results have other settings; the message names the first.
         FolderError: the folder cannot be written.
     """
     if out.exists() and not out.is_dir():
@@ -136,17 +135,17 @@ def building(
     if found is None and (out / "config.json").exists():
         raise UserError(f"{out} holds a run or a model (config.json). Choose another folder.")
     if found is not None and sound():
-        delete(work_of(out, manifest))  # of a process killed just after its last step
+        delete(work_of(out, manifest))  # left by a process that was killed just after its last step
         yield Building(out, manifest, parts, found)
         return
     with work_folder(work_of(out, manifest), made_with, str(out), about=about, wait=wait) as folder:
         found = found_whole(out / manifest, made_with, about)
-        if found is not None and sound():  # somebody has just finished it
+        if found is not None and sound():  # another process has just finished it
             folder.discard()
             yield Building(out, manifest, parts, found)
             return
         if found is not None:
-            print(f"{out} is not whole, or was begun by another version of cml; starting over.", file=sys.stderr)
+            print(f"{out} is damaged, or another version of cml made it; starting over.", file=sys.stderr)
             for name in (manifest, *parts):
                 delete(out / name)
         made = Building(out, manifest, parts, None)
@@ -154,7 +153,7 @@ def building(
         try:
             yield made
         except BaseException as error:
-            if not made.records:  # nothing to go on from
+            if not made.records:  # nothing to continue
                 folder.discard()
             elif isinstance(error, KeyboardInterrupt):
                 raise KeyboardInterrupt("the same command continues from its last record") from None
@@ -164,10 +163,10 @@ def building(
 def found_whole(
     manifest: Path, made_with: Mapping[str, Any], about: Mapping[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """The manifest of finished results, None if there is none.
+    """The manifest of complete results; None if there is none.
 
     Raises:
-        MadeOtherwiseError: they were made otherwise: says in what.
+        MadeOtherwiseError: they have other settings; the message names the first.
         DataError: the manifest is damaged.
     """
     if not manifest.exists():
@@ -177,21 +176,17 @@ def found_whole(
     there = found.get("made_with") or {key: found[key] for key in wanted if key in found}
     if there != wanted:
         raise MadeOtherwiseError(
-            f"{manifest.parent} holds results that were made otherwise ({difference(there, wanted, found, about)}). "
+            f"{manifest.parent} holds results of different settings ({difference(there, wanted, found, about)}). "
             "Choose another folder or delete this one."
         )
     return found
 
 
 class GrowingFile(io.FileIO):
-    """A file of a building that only grows; what an earlier process wrote behind the record is dropped.
-
-    Args:
-        path: The file.
-        size: Bytes of it that the record knows.
+    """A file that only grows; bytes after the recorded ``size``, which an earlier process wrote, are dropped.
 
     Raises:
-        DataError: the file is shorter than the record says.
+        DataError: the file is shorter than ``size``.
     """
 
     def __init__(self, path: Path, size: int) -> None:
@@ -202,7 +197,7 @@ class GrowingFile(io.FileIO):
         self.truncate(size)
 
     def append(self, content: bytes) -> None:
-        """Write behind what is there."""
+        """Write at the end."""
         write_all(self.fileno(), content)
 
     def sync(self) -> int:

@@ -1,7 +1,7 @@
-"""File names that a data file gives: they may name files of their folder and nothing else on the disk.
+"""File names in data files: they may only name files below a given folder.
 
-A name must be relative, without ``..``, without backslash or NUL, and what it names a regular file that lies in the
-folder when all links are followed. The folder itself may be a link: whoever names it chose it. Not for: reading files.
+A name must be relative, without ``..``, backslash or NUL, and name a regular file that lies in the folder after all
+links are followed. The folder itself may be a link, since the user named it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _LONGEST, _LONGEST_PART = 4096, 255  # bytes, what Linux can open
 
 
 def relative_name(value: object, folder: object, *, portable: bool = True) -> str:
-    """A name in its shortest form, after all that its text alone can say.
+    """A name in its normal form, after every check that needs no disk.
 
     Args:
-        value: What the data file gives.
+        value: The name in the data file.
         folder: What it should be relative to, for the error.
-        portable: Refuse a backslash, which parts folders on other systems.
+        portable: Refuse a backslash, which separates folders on other systems.
 
     Raises:
-        ValueError: says what is wrong, to be read after the name.
+        ValueError: says what is wrong; the message follows the name.
     """
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"should be the path of a file, relative to {folder}")
@@ -40,32 +40,26 @@ def relative_name(value: object, folder: object, *, portable: bool = True) -> st
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Whether ``path`` lies in the resolved ``folder`` when all links are followed."""
+    """Whether ``path`` lies in the resolved ``folder`` after all links are followed."""
     return Path(os.path.realpath(path)).is_relative_to(folder)
 
 
 def check_no_link(root: Path, *names: str) -> None:
-    """Check that ``root / names[0]``, ``root / names[0] / names[1]``, .., in which cml writes, are no links.
+    """Check that ``root / names[0]``, ``root / names[0] / names[1]``, .., in which cml writes, are not links.
 
     Raises:
-        UserError: one is, and leads to where somebody else wants things to be written.
+        UserError: one is a link, so that files would be written elsewhere.
     """
     for end in range(len(names)):
         if (path := root.joinpath(*names[: end + 1])).is_symlink():
-            raise UserError(f"{path} is a link, so that cml would write elsewhere. Put a folder in its place.")
+            raise UserError(f"{path} is a link, so cml would write elsewhere. Put a folder in its place.")
 
 
 def file_inside(folder: Path, name: object, where: str, what: str = "image") -> Path:
-    """The regular file that ``name`` names in ``folder``.
-
-    Args:
-        folder: The folder that the name is relative to.
-        name: What the data file gives.
-        where: "FILE:LINE" that gives it, for the error.
-        what: What the file is, for the error.
+    """The regular file ``name`` in ``folder``; ``where`` ("FILE:LINE") and ``what`` are for the error.
 
     Raises:
-        DataError: the name leaves the folder, is a link out of it, or there is no such file.
+        DataError: the name leads out of the folder, also through a link, or there is no such file.
     """
     try:
         path = folder / relative_name(name, folder)
@@ -73,7 +67,7 @@ def file_inside(folder: Path, name: object, where: str, what: str = "image") -> 
         raise DataError(f"{where}: the {what} {reprlib.repr(name)} {fault}.") from None
     try:
         found = path.is_file()
-    except (OSError, ValueError):  # ValueError: characters that no path can have
+    except (OSError, ValueError):  # ValueError: a character that no path may contain
         found = False
     if not found:
         raise DataError(f"{where}: the {what} {path} is missing; add it, or delete the line.")

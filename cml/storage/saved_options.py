@@ -1,7 +1,6 @@
-"""Records from JSON that somebody else wrote: every entry of its type and in its range.
+"""Records from untrusted JSON, with the type and range of every entry checked.
 
-msgspec converts strictly; here its errors get the file, the entry and the value. Not for: reading the JSON itself
-(strict_json.py).
+msgspec converts strictly; here its errors get the file, the entry and the value.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from cml.storage.atomic import read_json
 T = TypeVar("T")
 Count = Annotated[int, Meta(ge=0, le=1 << 60)]
 """A number of items, steps or bytes."""
-TINY = 1e-12  # the least number above 0 that means anything as an option
+TINY = 1e-12  # the smallest positive number that makes sense as an option
 
 
 def check_bounds(options: object, bounds: Mapping[tuple[float, float], Sequence[str]]) -> None:
-    """Check the numbers of a dataclass.
+    """Check the numbers of a dataclass; an option whose default is None may be None.
 
     Args:
-        options: The dataclass; an option whose default is None may be None.
-        bounds: Least and greatest value of some options.
+        options: The dataclass.
+        bounds: (least, greatest) value to the names of options.
 
     Raises:
-        UserError: one is out of its bounds, or not finite.
+        UserError: an option is out of its bounds, or not finite.
     """
     for (low, high), names in bounds.items():
         for name in names:
@@ -54,18 +53,18 @@ def read_record(path: Path, kind: type[T], what: str, mend: str) -> T:
 
     Args:
         path: The file.
-        kind: A TypedDict or dataclass; entries that it does not name are left out.
+        kind: A TypedDict or dataclass; entries that it does not name are dropped.
         what: What the file should hold, for errors: "what the index holds".
-        mend: What to do where it does not, for errors.
+        mend: What to do if it does not, for errors.
 
     Raises:
-        DataError: the file is missing or no JSON, or an entry is missing, of another type or out of range.
+        DataError: the file is missing or not JSON, or an entry is missing, of another type or out of range.
     """
     return record(read_json(path, what), kind, str(path), what, mend)
 
 
 def record(value: object, kind: type[T], where: str, what: str, mend: str = "") -> T:
-    """As ``read_record``, of JSON that is read already."""
+    """As ``read_record``, for JSON that has been read."""
     try:
         return convert(value, kind, strict=True)
     except ValidationError as error:
@@ -73,11 +72,11 @@ def record(value: object, kind: type[T], where: str, what: str, mend: str = "") 
 
 
 def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
-    """The dataclass ``kind`` that a JSON value holds; an option that it leaves out has its default.
+    """The dataclass ``kind`` in a JSON value; a missing option has its default.
 
     Args:
         kind: A dataclass; its ``__post_init__`` checks ranges with ``UserError``.
-        value: What the JSON held.
+        value: The JSON.
         where: The file, for errors.
         what: What the file should hold, for errors: "a run's config".
 
@@ -106,11 +105,11 @@ def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
 
 
 def _said(error: ValidationError, value: Any, where: str, what: str, noun: str) -> str:  # noqa: ANN401 - any JSON
-    """What msgspec found, with the entry's name and its value where they can be told."""
+    """The error of msgspec, with the entry's name and value if they are known."""
     reason, _, path = str(error).replace("`", "").partition(" - at $")
     keys = re.findall(r"\w+|\.\.\.", path)
     name = next((key for key in reversed(keys) if not key.isdigit()), "...")
-    if name == "...":  # of a mapping whose keys msgspec does not tell
+    if name == "...":  # in a mapping, whose keys msgspec does not name
         return f"{where} is not {what}: {reason}."
     reason, shown = reason[0].lower() + reason[1:], ""
     if "..." not in keys:
@@ -121,7 +120,7 @@ def _said(error: ValidationError, value: Any, where: str, what: str, noun: str) 
 
 
 def _unknown(kind: Any, value: object) -> str | None:  # noqa: ANN401 - a type
-    """What to say of the first name in a JSON object, or in one inside it, that is no option of the dataclass."""
+    """A message on the first name in a JSON object, or in one inside it, that is not an option of the dataclass."""
     if not dataclasses.is_dataclass(kind) or not isinstance(value, dict):
         return None
     kinds = typing.get_type_hints(kind)

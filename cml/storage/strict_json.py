@@ -1,7 +1,7 @@
-"""JSON from files that strangers wrote: read strictly, so that what is odd is an error and never a surprise later.
+"""JSON from untrusted files, read strictly, so that anything unusual is an error at once.
 
-Refused beyond what is no JSON: NaN and infinity, a key that stands twice, half a character (a lone surrogate), numbers
-of thousands of digits, nesting without end. Not for: what the values mean; whoever reads a file checks that.
+Beyond invalid JSON these are refused: NaN and infinity, duplicate keys, lone surrogates, numbers of thousands of
+digits, endless nesting.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ def parse_json(raw: bytes, *, surrogates: bool = False, finite: bool = True) -> 
 
     Args:
         raw: UTF-8.
-        surrogates: Allow lone surrogates, which stand for the bytes of a file name that is no Unicode.
-        finite: Refuse NaN and infinity; without it the caller checks every number.
+        surrogates: Allow lone surrogates, which stand for the bytes of a file name that is not Unicode.
+        finite: Refuse NaN and infinity; if False, the caller checks every number.
 
     Raises:
-        ValueError: says what is wrong, to be read after the name of the file or line: "is not JSON: ..".
+        ValueError: says what is wrong; the message follows the name of the file or line: "is not JSON: ..".
     """
     try:
         text = raw.decode()
         value = (_STRICT if finite else _LENIENT).decode(text)
-        if not surrogates and _SURROGATE.search(text):  # most are halves of a pair, and whole
+        if not surrogates and _SURROGATE.search(text):  # most are halves of a valid pair
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error.msg} at character {error.pos + 1}") from None
@@ -41,7 +41,7 @@ def parse_json(raw: bytes, *, surrogates: bool = False, finite: bool = True) -> 
         raise ValueError("is nested too deep") from None
     except _Fault:
         raise
-    except ValueError:  # Python's limit for whole numbers
+    except ValueError:  # Python's limit for integers
         raise ValueError("holds a number of thousands of digits") from None
     return value
 

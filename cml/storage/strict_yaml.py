@@ -1,6 +1,6 @@
-"""YAML that a user wrote, by the safe loader of PyYAML, which is an extra: as strict as strict_json.py.
+"""YAML of a user, read by PyYAML's safe loader (the extra ``yaml``).
 
-Beyond it a key that stands twice is refused, and ``1e-3`` is a number as in YAML 1.2. Not for: what the values mean.
+Unlike PyYAML it refuses duplicate keys, and ``1e-3`` is a number as in YAML 1.2.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ def parse_yaml(raw: bytes) -> Any:  # noqa: ANN401 - any YAML
     """Read one YAML document.
 
     Raises:
-        ValueError: says what is wrong, to be read after the name of the file.
+        ValueError: says what is wrong; the message follows the name of the file.
         UserError: PyYAML is not installed.
     """
     with extra_needed("yaml", "Reading YAML"):
         from yaml import MappingNode, SafeLoader, YAMLError
-    made: Any = type("Loader", (SafeLoader,), {})  # its own class: the library's stays as it is
+    made: Any = type("Loader", (SafeLoader,), {})  # a subclass, so that the library's own does not change
     made.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, [*"+-0123456789"])
     try:
         loader = made(raw)
@@ -37,5 +37,5 @@ def parse_yaml(raw: bytes) -> Any:  # noqa: ANN401 - any YAML
         raise ValueError(f"is not YAML: {said}{f' in line {mark.line + 1}' if mark else ''}") from None
     except RecursionError:
         raise ValueError("is nested too deep") from None
-    except (ValueError, TypeError, OverflowError) as error:  # a date or number that there is not
+    except (ValueError, TypeError, OverflowError) as error:  # an impossible date or number
         raise ValueError(f"holds a value that cannot be read: {error}") from None

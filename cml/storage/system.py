@@ -1,7 +1,4 @@
-"""Files where systems differ: locks, folders as files, reading and writing at a place. Windows lacks some of it.
-
-Not for: what is done with them (atomic.py).
-"""
+"""File operations in which operating systems differ: locks, flags, reading and writing at an offset."""
 
 from __future__ import annotations
 
@@ -17,22 +14,22 @@ from typing import Any
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 PLAIN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-"""Flags of ``os.open``, without effect where a system has none."""
+"""Flags of ``os.open``; 0 where a system lacks them."""
 
 _posix: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
 OPEN_FILES_MOVE = _posix is not None
-"""Whether a file can be renamed while it is open, and a folder opened; on Windows neither."""
+"""Whether an open file can be renamed and a folder can be opened; on Windows neither can."""
 
-_FAR = 1 << 40  # the byte that is locked on Windows, where a lock keeps others from reading what it is on
+_FAR = 1 << 40  # the byte that is locked on Windows, where nobody else can read a locked byte
 _AGAIN = 0.1  # seconds
 _one_at_a_time = threading.Lock()
 
 
 def lock(descriptor: int, *, wait: bool) -> None:
-    """Lock an open file for this process alone; the lock goes with the descriptor.
+    """Lock an open file for this process alone; the lock ends with the descriptor.
 
     Raises:
-        BlockingIOError: another process holds it, and there is no ``wait``.
+        BlockingIOError: another process holds it, and ``wait`` is False.
         OSError: the file system has no locks.
     """
     if _posix is not None:
@@ -50,7 +47,7 @@ def lock(descriptor: int, *, wait: bool) -> None:
 
 
 def write_at(descriptor: int, content: bytes | memoryview, at: int) -> int:
-    """Write at a byte of a file, as ``os.pwrite`` does; any number of threads may."""
+    """Write at an offset, as ``os.pwrite`` does; thread-safe."""
     if hasattr(os, "pwrite"):
         return os.pwrite(descriptor, content, at)
     with _one_at_a_time:
@@ -59,7 +56,7 @@ def write_at(descriptor: int, content: bytes | memoryview, at: int) -> int:
 
 
 def read_at(descriptor: int, into: memoryview, at: int) -> int:
-    """Read into a buffer from a byte of a file on, as ``os.preadv`` does; any number of threads may."""
+    """Read into a buffer from an offset, as ``os.preadv`` does; thread-safe."""
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [into], at)
     with _one_at_a_time:
@@ -70,8 +67,8 @@ def read_at(descriptor: int, into: memoryview, at: int) -> int:
 
 
 def replace(source: Path, target: Path) -> None:
-    """Rename, in the place of a file or an empty folder."""
+    """Rename; an existing file or empty folder is replaced."""
     if not OPEN_FILES_MOVE and source.is_dir() and target.is_dir():
-        with contextlib.suppress(OSError):  # it holds something, which the next line says
+        with contextlib.suppress(OSError):  # it is not empty, so that the next line fails
             target.rmdir()
     os.replace(source, target)

@@ -1,8 +1,7 @@
-"""A hidden folder in which one process at a time works, with a journal of what is whole there.
+"""A hidden folder in which one process at a time works, with a journal of what is complete.
 
-The journal's first line says what the work is made with, each further line what is whole; a piece is on the disk before
-its line is. Links that somebody left in the folder are never followed: all of it is then begun anew. Not for: what the
-results are called and where they go (resumable.py, partial_dataset.py).
+The first line of the journal holds the settings of the work, each further line a complete piece, which is on the disk
+before its line. Links in the folder are never followed: if there is one, the work starts over.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ T = TypeVar("T")
 
 
 class FolderError(UserError):
-    """The folder of some work cannot be written or has no room; the work itself is sound."""
+    """A folder cannot be written or has no space left; nothing else is wrong."""
 
 
 class WorkFolder:
@@ -34,9 +33,9 @@ class WorkFolder:
 
     Attributes:
         root: The folder.
-        made_with: What the work depends on, as JSON gives it back.
-        difference: In what the work that an earlier process has left differs; "" if in nothing, None if none is left.
-        recorded: How many records there are.
+        made_with: What the work depends on, as JSON returns it.
+        difference: How the work of an earlier process differs from this; "" if it does not, None if there is none.
+        recorded: Number of records.
     """
 
     def __init__(self, root: Path, journal: IO[bytes], made_with: Mapping[str, Any], about: Mapping[str, Any]) -> None:
@@ -62,11 +61,10 @@ class WorkFolder:
         self._start, self.recorded = os.fstat(self._journal.fileno()).st_size, 0
 
     def records(self, parse: Callable[[Any], T]) -> list[T]:
-        """What was recorded, oldest first.
+        """The records, oldest first, each converted by ``parse``.
 
-        Args:
-            parse: Makes something of a record; a DataError, LookupError, TypeError or ValueError of it says that the
-                journal was torn there, as by a power cut, and then ends before.
+        If ``parse`` raises DataError, LookupError, TypeError or ValueError, the journal was torn there, as by a power
+        cut, and ends before that record.
         """
         self._journal.seek(self._start)
         found, end = [], self._start
@@ -83,7 +81,7 @@ class WorkFolder:
         return found
 
     def record(self, entry: object, *, sync: bool = True) -> None:
-        """Note what is whole; a kill takes it back no more, nor a power cut after ``sync``. For several threads too."""
+        """Record what is complete; it survives a kill, and with ``sync`` a power cut. Several threads may call it."""
         with self._recording:
             self._append(entry)
         if sync:
@@ -94,7 +92,7 @@ class WorkFolder:
         delete(self.root)
 
     def _append(self, entry: object) -> None:
-        # past the file's buffer, which would be written once more when it is closed on a full disk
+        # not through the file's buffer, which would be written again when the file is closed on a full disk
         write_all(self._journal.fileno(), json.dumps(entry).encode() + b"\n")
         self.recorded += 1
 
@@ -103,14 +101,14 @@ class WorkFolder:
 def work_folder(
     root: Path, made_with: Mapping[str, Any], what: str, *, about: Mapping[str, Any] | None = None, wait: bool = False
 ) -> Iterator[WorkFolder]:
-    """Open a folder to work in, alone; it is made if it is missing.
+    """Open a folder for this process alone; it is made if it is missing.
 
     Args:
         root: The folder.
-        made_with: What the work depends on, fit for JSON.
-        what: What is worked on, for the error.
+        made_with: What the work depends on, as JSON can hold it.
+        what: What the work makes, for the error.
         about: What the digests in ``made_with`` are of, in words, for errors.
-        wait: Wait for another process that works there; otherwise it is an error.
+        wait: Wait for another process that works there; otherwise that is an error.
 
     Raises:
         UserError: another process works there.
@@ -125,14 +123,15 @@ def work_folder(
             if _is_link(root / JOURNAL):
                 (root / JOURNAL).unlink()
         except OSError as error:
-            place = f"The folder {root.parent} cannot be written"
-            raise FolderError(f"{place} ({error.strerror}); choose another one.") from None
+            raise FolderError(
+                f"The folder {root.parent} cannot be written ({error.strerror}); choose another one."
+            ) from None
         opened.enter_context(located(root.parent))
         yield WorkFolder(root, opened.enter_context(locked(root / JOURNAL, what, wait=wait)), made_with, about or {})
 
 
 def _is_link(path: Path) -> bool:
-    """Whether writing to a path may write elsewhere: it is a symbolic link, a file of two names, or no plain file."""
+    """Whether writing to a path may write elsewhere: it is a symbolic or hard link, or not a regular file."""
     try:
         found = path.lstat()
     except FileNotFoundError:

@@ -1,8 +1,7 @@
 """Experiment trackers by name: ``cml.trackers.get("wandb(project=poses)")``.
 
-A tracker gets the numbers and pictures of a run while it is trained, and of its evaluation later. What a run is called
-there follows from its folder, so that a resumed run goes on where it was. Not for: metrics.jsonl, which every run
-writes.
+A tracker gets the metrics and pictures of a run during training, and those of its evaluation later. The run's name
+there is derived from its folder, so that a resumed run continues the same entry.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ class TrackedRun:
     """A run as a tracker sees it.
 
     Attributes:
-        name: For people: the name of its folder, with those around it where that is one of several seeds or dimensions.
-        key: For machines: the same whenever the run of this folder is opened.
-        folder: Where it is; None for a run without one.
-        config: Its options, as JSON can hold them.
+        name: A readable name: the folder's, with its parents' if it is one of several seeds or dimensions.
+        key: A unique id, the same whenever the run of this folder is opened.
+        folder: The run folder; None for a run without one.
+        config: The options, as JSON can hold them.
     """
 
     name: str
@@ -47,19 +46,19 @@ class TrackedRun:
 
 
 class Tracker(Protocol):
-    """What a tracker does; an error in any of this is a warning, and training goes on without it."""
+    """The interface of a tracker; an error in any method becomes a warning, and training continues without it."""
 
     def begin(self, run: TrackedRun, /) -> None:
-        """Open the run, or open it again."""
+        """Open the run, for the first time or again."""
 
     def log(self, step: int, numbers: Mapping[str, float], /) -> None:
-        """Numbers by name of a step."""
+        """Add the metrics of a step, by name."""
 
     def picture(self, name: str, path: Path, /) -> None:
-        """A PNG of the run."""
+        """Add a PNG."""
 
     def end(self) -> None:
-        """Nothing more comes for now."""
+        """Close the run."""
 
 
 registry: Registry[Tracker] = Registry(
@@ -78,11 +77,7 @@ register = registry.register
 
 
 class Guarded:
-    """A tracker that never fails: its first error is a warning, and from then on it does nothing.
-
-    Args:
-        tracker: The tracker, or its name.
-    """
+    """A tracker, or its name, that never fails: after its first error, which is a warning, it does nothing."""
 
     def __init__(self, tracker: str | Tracker) -> None:
         self._tracker: Tracker | None = get(tracker) if isinstance(tracker, str) else tracker
@@ -92,15 +87,15 @@ class Guarded:
         self._try(lambda tracker: tracker.begin(run))
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Numbers by name of a step."""
+        """Add the metrics of a step, by name."""
         self._try(lambda tracker: tracker.log(step, numbers))
 
     def picture(self, name: str, path: Path) -> None:
-        """A PNG of the run."""
+        """Add a PNG."""
         self._try(lambda tracker: tracker.picture(name, path))
 
     def end(self) -> None:
-        """Nothing more comes for now."""
+        """Close the run."""
         self._try(lambda tracker: tracker.end())
 
     def _try(self, what: Callable[[Tracker], None]) -> None:
@@ -112,5 +107,5 @@ class Guarded:
             kind, said = type(self._tracker).__name__, " ".join(str(error).split())[:300]
             self._tracker = None
             warnings.warn(
-                f"The tracker {kind} failed and is left out from here on: {type(error).__name__}: {said}", stacklevel=3
+                f"The tracker {kind} failed and is no longer used: {type(error).__name__}: {said}", stacklevel=3
             )

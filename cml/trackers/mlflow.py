@@ -11,11 +11,7 @@ from cml.trackers import TrackedRun
 
 
 class MLflow:
-    """A run of MLflow.
-
-    Args:
-        experiment: Its experiment.
-    """
+    """A run in an ``experiment`` of MLflow."""
 
     def __init__(self, experiment: str = "cml") -> None:
         with extra_needed("mlflow", "The tracker 'mlflow'"):
@@ -24,7 +20,7 @@ class MLflow:
         self._experiment = experiment
 
     def begin(self, run: TrackedRun) -> None:
-        """Open the run, or open it again: a tag tells it."""
+        """Open the run; a tag identifies one that exists."""
         known = self._client.get_experiment_by_name(self._experiment)
         experiment = known.experiment_id if known else self._client.create_experiment(self._experiment)
         found = self._client.search_runs([experiment], f"tags.`cml.key` = '{run.key}'", max_results=1)
@@ -37,14 +33,14 @@ class MLflow:
         self._client.log_batch(self._id, params=params)
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """A point on each curve."""
+        """Add a point to each curve."""
         now = int(time.time() * 1000)
         # names may not hold an @
         metrics = [self._metric(name.replace("@", "_at_"), number, now, step) for name, number in numbers.items()]
         self._client.log_batch(self._id, metrics=metrics)
 
     def picture(self, name: str, path: Path) -> None:
-        """A picture."""
+        """Add a picture."""
         self._client.log_artifact(self._id, str(path))
 
     def end(self) -> None:

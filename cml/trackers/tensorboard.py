@@ -13,11 +13,7 @@ from cml.trackers import TrackedRun
 
 
 class TensorBoard:
-    """Event files.
-
-    Args:
-        folder: Where they are written; by default RUN/tensorboard.
-    """
+    """Event files in ``folder``; by default RUN/tensorboard."""
 
     def __init__(self, folder: str = "") -> None:
         with extra_needed("tensorboard", "The tracker 'tensorboard'"):
@@ -29,13 +25,13 @@ class TensorBoard:
         self._writer = self._make(self._folder or (run.folder or Path("runs")) / "tensorboard")
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """A point on each curve."""
+        """Add a point to each curve."""
         self._last = step
         for name, number in numbers.items():
             self._writer.add_scalar(name, number, step)
 
     def picture(self, name: str, path: Path) -> None:
-        """A picture."""
+        """Add a picture."""
         picture = Image.open(path, formats=["PNG"]).convert("RGB")
         self._writer.add_image(name, np.asarray(picture), self._last, dataformats="HWC")
 

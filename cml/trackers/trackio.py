@@ -11,16 +11,12 @@ from cml.trackers import TrackedRun
 
 
 class Trackio:
-    """A run of Trackio.
-
-    Args:
-        project: Its project.
-    """
+    """A run in a ``project`` of Trackio."""
 
     def __init__(self, project: str = "cml") -> None:
         with extra_needed("trackio", "The tracker 'trackio'"):
             import trackio
-        self._trackio: Any = trackio  # its types are not whole
+        self._trackio: Any = trackio  # its types are incomplete
         self._project, self._last = project, 0
 
     def begin(self, run: TrackedRun) -> None:
@@ -29,12 +25,12 @@ class Trackio:
         self._run = self._trackio.init(project=self._project, name=name, resume="allow", config=dict(run.config))
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """A point on each curve."""
+        """Add a point to each curve."""
         self._last = step
         self._run.log(dict(numbers), step=step)
 
     def picture(self, name: str, path: Path) -> None:
-        """A picture."""
+        """Add a picture."""
         self._run.log({name: self._trackio.Image(path)}, step=self._last)
 
     def end(self) -> None:

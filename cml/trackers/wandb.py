@@ -10,11 +10,7 @@ from cml.trackers import TrackedRun
 
 
 class WandB:
-    """A run at Weights & Biases.
-
-    Args:
-        project: Its project.
-    """
+    """A run in a ``project`` of Weights & Biases."""
 
     def __init__(self, project: str = "cml") -> None:
         with extra_needed("wandb", "The tracker 'wandb'"):
@@ -28,11 +24,11 @@ class WandB:
         )
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """A point on each curve."""
+        """Add a point to each curve."""
         self._run.log(dict(numbers), step=step)
 
     def picture(self, name: str, path: Path) -> None:
-        """A picture."""
+        """Add a picture."""
         self._run.log({name: self._wandb.Image(str(path))})
 
     def end(self) -> None:

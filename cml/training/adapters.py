@@ -1,6 +1,6 @@
 """Low-rank adapters (LoRA) on the linear layers of a backbone, through peft: a few per cent of its weights are trained.
 
-Not for: keeping them. They are merged into the weights at the end, so that a run's model is one like any other.
+They are merged into the weights at the end, so that a run's model is like any other.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from torch import nn
 from cml.errors import UserError, extra_needed
 from cml.models.embedding import EmbeddingModel
 
-_SCALE = 2  # of what an adapter adds, whatever its rank
+_SCALE = 2  # factor of an adapter's output, for every rank
 
 
 class Adapters:
-    """The adapters of a model, in place from here on; what is below them no longer learns.
+    """Adds adapters to a model on its device; the backbone's own weights are no longer trained.
 
     Args:
-        model: On its device.
-        rank: Of the adapters; 0 for none.
+        model: The model.
+        rank: Rank of the adapters; 0 for none.
 
     Raises:
-        UserError: the backbone is no transformer, or peft is not installed.
+        UserError: the backbone is not a transformer, or peft is not installed.
 
     Reference: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022.
     """
@@ -32,13 +32,13 @@ class Adapters:
         self._tuner: Any = None
         if not rank:
             return
-        # attention of torch's own uses the weights of its output layer, whose type is another, without calling it
+        # exact type: torch's own attention uses the weights of its output layer, of a subclass, without calling it
         linear = {name: one for name, one in model.backbone.named_modules() if type(one) is nn.Linear}
         held = sum(one.weight.numel() for one in linear.values())
         if 2 * held <= sum(one.numel() for one in model.backbone.parameters()):
             raise UserError(
-                f"Little of the backbone {model.config.backbone!r} is linear layers, which 'lora' adapts: take a "
-                "transformer, such as timm/vit_small_patch14_dinov2.lvd142m, or leave 'lora' out."
+                f"Little of the backbone {model.config.backbone!r} is linear layers, which 'lora' adapts: use a "
+                "transformer, such as timm/vit_small_patch14_dinov2.lvd142m, or leave out 'lora'."
             )
         with extra_needed("lora", "'lora'"):
             from peft import LoraConfig
@@ -47,7 +47,7 @@ class Adapters:
         self._tuner = LoraModel(model.backbone, options, "default")
 
     def merge(self) -> None:
-        """Put them into the weights for good."""
+        """Merge them into the weights."""
         if self._tuner is not None:
             self._tuner.merge_and_unload()
             self._tuner = None

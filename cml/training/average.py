@@ -1,9 +1,9 @@
-"""An exponential moving average of a model's weights, which is what a run with ``average`` validates, keeps and saves.
+"""An exponential moving average of a model's weights, which a run with ``average`` validates, keeps and saves.
 
-The optimiser goes on with the weights as they are. Running statistics of batch normalisation are averaged like weights:
-those of the last steps belong to other weights. A loss's proxies are not averaged. It costs a second copy of the
-weights, and a read and a write of it a step (``tests/benchmarks/average.py``). Several processes have the same weights
-after a step, so that each averages for itself.
+The optimiser continues with the weights themselves. Running statistics of batch normalisation are averaged too, since
+those of the last steps belong to other weights. A loss's proxies are not averaged. The average is a second copy of the
+weights, read and written in each step (``tests/benchmarks/average.py``). Several processes have the same weights after
+a step, so each computes it for itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _EARLY = 8  # eta in the paper
 class Average:
     """The average of a network's weights over steps.
 
-    After step t = 1, 2, .. it is d average + (1 - d) weights, where d is the least of ``decay`` and (t - 1) / (t + 8),
-    so that the first steps, whose weights are far from the last, are soon forgotten.
+    After step t = 1, 2, .. it is d average + (1 - d) weights with d = min(``decay``, (t - 1) / (t + 8)), so that the
+    first steps, whose weights are far from the last, are soon forgotten.
 
     Args:
-        network: What is trained, on its device.
-        decay: Share of the average that a step keeps, below 1; 0 averages nothing.
+        network: The trained network, on its device.
+        decay: Share of the average that a step keeps, below 1; 0 for no average.
 
     Reference: Shamir, Zhang: Stochastic Gradient Descent for Non-smooth Optimization, ICML 2013 (the early steps).
     """
@@ -37,20 +37,20 @@ class Average:
         self._average = {name: one.clone() for name, one in self._live.items()}
 
     def update(self, step: int) -> None:
-        """Take in the weights after so many steps."""
+        """Update the average after ``step`` steps."""
         if self._live:
             decay = min(self._decay, (step - 1) / (step + _EARLY))
             moved = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
             moved(list(self._average.values()), list(self._live.values()), step)
 
     def take(self) -> None:
-        """Give the network the average for good."""
+        """Set the network's weights to the average."""
         for name, one in self._live.items():
             one.copy_(self._average[name])
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Give the network the average while the block runs."""
+        """Set the network's weights to the average in the block."""
         before = {name: one.clone() for name, one in self._live.items()}
         self.take()
         try:
@@ -64,6 +64,6 @@ class Average:
         return self._average
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state_dict`` gave."""
+        """Restore a ``state_dict``."""
         for name, one in self._average.items():
             one.copy_(state[name])

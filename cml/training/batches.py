@@ -1,8 +1,8 @@
-"""From a sampler's plan to the tensors of a training step, made in data workers.
+"""The tensors of a training step, made from a sampler's batch in data workers.
 
-One item of this dataset is one whole batch, numbered by the global step and a pure function of (seed, step). That is
-what lets a run continue in mid-epoch, and lets workers share label-distance blocks out among themselves. Of several
-processes each makes its share of a batch's images, and they take turns at the label distances.
+An item of this dataset is a whole batch, a pure function of (seed, global step). So a run can continue at any step, and
+workers can share the blocks of label distances. Each of several processes makes its share of a batch's images, and they
+take turns with the label distances.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from cml.training.frozen import Features
 from cml.training.targets import BatchLabels, TrainingLabels, label_distances
 from cml.training.workers import made_ahead
 
-# this process's inputs (b, ..), with one process all B, and the target of the whole batch: label distances (A, B) that
-# mean nothing while it is another process's turn to compute them, class numbers or vectors
+# this process's inputs (b, ..), with one process all B, and the target of the whole batch: label distances (A, B),
+# undefined if it is another process's turn to compute them, class numbers or vectors
 Step = tuple[Tensor, Tensor]
-FEWEST_HELD_OUT = 8  # rankings of fewer others say next to nothing
+FEWEST_HELD_OUT = 8  # rankings of fewer items say little
 MOST_HELD_OUT = 1000  # all pairs of them are compared
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What is trained on: images and their labels, in the same order.
+    """Images and their labels, in the same order.
 
     Attributes:
-        images: N images, or what a frozen backbone made of them.
+        images: N images, or their features by a frozen backbone.
         labels: N encoded labels.
         distance: The label distance that encoded them.
-        mirrored_labels: Labels of the mirrored images; needed where images are mirrored one by one.
+        mirrored_labels: Labels of the mirrored images; needed if images are mirrored one by one.
     """
 
     images: Images | Features
@@ -61,16 +61,16 @@ class TrainingData:
         return TrainingData(self.images.subset(items), self.labels[items], self.distance, twins)
 
     def held_out(self, config: TrainConfig) -> tuple[TrainingData, TrainingData]:
-        """What is trained on, and the items to validate with, none where a run is not validated.
+        """The items to train on, and those to validate on, none if the run is not validated.
 
-        Those are the last ones: neighbours in order, such as video frames, stay on one side.
+        The latter are the last items, so that neighbours, such as video frames, stay together.
         """
         kept = items_left(config, len(self))
         return self.subset(slice(0, kept)), self.subset(slice(kept, len(self)))
 
 
 def items_left(config: TrainConfig, items: int) -> int:
-    """How many of ``items`` are trained on, and not held out to validate with.
+    """How many of ``items`` are trained on, and not held out for validation.
 
     Raises:
         UserError: too few for both.
@@ -81,7 +81,7 @@ def items_left(config: TrainConfig, items: int) -> int:
     if left < FEWEST_HELD_OUT:
         raise UserError(
             f"{items} training items are too few to hold {items - left} of them out for validation: at least "
-            f"{FEWEST_HELD_OUT} have to be left to train on. Set evaluate_every to 0."
+            f"{FEWEST_HELD_OUT} must be left to train on. Set evaluate_every to 0."
         )
     return left
 
@@ -96,20 +96,20 @@ class _Plan(NamedTuple):
 class BatchSource(Dataset[Step]):
     """Batches by global step.
 
-    With a memory of M, label distances get a column more for each of the last M items of the steps before, newest batch
-    first, as ``CrossBatchMemory`` stores them.
+    With a memory of M, label distances have a further column for each of the last M items of earlier steps, newest
+    batch first, as ``CrossBatchMemory`` stores them.
 
     Args:
-        data: What is trained on.
-        sampler: What makes a batch.
-        given: What the sampler works from, as its ``given`` asks for it.
+        data: The training data.
+        sampler: The sampler.
+        given: The result of the sampler's ``given``.
         config: The options of the run.
-        target: What makes the loss's target of a batch's labels: its ``target``.
+        target: The loss's ``target``, a function of a batch's labels.
         ranks: The processes that share the batches; None for this one alone.
 
     Raises:
-        UserError: there are more processes than items in a batch; at a batch, the label distance cannot give what the
-            target is made of, or there is a memory and it is not made of label distances.
+        UserError: there are more processes than items in a batch; at a batch, the label distance lacks what the target
+            needs, or there is a memory and the target is not label distances.
     """
 
     def __init__(
@@ -137,14 +137,20 @@ class BatchSource(Dataset[Step]):
         """The item numbers (B,) of a step."""
         return self._plan(step).items
 
-    def remembered(self, step: int) -> Int64:
-        """The item numbers (S,) that the memory holds at a step, S <= M."""
-        return self._remembered(step)[0]
-
     def __getitem__(self, step: int) -> Step:
         """Inputs (b, 3, h, w) uint8, or features (b, F), and the target, of a step."""
         items, flips, anchors, rng = self._plan(step)
-        target = self._step_target(step, items, flips, anchors)
+        stored, stored_flips = self.remembered(step)
+        labels = BatchLabels(
+            self._training,
+            items,
+            self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips])),
+            anchors,
+            stored=stored,
+            memory=self._config.memory,
+            own_turn=self._ranks.turn(step) == self._ranks.rank,
+        )
+        target = self._target(labels)
         own = self._ranks.share(len(items))
         images, size = self._data.images, self._config.image_size
         if isinstance(images, Features):
@@ -156,19 +162,6 @@ class BatchSource(Dataset[Step]):
         """The target of a step, from the process whose turn it was to make it."""
         return self._ranks.send(target, self._ranks.turn(step))
 
-    def _step_target(self, step: int, items: Int64, flips: NDArray[np.bool_], anchors: int) -> Tensor:
-        stored, stored_flips = self._remembered(step)
-        labels = BatchLabels(
-            self._training,
-            items,
-            self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips])),
-            anchors,
-            stored=stored,
-            memory=self._config.memory,
-            own_turn=self._ranks.turn(step) == self._ranks.rank,
-        )
-        return self._target(labels)
-
     def _plan(self, step: int) -> _Plan:
         batch = self._sampler.batch(self._given, seed=self._config.seed, step=step)
         rng = np.random.default_rng((self._config.seed, step, 7))  # 7: a stream of its own beside the sampler's
@@ -179,8 +172,8 @@ class BatchSource(Dataset[Step]):
             flips = rng.random(len(batch.items)) < 0.5
         return _Plan(batch.items, flips, batch.anchors, rng)
 
-    def _remembered(self, step: int) -> tuple[Int64, NDArray[np.bool_]]:
-        """Items of the steps before and which of them were mirrored, newest step first, (S,) each."""
+    def remembered(self, step: int) -> tuple[Int64, NDArray[np.bool_]]:
+        """The items in the memory at a step, and which of them were mirrored, newest step first, (S,) each, S <= M."""
         plans: dict[int, _Plan] = {}
         items, flips, count = [np.empty(0, np.int64)], [np.empty(0, bool)], 0
         while count < self._config.memory and step - len(plans) > 0:

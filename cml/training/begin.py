@@ -1,7 +1,4 @@
-"""From labelled images to a run: what comes before the first step, the same for arrays and for prepared datasets.
-
-Not for: where images and labels come from (cml.runs) and the steps (loop.py).
-"""
+"""From labelled images to a run: everything before the first step, for arrays and for prepared datasets."""
 
 from __future__ import annotations
 
@@ -55,30 +52,30 @@ def train_run(
     quiet: bool = False,
     ranks: Ranks | None = None,
 ) -> tuple[Trained, RunConfig]:
-    """Train on labelled images, in a run folder if there should be one.
+    """Train on labelled images, optionally in a run folder.
 
     Args:
         images: N images.
         labels: Their N labels, encoded; for ``flip="image"`` those of the mirrored images follow.
         distance: The label distance that encoded them.
         config: All options.
-        loss: A loss that is made already; None for the one that ``config.loss`` names.
-        backbone: A module of the user's own, which ``config.backbone`` then calls ``custom``; it is trained in place.
+        loss: As for ``loop.train``.
+        backbone: As for ``loop.train``.
         task: Name of the task, "" for a run on arrays.
-        dataset: The prepared dataset that the images are of; None for arrays.
-        out: Run folder, begun or continued; None keeps nothing.
+        dataset: The prepared dataset of the images; None for arrays.
+        out: Run folder, begun or continued; None for none.
         resume: Continue the run in ``out`` if it was begun.
-        shrink: Make a batch that is larger than the data smaller, with a warning, instead of refusing it.
-        score: See ``loop.train``.
-        callbacks: See ``loop.train``.
+        shrink: If the batch is larger than the data, make it smaller with a warning, instead of an error.
+        score: As for ``loop.train``.
+        callbacks: As for ``loop.train``.
         quiet: No progress bar.
-        ranks: See ``loop.train``.
+        ranks: As for ``loop.train``.
 
     Returns:
-        What training leaves behind, and what config.json holds of the run.
+        The result of training, and the content of config.json.
 
     Raises:
-        UserError: options, labels or a run folder that do not fit.
+        UserError: options, labels or run folder do not fit.
     """
     ranks = Ranks(device=pick_device(config.device)) if ranks is None else ranks
     count = len(images)
@@ -100,7 +97,7 @@ def train_run(
         made_of={"items": count, "labels": own_fingerprint} if dataset is None else dataset.made_of,
         plugins=plugins.needed(task, label_distance, config.loss, config.sampler, config.backbone),
     )
-    sampler.check_count(items_left(config, count))  # before there is a run folder in which nothing was trained
+    sampler.check_count(items_left(config, count))  # before there is an empty run folder
     stored = Images(images, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
     with contextlib.ExitStack() as held:
         if out is not None and ranks.first:
@@ -131,7 +128,7 @@ def train_run(
 
 
 def suited(config: TrainConfig, items: int, *, say: bool = True) -> TrainConfig:
-    """The options with a smaller batch where the sampler's is larger than the data; a warning says so."""
+    """The options, with a smaller batch and a warning if the sampler's is larger than the data."""
     sampler = sampling.registry.make(config.sampler)
     if items >= sampler.batch_size or items < 2:
         return config
@@ -146,7 +143,7 @@ def suited(config: TrainConfig, items: int, *, say: bool = True) -> TrainConfig:
 
 
 def _smaller(sampler: str, batch_size: int) -> str:
-    """The sampler with another batch size; the random one where its other settings do not allow that."""
+    """The sampler with another batch size; the random one if its other settings do not allow that."""
     choice = Choice.parse(sampler)
     smaller = str(Choice(choice.name, {**choice.settings, "batch_size": batch_size}))
     try:

@@ -1,7 +1,4 @@
-"""What is called while a run is trained: functions and objects of the user's own, and experiment trackers.
-
-Not for: changing the training; a callback sees its state and may ask it to stop.
-"""
+"""Callbacks during training: the user's own, and experiment trackers. They see the state and may stop the run."""
 
 from __future__ import annotations
 
@@ -26,12 +23,12 @@ class State:
 
     Attributes:
         step: Steps done.
-        steps: Steps that there are to be.
+        steps: Steps of the whole run.
         learning_rate: Of the head, in this step.
         images_per_second: Since this process began to train.
         validation: Score of the last validation, lower is better; None before the first.
         run: The run folder; None for a run without one.
-        model: What is trained, in training mode.
+        model: The trained network, in training mode.
     """
 
     step: int
@@ -61,9 +58,9 @@ Watch = Callable[[State], Any]
 
 
 class Callback:
-    """What is called during training. Give it functions, or subclass it.
+    """Called during training. Give it functions, or subclass it.
 
-    A function that returns True ends the run as if its last step were done: the model is kept.
+    A function that returns True ends the run as after its last step: the model is kept.
 
     Args:
         on_step: Called after every step.
@@ -96,7 +93,7 @@ class Callback:
         vars(self).update({name: function for name, function in given.items() if function is not None})
 
     def on_begin(self, config: TrainConfig, run: Path | None, /) -> None:
-        """Training begins, or goes on: its options and its run folder."""
+        """Training begins or continues, with these options and run folder."""
 
     def on_step(self, state: State, /) -> Any:  # noqa: ANN401 - True asks to stop
         """A step is done."""
@@ -112,11 +109,7 @@ class Callback:
 
 
 class Tracking(Callback):
-    """An experiment tracker that follows a run.
-
-    Args:
-        tracker: The tracker, or its name and settings.
-    """
+    """Sends a run to an experiment tracker, given as an object or by name and settings."""
 
     def __init__(self, tracker: str | Tracker) -> None:
         self._tracker = Guarded(tracker)
@@ -144,7 +137,7 @@ class Tracking(Callback):
 
 
 def with_tracker(callbacks: Sequence[Callback], tracker: str | Tracker | None) -> list[Callback]:
-    """Callbacks, and one for a tracker where there is one.
+    """The callbacks, with one for the tracker if there is one.
 
     Raises:
         UserError: the tracker is unknown, or its library is not installed.
@@ -161,13 +154,7 @@ def track_figures(tracker: str | Tracker, run: Path, config: TrainConfig, row: M
 
 
 class Watched:
-    """A run with its callbacks.
-
-    Args:
-        callbacks: All of them; none in the processes that do not write the run folder.
-        config: The run's options.
-        run: The run folder.
-        model: What is trained.
+    """A run with its callbacks, of which the processes that do not write the run folder have none.
 
     Attributes:
         stop: True once a callback has asked for an end.
@@ -183,7 +170,7 @@ class Watched:
             callback.on_begin(config, run)
 
     def step(self, step: int, learning_rate: float, loss: Tensor, norm: Tensor | None, images: int) -> None:
-        """A step is done; ``norm`` is that of the gradient if it was clipped."""
+        """A step is done; ``norm`` is the gradient's if it was clipped."""
         if self._callbacks:
             self._seen += images
             rate = self._seen / (time.perf_counter() - self._began)
@@ -200,6 +187,6 @@ class Watched:
         self.call("on_validate")
 
     def call(self, name: str) -> None:
-        """Call the function of this name of all callbacks, in their order, once there was a step."""
+        """Call the method ``name`` of all callbacks in order, if a step was done."""
         for callback in self._callbacks if self._state is not None else ():
             self.stop |= getattr(callback, name)(self._state) is True

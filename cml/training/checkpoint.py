@@ -1,8 +1,7 @@
 """The checkpoint of a run: everything that the next step depends on, and nothing else.
 
-It is what makes a resumed run the run that was never cut off, bit for bit on the CPU. No pickle: it is read with
-``weights_only=True``, and what changed on the disk since it was written is noticed by its checksums. Not for: the other
-files of a run (run_folder.py).
+It makes a resumed run equal to one that was never interrupted, bit for bit on the CPU. It is read without pickle
+(``weights_only=True``), and its checksums reveal damage.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ CHECKPOINT = "checkpoints/last.pt"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run consists of between two steps, beside torch's random numbers, which belong to it too.
+    """The state of a run between two steps, which also includes torch's random state.
 
-    A file is held against ``steps``, those of the whole run, and ``items``, those that it trains on.
+    A file is checked against ``steps``, those of the whole run, and ``items``, the number of training items.
     """
 
     model: EmbeddingModel
@@ -49,7 +48,7 @@ class Checkpoint:
     items: int
 
     def save(self, run: Path | None, step: int) -> None:
-        """Write the checkpoint after so many steps, atomically; without a run folder, nothing."""
+        """Write the checkpoint after ``step`` steps, atomically, if there is a run folder."""
         if run is None:
             return
         device = self.model.mean.device
@@ -68,13 +67,13 @@ class Checkpoint:
             torch.save(state, file)
 
     def load(self, run: Path) -> int:
-        """Take over a run's checkpoint.
+        """Restore a run's checkpoint.
 
         Returns:
-            The step that the run goes on with: 0 if it was cut off before its first checkpoint.
+            The step to continue with: 0 if there is no checkpoint.
 
         Raises:
-            DataError: the file is damaged, or does not hold what this run needs.
+            DataError: the file is damaged, or does not fit this run.
         """
         state = read_checkpoint(run)
         if state is None:
@@ -84,7 +83,7 @@ class Checkpoint:
             self._check(state)
             self.model.load_state_dict(state["model"])
             self.loss.load_state_dict(state["loss"])
-            groups = self.optimizer.state_dict()["param_groups"]  # the options say it, and they are the same
+            groups = self.optimizer.state_dict()["param_groups"]  # given by the options, which are the same
             self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": groups})
             if self.memory.size:
                 self.memory.load_state_dict(state["memory"])
@@ -102,7 +101,7 @@ class Checkpoint:
             ) from None
 
     def _check(self, state: dict[str, Any]) -> None:
-        """Look at what is used only later: ValueError or UserError says what does not fit."""
+        """Check what is used only later; a ValueError or UserError says what does not fit."""
         numbers = {name: state[name] for name in ("step", "best_step", "waited")}
         record(numbers, dict[str, Annotated[int, Meta(ge=0, le=self.steps)]], "a number of steps", "one of this run")
         record({name: state[name] for name in ("best", "worst")}, dict[str, float], "a score", "a number")
@@ -119,9 +118,8 @@ class Checkpoint:
         ):
             raise ValueError("the memory is not of these items")
         parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
-        names = (
-            {"momentum_buffer"} if isinstance(self.optimizer, torch.optim.SGD) else {"step", "exp_avg", "exp_avg_sq"}
-        )
+        is_sgd = isinstance(self.optimizer, torch.optim.SGD)
+        names = {"momentum_buffer"} if is_sgd else {"step", "exp_avg", "exp_avg_sq"}
         for number, entry in state["optimizer"]["state"].items():
             shape = parameters[record(number, Count, "a parameter", "a number")].shape
             if entry.keys() != names or any(entry[name].shape != ((), shape)[name != "step"] for name in names):
@@ -129,17 +127,17 @@ class Checkpoint:
 
 
 def _is_like(found: object, model: dict[str, Tensor]) -> bool:
-    """Whether tensors by name are such as a model's."""
+    """Whether ``found`` holds tensors with a model's names and shapes."""
     if not isinstance(found, dict) or found.keys() != model.keys():
         return False
     return all(isinstance(one, Tensor) and one.shape == model[name].shape for name, one in found.items())
 
 
 def read_checkpoint(run: Path) -> dict[str, Any] | None:
-    """What the checkpoint of a run holds, or None when the run was cut off before its first.
+    """The content of a run's checkpoint; None if there is none.
 
     Raises:
-        DataError: the file is damaged: cut short, or not what was written.
+        DataError: the file is damaged.
     """
     path = run / CHECKPOINT
     if not path.exists():
@@ -147,7 +145,7 @@ def read_checkpoint(run: Path) -> dict[str, Any] | None:
     try:
         with open_regular(path) as file:
             with zipfile.ZipFile(file) as archive:
-                if (part := archive.testzip()) is not None:  # torch.load looks at no checksum
+                if (part := archive.testzip()) is not None:  # torch.load checks no checksum
                     raise DataError(f"The checksum of {part!r} is wrong")
             file.seek(0)
             state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
@@ -159,7 +157,7 @@ def read_checkpoint(run: Path) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def disk_errors() -> Iterator[None]:
-    """Errors of the disk as such: torch and safetensors hide them in errors of their own."""
+    """Raise errors of the disk as OSError: torch and safetensors hide them in errors of their own."""
     from safetensors import SafetensorError
 
     try:

@@ -17,17 +17,11 @@ from cml.storage.strict_yaml import parse_yaml
 
 T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
-_HOW = (
-    "checkpoint_every",
-    "keep_models",
-    "workers",
-    "worker_timeout",
-    "cache_bytes",
-    "device",
-)  # a resumed run may go on with others
+# options that may differ when a run is resumed
+_HOW = ("checkpoint_every", "keep_models", "workers", "worker_timeout", "cache_bytes", "device")
 _OPTIONS = "options of training"
-_LARGE = 10**9  # of what nobody counts further
-_BOUNDS = {  # a stranger's config may claim any number
+_LARGE = 10**9
+_BOUNDS = {  # an untrusted config may hold any number
     (1, 65_536): ("dimension", "image_size"),
     (1, _LARGE): ("steps", "checkpoint_every", "micro_batch"),
     (0, _LARGE): (
@@ -46,7 +40,7 @@ _BOUNDS = {  # a stranger's config may claim any number
 
 
 def _told(kind: type[T]) -> type[T]:
-    """Put the text of each field, which stands below it, into the docstring, where ``help`` finds it."""
+    """Copy the text below each field into the docstring, where ``help`` finds it."""
     with contextlib.suppress(OSError):  # an installation without sources
         lines = re.findall(r'^    (\w+): .*\n    """([^"]*)"""$', inspect.getsource(kind), re.MULTILINE)
         head, _, example = (kind.__doc__ or "").partition("\n\n")
@@ -66,11 +60,11 @@ class TrainConfig:
     """
 
     label_distance: str = "euclidean"
-    """How far apart two labels are: a name, or name(setting=value, ..); dataset: what a dataset of numbers names."""
+    """The label distance: a name, or name(setting=value, ..); dataset: the one that a dataset of numbers names."""
     loss: str = "log-ratio"
     """The loss: a name, or name(setting=value, ..); cml losses lists them, cml losses NAME explains the settings."""
     sampler: str = "random"
-    """What makes a batch: random | grouped | dense (the paper's lists) | binary | per-class."""
+    """How a batch is drawn: random | grouped | dense (the paper's lists) | binary | per-class."""
 
     backbone: str = "efficientnet-lite0"
     """small-cnn | efficientnet-lite0, 1, 2 | timm/MODEL, any of timm's | a torchvision classifier, such as resnet34."""
@@ -81,10 +75,10 @@ class TrainConfig:
     image_size: tuple[int, int] = (224, 224)
     """Height and width in pixels that the backbone sees."""
     freeze_backbone: bool = False
-    """Embed every image once with the backbone as it is, and train the head alone, in seconds."""
+    """Embed every image once with the backbone unchanged, and train only the head, in seconds."""
     lora: int = 0
-    """Rank of low-rank adapters on a transformer's linear layers, such as 8: they are trained in the place of the
-    backbone, in less memory, and merged into it at the end; 0 for none."""
+    """Rank of low-rank adapters on a transformer's linear layers, such as 8: they are trained instead of the backbone,
+    in less memory, and merged into it at the end; 0 for none."""
 
     crop: float = 1.0
     """Share of the image's sides that the centre box covers; the rest is room for jitter."""
@@ -127,10 +121,10 @@ class TrainConfig:
     memory: int = 0
     """How many embeddings of earlier batches anchors are compared with as well; 0 for none."""
     micro_batch: int | None = None
-    """Images that go through the network at once. Larger batches take two passes, in the memory of one part. The
-    gradient is the whole batch's, except with batch normalisation: see batch_norm, or small-cnn(norm=group)."""
+    """Images per pass through the network. A larger batch takes two passes, in the memory of one part. The gradient is
+    that of the whole batch, except with batch normalisation: see batch_norm, or small-cnn(norm=group)."""
     batch_norm: Literal["batch", "fixed"] = "batch"
-    """Batch normalisation by the images that go through at once, or fixed: by the backbone's own statistics."""
+    """Batch normalisation by the images of a pass, or fixed: by the backbone's own statistics."""
     precision: Precision = "float32"
     """bfloat16 runs the network under autocast; the loss is float32 either way."""
 
@@ -149,9 +143,9 @@ class TrainConfig:
     workers: int = 2
     """Processes that read images; 0 reads in the training process."""
     worker_timeout: float = 300.0
-    """Seconds to wait for a batch until the workers count as hung, which is an error; 0 waits forever."""
+    """Seconds to wait for a batch before the workers count as hung, which is an error; 0 waits forever."""
     cache_bytes: int = 1 << 30
-    """Decoded images are kept in memory if they take no more than this."""
+    """Decoded images are kept in memory if they take at most this."""
     device: str = "auto"
     """auto | cpu | cuda | mps .."""
 
@@ -171,10 +165,10 @@ class TrainConfig:
         if self.freeze_backbone and self.lora:
             raise UserError(f"A backbone is frozen or has adapters: leave out 'freeze_backbone' or lora={self.lora}.")
         if self.keep_models and self.lora:
-            raise UserError(f"Adapters are merged at the end alone: leave out 'keep_models' or lora={self.lora}.")
+            raise UserError(f"Adapters are merged only at the end: leave out 'keep_models' or lora={self.lora}.")
         if self.freeze_backbone and self.flip != "none":
             raise UserError(
-                "With 'freeze_backbone' every image is embedded once, as it is: set 'flip' to none. "
+                "With 'freeze_backbone' every image is embedded once, unchanged: set 'flip' to none. "
                 f"Got flip={self.flip} instead."
             )
 
@@ -184,11 +178,10 @@ class TrainConfig:
 
         Args:
             path: The file; it is YAML, which needs the extra ``yaml``, if its name ends in .yaml or .yml.
-            base: What the options are that the file leaves out; None for the defaults.
+            base: The values of options that the file leaves out; None for the defaults.
 
         Raises:
-            UserError: the file cannot be read, or names an option that does not exist, is of another type or out of
-                range.
+            UserError: the file cannot be read, or an option does not exist, has another type or is out of range.
         """
         path = Path(path)
         if path.suffix.lower() in (".yaml", ".yml"):
@@ -196,22 +189,22 @@ class TrainConfig:
         else:
             value = read_json(path, _OPTIONS)
         if isinstance(value, dict):
-            if {"cml", "train"} <= value.keys():  # what a run was trained on and with
+            if {"cml", "train"} <= value.keys():  # the config.json of a run
                 value = value["train"]
             value = {**asdict(cls() if base is None else base), **value} if isinstance(value, dict) else value
         return saved_options(cls, value, str(path), _OPTIONS)
 
     def difference(self, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
-        """Options of the result in which the two differ: name to (own value, other value)."""
+        """Options that affect the result and differ: name to (own value, other value)."""
         mine, theirs = asdict(self), asdict(other)
         return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name] and name not in _HOW}
 
 
 def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig:
-    """The config with other options by their names.
+    """The config with some options changed.
 
     Raises:
-        UserError: an option does not exist, with the nearest one, or its value is out of range.
+        UserError: an option does not exist, or its value is out of range.
     """
     known = [option.name for option in fields(config)]
     for name in options:

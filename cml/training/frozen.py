@@ -1,7 +1,4 @@
-"""Training on a frozen backbone: every image goes through it once, and its features are the images from then on.
-
-Not for: the cache in which features of published weights are kept (cml.models.frozen).
-"""
+"""Training on a frozen backbone: every image goes through it once, and its features replace the images."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from cml.processes.ranks import Ranks
 
 
 class Features:
-    """Backbone features (N, F) in the place of N images."""
+    """Backbone features (N, F) instead of N images."""
 
     def __init__(self, rows: Float32) -> None:
         self.rows = rows
@@ -39,7 +36,7 @@ class Features:
 
 
 class FrozenNetwork(nn.Module):
-    """A model that takes features for images: its head learns, its backbone stays as it is."""
+    """A model whose inputs are features: only its head is trained."""
 
     def __init__(self, model: EmbeddingModel) -> None:
         super().__init__()
@@ -55,19 +52,16 @@ class FrozenNetwork(nn.Module):
         return self.model.embed_extracted(features.rows)
 
     def train(self, mode: bool = True) -> FrozenNetwork:
-        """Set the head alone to training mode: running statistics of the backbone stay too."""
+        """Set only the head to training mode, so that the backbone's running statistics stay."""
         super().train(mode)
         self.model.backbone.eval()
         return self
 
 
 def frozen(model: EmbeddingModel, images: Images | Features, ranks: Ranks) -> tuple[FrozenNetwork, Features]:
-    """The network and the inputs to train a model's head with.
+    """The network and the inputs for training a model's head.
 
-    Args:
-        model: With the weights that its backbone keeps.
-        images: N images, or their features; those of files are read from their cache if the weights are published.
-        ranks: The processes that share the work.
+    ``images`` are N images or their features; features of files with published weights are cached.
     """
     network = FrozenNetwork(model)
     if isinstance(images, Features):

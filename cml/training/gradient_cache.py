@@ -1,13 +1,12 @@
-"""Batches larger than the memory: the loss over the whole batch, the network over a part of it at a time.
+"""Batches larger than the memory: the loss over the whole batch, the network over one part at a time.
 
 First every micro batch is embedded without a graph. The loss of all embeddings gives a gradient for each of them. Then
-every micro batch is embedded again, with a graph and the same random numbers, and its gradient is passed on. The
-network's activations are held for one micro batch only; the price is a second forward pass.
+every micro batch is embedded again, with a graph and the same random numbers, and its gradient is propagated. Only one
+micro batch's activations are held at a time, at the cost of a second forward pass.
 
-The gradient is that of the whole batch, with one exception that is the network's, not the method's: batch
-normalisation takes its statistics from what goes through at once, a micro batch. ``fixed_statistics`` makes it exact.
-Running statistics and all other buffers move in the second pass only, once a micro batch. Not for losses that average
-over micro batches: that is gradient accumulation, and another loss.
+The gradient is that of the whole batch, unlike that of gradient accumulation. The exception is batch normalisation,
+whose statistics are those of a micro batch; ``fixed_statistics`` makes it exact. Running statistics and other buffers
+change only in the second pass, once per micro batch.
 
 Reference: Gao, Zhang, Han, Callan: Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup,
 RepL4NLP 2021.
@@ -33,16 +32,16 @@ def backward(
     largest: int | None = None,
     cast: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Tensor, Tensor]:
-    """Embeddings and loss of a batch, and the gradient of the loss added to all parameters that it depends on.
+    """Embeddings and loss of a batch; the gradient of the loss is added to all parameters that it depends on.
 
     Args:
-        network: Gives embeddings (b, D) of inputs (b, ..).
+        network: Maps inputs (b, ..) to embeddings (b, D).
         loss: Scalar of embeddings (B, D) in at least float32.
         inputs: (B, ..), on the network's device.
-        micro_batch: Inputs that go through the network at once, at least 1. A larger batch is cut into as few parts as
-            possible, as equal as possible. ``None``, or a batch no larger: the direct way, in one pass.
-        largest: Where several processes have a share of the batch each, the size of the largest: all cut theirs into as
-            many parts, for what they do together in the network.
+        micro_batch: Inputs per pass, at least 1. A larger batch is split into as few and as equal parts as possible.
+            ``None`` or a smaller batch: one direct pass.
+        largest: The size of the largest share of the batch, if several processes have one each: all split theirs into
+            the same number of parts, since they exchange statistics in the network.
         cast: Makes the context in which the network runs, for autocast.
 
     Returns:
@@ -71,7 +70,7 @@ def backward(
     with torch.no_grad():
         for piece in pieces:
             random.append(_random_state(inputs.device))
-            with cast():  # one a pass: autocast must not keep weights that it has cast without a graph
+            with cast():  # a new one per pass: autocast would keep weights that it has cast without a graph
                 found.append(_full(network(piece)))
         for buffer, before in buffers:
             buffer.copy_(before)
@@ -91,7 +90,7 @@ def backward(
 
 @contextmanager
 def fixed_statistics(network: nn.Module, fixed: bool) -> Iterator[None]:
-    """With ``fixed`` every batch normalisation goes by its running statistics meanwhile and leaves them as they are."""
+    """If ``fixed``, every batch normalisation uses its running statistics in the block, and does not change them."""
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)] if fixed else []
     hooks = [norm.register_forward_pre_hook(lambda norm, _: norm.eval() and None) for norm in norms]
     try:
@@ -102,17 +101,17 @@ def fixed_statistics(network: nn.Module, fixed: bool) -> Iterator[None]:
 
 
 def warn_of_statistics(network: nn.Module) -> None:
-    """Warn if what training makes of an image depends on the others that go through the network with it."""
+    """Warn if the network has batch normalisation, so that images in one pass affect each other."""
     if any(isinstance(module, _BatchNorm) for module in network.modules()):
         warnings.warn(
-            "The network has batch normalisation, which sees one micro batch at a time: the gradient is not quite the "
-            "whole batch's. It is with --batch-norm fixed, or with --backbone 'small-cnn(norm=group)'.",
+            "The network has batch normalisation, which sees one micro batch at a time: the gradient is not exactly "
+            "that of the whole batch. It is with --batch-norm fixed, or with --backbone 'small-cnn(norm=group)'.",
             stacklevel=2,
         )
 
 
 def _full(embeddings: Tensor) -> Tensor:
-    """In float32, float64 as it is."""
+    """As float32; float64 is unchanged."""
     return embeddings if embeddings.dtype == torch.float64 else embeddings.float()
 
 

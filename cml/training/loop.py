@@ -1,12 +1,10 @@
 """The training loop, to be read top to bottom.
 
-Set-up: loss constants, neighbour lists, model, optimiser. Then step after step: a batch by its number, embeddings,
-loss, update. A checkpoint (checkpoint.py) holds all that the next step depends on, so a run cut off anywhere and
-resumed gives, on the CPU, bit for bit the run that was never cut off; a signal ends it after the step under way, with a
-checkpoint (stopping.py). The same seed, machine and number of torch's threads give the same bits, whatever the number
-of data workers; other threads or devices may add in another order (tests/benchmarks/threads.py measures it). What has
-happened is handed out at one place (progress.py). Not for: what comes before (begin.py), evaluation and pictures, which
-later stages do.
+Set-up: loss constants, neighbour lists, model, optimiser. Then for each step: batch, embeddings, loss, update. A
+checkpoint (checkpoint.py) holds everything that the next step depends on: on the CPU, an interrupted and resumed run is
+bit for bit one that was never interrupted. A signal ends a run after the current step, with a checkpoint (stopping.py).
+The same seed, machine and number of torch threads give the same bits, for any number of data workers; with other
+threads or devices the order of sums may differ (tests/benchmarks/threads.py measures it).
 """
 
 from __future__ import annotations
@@ -45,10 +43,10 @@ from cml.training.validation import Score, Validation
 
 @dataclass(frozen=True)
 class Trained:
-    """What training leaves behind.
+    """The result of training.
 
     Attributes:
-        model: In evaluation mode, with the best weights where the run was validated, else the last; averaged ones with
+        model: In evaluation mode, with the best weights if the run was validated, else the last; averaged ones with
             ``average``.
         loss: The loss with its fitted constants.
         metrics: The records of metrics.jsonl.
@@ -78,8 +76,8 @@ def train(
     Args:
         data: Images and labels to train on.
         config: All options.
-        loss: A loss that is made already; None for the one that ``config.loss`` names.
-        backbone: A module of the user's own, which ``config.backbone`` then calls ``custom``; it is trained in place.
+        loss: The loss; None for the one that ``config.loss`` names.
+        backbone: The user's own module, for which ``config.backbone`` is ``custom``; it is trained in place.
         out: Run folder for metrics, checkpoints and the model, made by ``run_folder.begun``; None writes nothing.
         resume: Continue from the folder's last checkpoint if there is one.
         score: Of a network on the held-out data, lower is better; None for ``validation.held_out_score``.
@@ -89,7 +87,7 @@ def train(
 
     Raises:
         UserError: options that do not fit the data.
-        FloatingPointError: the loss is no longer a number.
+        FloatingPointError: the loss is not finite.
         MachineError: a data worker died, hung or ran out of memory.
         KeyboardInterrupt: a signal; with ``out``, after a checkpoint.
     """
@@ -181,7 +179,7 @@ def train(
             if ended:
                 break
             if stop:
-                ranks.wait()  # were the others gone, the watch would end rank 0 while it writes
+                ranks.wait()  # if the others ended first, the watch would end rank 0 while it writes
                 request.stop(done, config.steps)
         progress.close()
         average.take()
@@ -196,7 +194,7 @@ def train(
 
 
 def model_config(config: TrainConfig, loss: Loss) -> ModelConfig:
-    """Shape of the model; whether embeddings are normalised is the loss's to say."""
+    """Shape of the model; the loss determines whether embeddings are normalised."""
     return ModelConfig(
         backbone=config.backbone,
         weights=config.weights,

@@ -1,6 +1,6 @@
-"""metrics.jsonl of a run folder: a record a line of what a step's loss and a validation's score were.
+"""metrics.jsonl of a run folder: one record per line, a step with its loss or with its validation's score.
 
-A run that was killed leaves at most one unfinished line, which nobody reads. Not for: the other files (run_folder.py).
+A killed run leaves at most one unfinished line, which is ignored.
 """
 
 from __future__ import annotations
@@ -21,12 +21,7 @@ METRICS = "metrics.jsonl"
 
 
 class MetricsLog:
-    """metrics.jsonl: one record a line. A continued run drops what lies after its checkpoint, then appends.
-
-    Args:
-        path: The file; None keeps records in memory.
-        step: Global step to continue at.
-    """
+    """metrics.jsonl at ``path``, or in memory if that is None; a continued run drops records after ``step``."""
 
     def __init__(self, path: Path | None, step: int) -> None:
         self._records: list[dict[str, Any]] = []
@@ -39,7 +34,7 @@ class MetricsLog:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """All records; of a run of days they would fill memory, and are read from the file again."""
+        """All records, read from the file again, since those of a long run would fill the memory."""
         return self._records if self._path is None else read_metrics(self._path)
 
     def add(self, records: Sequence[dict[str, Any]]) -> None:
@@ -59,13 +54,10 @@ def _line(record: Mapping[str, Any]) -> str:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of metrics.jsonl; an unfinished last line of a killed run is left out.
-
-    Returns:
-        Numbers by name in each; what is ``null`` in the file was no number, and is NaN.
+    """The records of metrics.jsonl, without an unfinished last line; ``null`` becomes NaN.
 
     Raises:
-        DataError: another line is broken.
+        DataError: another line is invalid.
     """
     with open_regular(path) as file:
         lines = file.read().split(b"\n")

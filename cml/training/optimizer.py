@@ -1,4 +1,4 @@
-"""The optimiser of a run: who learns at which rate, and the check that nobody who should learn was forgotten."""
+"""The optimiser of a run, its learning rates, and a check that it holds everything that should be trained."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> to
     """The optimiser over head, backbone and the loss's parameters; each group keeps its rate as ``base_lr``.
 
     Raises:
-        UserError: the loss names a proxy that is none of its parameters.
+        UserError: the loss names a proxy that is not one of its parameters.
     """
     proxies = {id(parameter): parameter for parameter in loss.proxies()}
     own = {id(parameter): parameter for parameter in loss.parameters()}
     if proxies.keys() - own.keys():
         raise UserError(
-            f"The loss {type(loss).__name__} names a proxy that is none of its parameters; assign it to an attribute "
-            "of the module as a torch.nn.Parameter."
+            f"The loss {type(loss).__name__} names a proxy that is not one of its parameters; assign it to an "
+            "attribute of the module as a torch.nn.Parameter."
         )
     others = [parameter for key, parameter in own.items() if key not in proxies]
     groups: list[dict[str, Any]] = [{"params": [*model.head.parameters(), *others], "base_lr": config.learning_rate}]
@@ -33,7 +33,7 @@ def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> to
         groups.append({"params": list(proxies.values()), "base_lr": config.learning_rate * config.proxy_rate})
     if not config.freeze_backbone:
         rate = config.learning_rate * config.backbone_rate
-        learning = [one for one in model.backbone.parameters() if one.requires_grad]  # with adapters, theirs alone
+        learning = [one for one in model.backbone.parameters() if one.requires_grad]  # with adapters, only theirs
         groups.append({"params": learning, "base_lr": rate, "waits": config.head_first})
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
@@ -41,7 +41,7 @@ def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> to
 
 
 def learning_rate_factor(config: TrainConfig, step: int) -> float:
-    """What the base learning rates are multiplied with at a 0-based step."""
+    """The factor of the base learning rates at a 0-based step."""
     warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
     if config.schedule == "cosine":
         return warm * 0.5 * (1 + math.cos(math.pi * step / config.steps))
@@ -51,25 +51,25 @@ def learning_rate_factor(config: TrainConfig, step: int) -> float:
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int) -> None:
-    """Give every group of ``make_optimizer`` its learning rate of a 0-based step."""
+    """Set the learning rates of ``make_optimizer``'s groups for a 0-based step."""
     for group in optimizer.param_groups:
         waits = step < group.get("waits", 0)
         group["lr"] = 0.0 if waits else group["base_lr"] * learning_rate_factor(config, step)
 
 
 def check_held(optimizer: torch.optim.Optimizer, value: Tensor, loss: nn.Module, embeddings: Tensor) -> None:
-    """Check that the optimiser holds every tensor that a loss value sends a gradient to.
+    """Check that the optimiser holds every tensor that gets a gradient from a loss value.
 
-    The way back from the value is walked, so a proxy in a plain list, or one made at the first batch, is found too.
+    The graph is searched, so that a proxy in a plain list, or one made at the first batch, is found too.
 
     Args:
-        optimizer: The run's.
+        optimizer: The run's optimiser.
         value: The loss of the first batch, before its backward pass.
         loss: The loss, for its name and its parameters.
-        embeddings: What the loss was given; the way back may end there.
+        embeddings: The input of the loss, a leaf of the graph.
 
     Raises:
-        UserError: a tensor would gather a gradient and never learn.
+        UserError: a tensor would get a gradient, but never be updated.
     """
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]} | {id(embeddings)}
     leaves = [(f"parameter {name!r}", one) for name, one in loss.named_parameters() if one.requires_grad]
@@ -87,6 +87,6 @@ def check_held(optimizer: torch.optim.Optimizer, value: Tensor, loss: nn.Module,
     for name, leaf in leaves:
         if id(leaf) not in held:
             raise UserError(
-                f"The loss {type(loss).__name__} learns a {name} that no optimiser holds, so it would never learn: "
+                f"The loss {type(loss).__name__} has a {name} that no optimiser holds, so it would never be trained: "
                 "make it a torch.nn.Parameter of the module in __init__ or prepare."
             )

@@ -1,4 +1,4 @@
-"""config.json of a run folder: what was trained on what, and how. Not for: its other files (run_folder.py)."""
+"""config.json of a run folder: data, options and model of the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OTHERS = {
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What config.json holds.
+    """The content of config.json.
 
     Attributes:
         task: Name of the task, "" for a run on arrays.
@@ -33,9 +33,9 @@ class RunConfig:
         dataset_fingerprint: Its fingerprint, or that of the labels for a run on arrays.
         train: The options.
         model: Shape of the model.
-        label_distance: The label distance with every setting that the dataset decided.
-        made_of: What ``dataset_fingerprint`` is of, in which data that differ are told apart.
-        plugins: Name and SHA-256 of each plugin that was loaded; none of them is ever imported because a run says so.
+        label_distance: The label distance with the settings that depend on the dataset.
+        made_of: What ``dataset_fingerprint`` depends on, to describe how other data differ.
+        plugins: Name and SHA-256 of each plugin that the run needs; none is imported when a run is opened.
     """
 
     task: str
@@ -48,10 +48,10 @@ class RunConfig:
     plugins: tuple[tuple[str, str], ...] = ()
 
     def other_data(self, fingerprint: str, made_of: Mapping[str, Any]) -> str:
-        """In what other data differ from those that the run was trained on, in words; "" if in nothing."""
+        """How other data differ from those of the run, in words; "" if they do not."""
         if fingerprint == self.dataset_fingerprint:
             return ""
-        return difference(self.made_of, as_json(made_of)) or "dataset.json is written otherwise"
+        return difference(self.made_of, as_json(made_of)) or "dataset.json is formatted differently"
 
     def save(self, run: Path) -> None:
         """Write config.json."""
@@ -62,7 +62,7 @@ class RunConfig:
         """Read config.json.
 
         Raises:
-            DataError: it is missing or does not say what it should.
+            DataError: it is missing or invalid.
         """
         path = run / "config.json"
         if not run.is_dir():
@@ -71,12 +71,12 @@ class RunConfig:
         if other is not None and not path.exists():
             raise DataError(_not_a_run(run, other))
         value = read_json(path, "the run's config")
-        if isinstance(value, dict):  # beside cml's version and the loss's constants, which are for people to read
+        if isinstance(value, dict):  # drop cml's version and the loss's constants, which are only informative
             value = {one.name: value[one.name] for one in fields(cls) if one.name in value}
         try:
             return saved_options(cls, value, str(path), "a run's config")
         except DataError:
-            if other is not None:  # which has a config.json of its own kind
+            if other is not None:  # it has another kind of config.json
                 raise DataError(_not_a_run(run, other)) from None
             raise
 

@@ -1,11 +1,7 @@
 """A run folder: config.json, checkpoints/, loss.png, model.safetensors. Everything needed to repeat or continue.
 
-A loss that has learnt something (proxies) leaves it in loss.safetensors, and ``lock`` is held by the process that
-trains; it goes with the process.
-
-``model.safetensors`` is written last: a run that has it is finished. Nothing is ever read half-written, and what
-changed on the disk since it was written is noticed by its checksums. Not for: the content of config.json
-(run_config.py), of metrics.jsonl (metrics_log.py) and of a checkpoint (checkpoint.py).
+loss.safetensors holds the trained parameters of a loss (proxies), if it has any. The process that trains holds
+``lock``. ``model.safetensors`` is written last: a run that has it is finished. Checksums reveal damaged files.
 """
 
 from __future__ import annotations
@@ -37,16 +33,16 @@ LOSS = "loss.safetensors"
 CURVE = "loss.png"
 EVALUATION = "evaluation.json"
 LOCK = "lock"
-_CHECKSUM = "sha256"  # in the head of a safetensors file, whose format has none
+_CHECKSUM = "sha256"  # in the metadata of a safetensors file, whose format has no checksum
 
 
 @contextlib.contextmanager
 def begun(run: Path, config: RunConfig, *, resume: bool) -> Iterator[None]:
-    """Make a run folder, or continue an existing one with ``config``, and work in it alone while the block runs.
+    """Make a run folder, or continue one with ``config``, and keep other processes out while the block runs.
 
     Raises:
-        UserError: the folder is taken, now also by another process; or it is another run: names the first option that
-            differs.
+        UserError: the folder is taken, another process works in it, or its run has other options; the message names
+            the first.
     """
     if not _is_run(run):
         check_vacant(run)  # before anything is written to it
@@ -65,7 +61,7 @@ def begun(run: Path, config: RunConfig, *, resume: bool) -> Iterator[None]:
 
 
 def _is_run(run: Path) -> bool:
-    """Whether ``run`` is what a run leaves, if only one that was killed before it wrote its config."""
+    """Whether ``run`` was made by a run, which may have been killed before it wrote its config."""
     return (run / "config.json").exists() or (
         run.is_dir() and all(path.name == LOCK or path.name.startswith(".config.json") for path in run.iterdir())
     )
@@ -75,51 +71,49 @@ def _start(run: Path, config: RunConfig, *, resume: bool) -> None:
     if not resume:
         check_unused(run)
     if not any((run / name).exists() for name in (CHECKPOINT, MODEL)):
-        # nothing to lose: a config alone is what a run leaves that failed before its first checkpoint
+        # nothing to lose: a run that failed before its first checkpoint leaves only a config
         (run / EVALUATION).unlink(missing_ok=True)  # of an earlier run, whose model was deleted
         (run / "checkpoints").mkdir(parents=True, exist_ok=True)
         config.save(run)
         return
     saved = check_same(run, config.train, config.dataset_fingerprint, config.made_of)
-    # not the folder of the dataset, which may have been moved
+    # the folder of the dataset is not compared, since it may have moved
     then, now = (
         {"task": one.task, "label_distance": one.label_distance, **asdict(one.model)} for one in (saved, config)
     )
     if why := difference(as_json(then), as_json(now)):
-        raise UserError(f"{run} was started otherwise ({why}); choose another folder.")
+        raise UserError(f"{run} was started with different settings ({why}); choose another folder.")
 
 
 def check_unused(run: Path) -> None:
     """Check that a run can begin in ``run``.
 
     Raises:
-        UserError: it holds one that is finished, or that can be continued.
+        UserError: it holds a run.
     """
     if (run / MODEL).exists():
         raise UserError(f"{run} holds a finished run. Choose another folder, or delete this one to train it again.")
     if (run / CHECKPOINT).exists():
-        raise UserError(f"{run} holds a run already. Add --resume to continue it, or choose another folder.")
+        raise UserError(f"{run} already holds a run. Add --resume to continue it, or choose another folder.")
 
 
 def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str, made_of: Mapping[str, Any]) -> RunConfig:
     """Check that the run in ``run`` was started with these options on this dataset; returns its config.
 
     Raises:
-        UserError: it is another run: names the first option that differs.
+        UserError: it was not; the message names the first difference.
     """
     saved = RunConfig.load(run)
     if why := saved.other_data(dataset_fingerprint, made_of):
         place = saved.dataset or "arrays"
-        raise UserError(f"{run} is a run on another dataset, of {place}, than this one ({why}); choose another folder.")
+        raise UserError(f"{run} was trained on another dataset, {place} ({why}); choose another folder.")
     for name, (now, then) in options.difference(saved.train).items():
-        raise UserError(
-            f"{run} was started with {name}={then}, now {name}={now}. Resume with the options it began with."
-        )
+        raise UserError(f"{run} was started with {name}={then}, now {name}={now}. Resume with the same options.")
     return saved
 
 
 def save_loss_constants(run: Path | None, constants: Mapping[str, float]) -> None:
-    """Add to config.json what the loss found in the training set's label distances."""
+    """Add the constants that the loss fitted to the training set to config.json."""
     if run is None:
         return
     path = run / "config.json"
@@ -127,7 +121,7 @@ def save_loss_constants(run: Path | None, constants: Mapping[str, float]) -> Non
 
 
 def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module, metrics: Sequence[Mapping[str, Any]]) -> None:
-    """Write the curve, what the loss has learnt, if anything, and the model, with which the run is finished."""
+    """Finish a run: write the curve, the trained parameters of the loss, if it has any, and the model."""
     if run is None:
         return
     from cml.reporting.curves import write_curves
@@ -141,7 +135,7 @@ def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module, metrics: Se
 
 
 def keep_model(run: Path | None, step: int, model: EmbeddingModel) -> None:
-    """Write the model as it is after so many steps, beside the checkpoint; without a run folder, nothing."""
+    """Write the model after ``step`` steps next to the checkpoint, if there is a run folder."""
     if run is not None:
         save_model(run / _KEPT.format(step), model)
 
@@ -160,7 +154,7 @@ def save_model(path: Path, model: EmbeddingModel) -> None:
 def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     from safetensors.torch import save
 
-    # copies, for tensors that layers of a network share: safetensors keeps each by itself
+    # copies: safetensors refuses tensors that share memory
     state = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
     with atomic_file(path) as temporary:
         temporary.write_bytes(save(state, {_CHECKSUM: _checksum(state)}))
@@ -174,7 +168,7 @@ def _checksum(state: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-_ANEW = "Delete it and write it anew from the last checkpoint: cml train TASK --out {run} --resume."
+_ANEW = "Delete it and write it again from the last checkpoint: cml train TASK --out {run} --resume."
 
 
 def load_model(
@@ -190,12 +184,12 @@ def load_model(
     Args:
         run: The run folder.
         config: The run's shape of the model.
-        device: Where to put it.
-        backbone: The module that the run was trained with, if that is the user's own; it gets the trained weights.
+        device: Its device.
+        backbone: The module that the run was trained with, if it was the user's own; it gets the trained weights.
         which: File of the model below the folder.
 
     Raises:
-        UserError: the run's backbone is a module of the user's own and was not given.
+        UserError: the run's backbone is the user's own module and was not given.
         DataError: the run is not finished, its weights do not fit its config, or the file is damaged.
     """
     from safetensors import SafetensorError, safe_open
@@ -208,7 +202,7 @@ def load_model(
     try:
         with text_path(path) as name, safe_open(name, "pt") as file:
             checksum = (file.metadata() or {}).get(_CHECKSUM)
-            # before a network of the size that the config claims is made
+            # checked before a network of the size in the config is made
             head = file.get_slice("head.weight").get_shape() if "head.weight" in file.keys() else []  # noqa: SIM118
             if head[:1] != [config.dimension]:
                 raise RuntimeError(f"head.weight has the shape {head}, the config the dimension {config.dimension}.")

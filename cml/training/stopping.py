@@ -1,10 +1,8 @@
-"""Stopping a training run on request: SIGINT (Ctrl-C), SIGTERM and SIGHUP end it after the step under way.
+"""Stopping a training run on request: SIGINT (Ctrl-C), SIGTERM and SIGHUP end it after the current step.
 
-It leaves a checkpoint. A SIGHUP that somebody ignores, as nohup does, changes nothing.
-
-Of several processes all end when one of them was told to. Another signal, over a second later, stops at once, as any
-did before; the run then goes on from an earlier checkpoint. Only the main thread of a process hears signals; elsewhere
-nothing changes. Not for: other commands, which stop at once (cli.py).
+It writes a checkpoint first. An ignored SIGHUP, as under nohup, stays ignored. All processes of a run end if one of
+them gets a signal. Another signal, more than a second later, stops at once; the run then continues from an earlier
+checkpoint. Only the main thread of a process can handle signals; in other threads nothing changes.
 """
 
 from __future__ import annotations
@@ -18,18 +16,14 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
-HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # which Windows has not
+HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows lacks it
 SIGNALS = (signal.SIGINT, signal.SIGTERM, HANG_UP)
-ECHO = 1.0  # seconds in which a signal is the one before: a scheduler tells all processes, torchrun tells them again
+ECHO = 1.0  # seconds in which a signal counts as a repetition: a scheduler and torchrun both send it
 
 
 @contextlib.contextmanager
 def heard(listen: bool = True) -> Iterator[StopRequest]:
-    """Hear signals while the block runs; afterwards they do again what they did before.
-
-    Args:
-        listen: False lets them do what they do.
-    """
+    """Handle signals while the block runs, unless ``listen`` is False; the former handlers are restored after it."""
     request = StopRequest()
     if not listen or threading.current_thread() is not threading.main_thread():
         yield request
@@ -44,22 +38,18 @@ def heard(listen: bool = True) -> Iterator[StopRequest]:
 
 
 class StopRequest:
-    """Whether somebody asked for an end.
-
-    Attributes:
-        made: True from the first signal on.
-    """
+    """A request to stop; ``made`` is True from the first signal on."""
 
     def __init__(self) -> None:
         self.made = False
         self._heard = 0.0
 
     def stop(self, step: int, steps: int) -> NoReturn:
-        """Stop; the checkpoint is written."""
+        """Stop, after the checkpoint was written."""
         raise KeyboardInterrupt(f"the checkpoint of step {step} of {steps} is written")
 
     def hear(self, number: int, frame: FrameType | None) -> None:
-        """What a signal does."""
+        """Handle a signal."""
         if self.made:
             if time.monotonic() - self._heard < ECHO:
                 return

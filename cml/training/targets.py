@@ -1,7 +1,7 @@
-"""What losses and samplers may ask of the training labels, and losses of a batch's: distances, classes, vectors.
+"""Label distances, classes and vectors of the training labels, for losses and samplers, and of a batch, for losses.
 
-The answers to ``cml.losses.loss.LabelSource`` and ``cml.sampling.sampler.ItemLabels``, given by a label distance, which
-says whether labels are classes or vectors. Not for: the losses (cml.losses) and the images of a batch (batches.py).
+Implements ``cml.losses.loss.LabelSource`` and ``cml.sampling.sampler.ItemLabels``; the label distance determines
+whether labels are classes or vectors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cml.losses.memory import leave_out_copies
 from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Int64
 
-ROUNDING = 1e-4  # part of the batch's largest label distance that the two ways may differ by
+ROUNDING = 1e-4  # share of the batch's largest label distance by which the two directions may differ
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
 
 
@@ -43,14 +43,14 @@ class TrainingLabels:
         return self._ranks.once(lambda: sample_label_distances(self.distance, self._labels, self._seed))
 
     def neighbors(self, k: int) -> Int32:
-        """The ids (N, k) of the nearest labels of each label, -1 for none; of as many as there are."""
+        """The ids (N, k) of each label's nearest labels, -1 for none; k is at most N - 1."""
         if k == 0:
             return np.empty((len(self._labels), 0), np.int32)
         return stored_neighbors(self.distance, self._labels, min(k, len(self._labels) - 1)).ids
 
     @functools.cached_property
     def _classes(self) -> tuple[Int64, Sequence[str]] | None:
-        """Class numbers (N,), in the order of the names, and the C names, sorted; None if the labels are no classes."""
+        """Class numbers (N,) and the C sorted names; None if the labels are not classes."""
         names = self.distance.class_names(self._labels)
         if names is None:
             return None
@@ -61,30 +61,29 @@ class TrainingLabels:
         """The class numbers (N,), 0..C-1.
 
         Raises:
-            UserError: the labels are no classes, or all of one.
+            UserError: the labels are not classes, or there is only one class.
         """
         if self._classes is None:
             raise UserError(
-                f"The label distance {self.distance.name!r} has no classes. Take label_distance=classes for labels "
-                "that are classes; continuous labels go into such a loss through a rule, as in binary(loss=.., "
-                "rule=nearest, k=5)."
+                f"The label distance {self.distance.name!r} has no classes. Use label_distance=classes for labels "
+                "that are classes; for continuous labels use a rule, as in binary(loss=.., rule=nearest, k=5)."
             )
         numbers, names = self._classes
         if len(names) < 2:
             raise UserError(
-                f"Losses and samplers over classes need at least 2 of them to train on. Got {names[0]!r} alone instead."
+                f"Losses and samplers over classes need at least 2 training classes. Got only {names[0]!r} instead."
             )
         return numbers
 
     def class_names(self) -> Sequence[str]:
-        """The names of the C classes, in the order of their numbers; none if the labels are no classes."""
+        """The names of the C classes, in the order of their numbers; none if the labels are not classes."""
         return () if self._classes is None else self._classes[1]
 
     def vectors(self) -> Float32:
         """The labels as vectors (N, V).
 
         Raises:
-            UserError: the labels are no vectors.
+            UserError: the labels are not vectors.
         """
         return label_vectors(self.distance, self._labels)
 
@@ -96,10 +95,10 @@ class BatchLabels:
         training: The training set that the batch is of.
         items: (B,) item numbers.
         stored: (S,) item numbers of a memory's embeddings.
-        labels: The labels of items and stored, those of mirrored images mirrored.
+        labels: The labels of items and stored, mirrored for mirrored images.
         anchors: A.
-        memory: Size of the memory, which may be empty still.
-        own_turn: Whether this process computes label distances; if not, they are of the right shape and no more.
+        memory: Size of the memory, which may still be empty.
+        own_turn: Whether this process computes label distances; if not, only their shape is right.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class BatchLabels:
         """Label distances (A, B + S), from each anchor to the items of the batch and of the memory.
 
         Raises:
-            UserError: the label distance is not symmetric and does not say so.
+            UserError: the label distance is not symmetric, but declared so.
         """
         if not self._own_turn:
             return np.empty((self._anchors, len(self._labels)), np.float32)
@@ -154,7 +153,7 @@ def label_distances(batch: LabelSource) -> Tensor:
 
 
 def sample_label_distances(distance: LabelDistance, labels: Labels, seed: int) -> Float32:
-    """Label distances (P,) of all pairs among ``FIT_ITEMS`` labels drawn at random."""
+    """Label distances (P,) of all pairs among ``FIT_ITEMS`` random labels."""
     some = labels[np.random.default_rng(seed).permutation(len(labels))[:FIT_ITEMS]]
     return distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
 
@@ -163,33 +162,28 @@ def label_vectors(distance: LabelDistance, labels: Labels) -> Float32:
     """The labels as vectors (N, V).
 
     Raises:
-        UserError: the labels are no vectors.
+        UserError: the labels are not vectors.
     """
     vectors = distance.label_vectors(labels)
     if vectors is None:
         raise UserError(
-            f"The label distance {distance.name!r} gives no label vectors. Take label_distance=euclidean for labels "
-            "that are numbers or vectors, or a loss that takes label distances."
+            f"The label distance {distance.name!r} has no label vectors. Use label_distance=euclidean for labels that "
+            "are numbers or vectors, or a loss that takes label distances."
         )
     return vectors.astype(np.float32)
 
 
 def check_symmetric(name: str, block: Float32, items: Int64) -> None:
-    """Check that the label distances among a batch's anchors are the same both ways, but for rounding.
-
-    Args:
-        name: Of the label distance.
-        block: (A, B) label distances; the first A items are the anchors.
-        items: (B,) item numbers.
+    """Check that the label distances ``block`` (A, B) among a batch's anchors, its first items, are symmetric.
 
     Raises:
-        UserError: they are not; names the pair that is furthest off.
+        UserError: they differ by more than rounding; names the pair that differs most, of the items (B,).
     """
     square = block[:, : len(block)]  # (A, A)
-    if np.array_equal(square, square.T):  # as declared, to the last bit
+    if np.array_equal(square, square.T):  # the usual case
         return
     off = ~np.isclose(square, square.T, rtol=ROUNDING, atol=ROUNDING * np.max(square, initial=0, where=square < np.inf))
-    off &= ~np.isnan(square + square.T)  # the loss says what is wrong with these
+    off &= ~np.isnan(square + square.T)  # the loss reports these
     if off.any():
         with np.errstate(invalid="ignore"):
             row, column = np.unravel_index(np.argmax(np.where(off, np.abs(square - square.T), -1)), off.shape)

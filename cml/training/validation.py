@@ -1,6 +1,6 @@
-"""Validation during training: on held-out training items, never on queries or gallery.
+"""Validation during training, on held-out training items, never on queries or gallery.
 
-It picks the best weights and may end a run early. Not for: evaluating a finished run (cml.retrieval, cml.runs).
+It selects the best weights and may end a run early.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cml.training.config import TrainConfig
 
 
 class Network(Protocol):
-    """What is trained: a model, or its head on features."""
+    """The trained network: a model, or its head on features."""
 
     def embed(self, images: Any, /) -> Float32:  # noqa: ANN401 - images or features
         """Embeddings (N, D)."""
@@ -37,16 +37,16 @@ class Validation:
     """Scores of a run on its held-out data, and the best weights so far.
 
     Args:
-        model: What is trained, whose weights are kept.
-        network: What embeds the held-out data: the model, or its head on features.
+        model: The model, whose weights are kept.
+        network: Embeds the held-out data: the model, or its head on features.
         held_out: The data.
-        config: ``evaluate_every`` and ``patience`` of it.
+        config: For ``evaluate_every`` and ``patience``.
         ranks: The processes that share the work, all of which call ``record``.
         score: Score of a network on data, lower is better; None for ``held_out_score``.
 
     Attributes:
         best: The best score so far.
-        best_step: The step of it.
+        best_step: Its step.
         worst: The worst score so far.
         waited: Validations since the best one.
 
@@ -72,11 +72,11 @@ class Validation:
         self._best_weights: dict[str, Tensor] | None = None
 
     def due(self, step: int) -> bool:
-        """Whether the run is validated after so many steps."""
+        """Whether the run is validated after ``step`` steps."""
         return self._config.evaluate_every > 0 and step % self._config.evaluate_every == 0
 
     def record(self, step: int) -> dict[str, Any]:
-        """Score the network as it is now; the record of it."""
+        """Validate the network; returns the record."""
         assert self._score is not None  # due() was true
         score = self._score(self._network.eval(), self._held_out)
         score = self._ranks.once(lambda: score)
@@ -94,18 +94,15 @@ class Validation:
         return 0 < self._config.patience <= self.waited
 
     def take_best(self, last: int) -> str:
-        """Give the model the best weights, if there was a validation that could tell.
-
-        Args:
-            last: The last step.
+        """Restore the best weights after the ``last`` step, if validations differed.
 
         Returns:
-            Which step's weights the model has, and why; "" where the run was not validated.
+            Which step's weights the model has, and why; "" if the run was not validated.
         """
         if self._best_weights is None:
             return ""
         if self.best == self.worst and self.best_step < last:
-            return f"kept step {last}, the last: all validations scored {self.best:.4g}, so that they could not tell"
+            return f"kept step {last}, the last: all validations scored {self.best:.4g}"
         self._model.load_state_dict(self._best_weights)
         early = f"; ended at step {last} after {self.waited} validations without a better one"
         return (
@@ -114,26 +111,23 @@ class Validation:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
+        """The state for a checkpoint."""
         numbers = {"best": self.best, "best_step": self.best_step, "worst": self.worst, "waited": self.waited}
         return {**numbers, "best_weights": self._best_weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what ``state_dict`` gave."""
+        """Restore a ``state_dict``."""
         self.best, self.worst = float(state["best"]), float(state["worst"])
         self.best_step, self.waited = int(state["best_step"]), int(state["waited"])
         self._best_weights = state["best_weights"]
 
 
 def label_order(data: TrainingData) -> Int32:
-    """The order of the other held-out items around each one by label distance.
-
-    Args:
-        data: N held-out items.
+    """The order of the N held-out items around each one by label distance.
 
     Returns:
-        (N, N) int32, the dense rank of each label distance in its row, -1 for the item itself and for what cannot be
-        compared.
+        (N, N) int32, the dense rank of each label distance in its row, -1 for the item itself and for incomparable
+        items.
 
     Raises:
         UserError: no item has others at different distances.
@@ -154,11 +148,11 @@ def label_order(data: TrainingData) -> Int32:
 def held_out_score(network: Network, data: TrainingData, *, order: Int32, ranks: Ranks) -> float:
     """1 - Spearman's rho between embedding and label distances, each held-out item a query for all the others.
 
-    It looks at whole rankings, so that it tells however few the items are. A query that the embedding sees all others
-    equally far from counts as uncorrelated.
+    It uses whole rankings, so that it also works with few items. A query whose embedding is equally far from all others
+    counts as uncorrelated.
 
     Args:
-        network: As it is now, in evaluation mode.
+        network: The network, in evaluation mode.
         data: N held-out items.
         order: (N, N) from ``label_order``.
         ranks: The processes that share the work, all of which call this.

@@ -1,10 +1,8 @@
-"""Data workers: the processes that make batches ahead, and what is said when one of them fails.
+"""Data workers: the processes that make batches ahead, and the errors if one of them fails.
 
-torch's DataLoader starts them. Here they learn to leave Ctrl-C to the training process, to die with it, and to send
-what goes wrong as a value, so that it arrives as one line; a worker that hangs, dies or runs out of memory is an error
-of the training process, and none outlives its run. They begin as forks and share the training process's memory for as
-long as neither writes to it; what would make that memory grow without end is seen to. Not for: what a batch is
-(batches.py).
+torch's DataLoader starts them. Here they leave Ctrl-C to the training process, end with it, and send errors as values,
+so that they arrive as one line. A worker that hangs, dies or runs out of memory is an error of the training process,
+and none outlives its run. They are forks that share the training process's memory until either writes to it.
 """
 
 from __future__ import annotations
@@ -31,19 +29,19 @@ GIVE_BACK_EVERY = 32  # batches of a worker
 
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
-_running: list[Any] = []  # loaders whose workers may be alive
+_running: list[Any] = []  # loaders whose workers may run
 
 
 @dataclass(frozen=True)
 class _Failed:
-    """What travels instead of a batch that could not be made."""
+    """Sent instead of a batch that could not be made."""
 
     step: int
     error: Exception
 
 
 class _Carried(Dataset[Any]):
-    """The batches of ``source``, or why there is none: torch would send a traceback."""
+    """The batches of ``source``, or their errors as values, of which torch would send a traceback."""
 
     def __init__(self, source: Dataset[Any]) -> None:
         self._source, self._made = source, 0
@@ -59,21 +57,21 @@ class _Carried(Dataset[Any]):
         except (MemoryError, RuntimeError) as error:
             if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
                 raise
-            return _Failed(step, MemoryError())  # NumPy's and torch's own might not travel
+            return _Failed(step, MemoryError())  # those of NumPy and torch may not be picklable
 
 
 def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float) -> Iterator[T]:
-    """The batches of some steps, in order, made ahead by ``workers`` processes.
+    """The batches of ``steps``, in order, made ahead by ``workers`` processes.
 
     Args:
-        source: Gives a batch by its step.
-        steps: Which.
-        workers: Processes; 0 makes them here.
-        timeout: Seconds to wait for a batch until the workers count as hung; 0: forever.
+        source: The batches, by step.
+        steps: The steps.
+        workers: Number of processes; 0 makes the batches in this one.
+        timeout: Seconds to wait for a batch before the workers count as hung; 0 for no limit.
 
     Raises:
-        MachineError: a worker ran out of memory, under ``ended`` also: died, or hung.
-        UserError: what making a batch raised.
+        MachineError: a worker ran out of memory; under ``ended`` also if it died or hung.
+        UserError: as raised in making a batch.
     """
     loader = DataLoader(
         _Carried(source),
@@ -83,14 +81,14 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
         pin_memory=torch.cuda.is_available(),
         prefetch_factor=4 if workers else None,
         worker_init_fn=_begin,
-        generator=torch.Generator(),  # its own: making a loader must not advance the run's random numbers
+        generator=torch.Generator(),  # its own, so that a loader does not advance the run's random numbers
     )
     if workers:
         _share_memory()
     batches = iter(loader)
     _running.append(batches)
     while True:
-        with _watched(batches, timeout if workers else 0):  # torch's own limit ends where a batch is announced
+        with _watched(batches, timeout if workers else 0):  # torch's own limit does not cover the transfer of a batch
             made = next(batches, None)
         if made is None:
             return
@@ -103,7 +101,7 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
 
 @contextlib.contextmanager
 def _watched(batches: Any, timeout: float) -> Iterator[None]:  # noqa: ANN401 - torch's iterator over a loader
-    """Kill the workers of a loader if the block lasts ``timeout`` seconds; 0 lets it last forever."""
+    """Kill the workers of a loader if the block takes ``timeout`` seconds; 0 for no limit."""
 
     def kill() -> None:
         batches.hung_for = timeout
@@ -122,7 +120,7 @@ def _watched(batches: Any, timeout: float) -> Iterator[None]:  # noqa: ANN401 - 
 
 @contextlib.contextmanager
 def ended() -> Iterator[None]:
-    """At the end of the block no worker is left that ``made_ahead`` started in it, and their faults have a name.
+    """End all workers that ``made_ahead`` started in the block, and turn their faults into one line.
 
     Raises:
         MachineError: a worker died or hung.
@@ -145,26 +143,25 @@ def ended() -> Iterator[None]:
         raise MachineError(fault)
 
 
-_MEND = "Take smaller batches (batch_size in --sampler), fewer --workers or a machine with more memory."
+_MEND = "Use smaller batches (batch_size in --sampler), fewer --workers or a machine with more memory."
 
 
 def _fault(error: BaseException | None) -> str | None:
-    """In one line what torch says of its workers.
+    """A fault of the workers in one line; None if ``error`` is not due to one.
 
-    It says so in a signal handler, within whatever the training process is doing: the error that comes of that, such as
-    one about a file half written, has torch's as its context. Of a worker that dies while it hands a batch over it says
-    nothing at all.
+    torch reports it from a signal handler, in the middle of other work: the resulting error, such as one on a partial
+    file, has torch's as its context. If a worker dies while it sends a batch, torch reports nothing.
     """
     if hung := [batches.hung_for for batches in _running if hasattr(batches, "hung_for")]:
         return (
-            f"The data workers hang: no batch came for {hung[0]:g} seconds. See whether the images' disk answers; wait "
-            "longer with --worker-timeout, or read in the training process with --workers 0."
+            f"The data workers hang: no batch came for {hung[0]:g} seconds. Check the disk of the images, wait longer "
+            "with --worker-timeout, or read in the training process with --workers 0."
         )
     if isinstance(error, ConnectionError | EOFError):
         for worker in [one for batches in _running for one in getattr(batches, "_workers", ())]:
             try:
-                worker.join(1)  # its connections close a little before it has ended
-            except RuntimeError as said:  # by torch's signal handler, of the same worker
+                worker.join(1)  # its connections close shortly before it ends
+            except RuntimeError as said:  # from torch's signal handler, on the same worker
                 return _workers_fault(str(said))
             if not worker.is_alive():
                 return _workers_fault(f"DataLoader worker (pid {worker.pid}) exited")
@@ -184,11 +181,10 @@ def _workers_fault(text: str) -> str | None:
 
 
 def _share_memory() -> None:
-    """Prepare a fork: what is there should stay shared, and what is free should not be carried along.
+    """Prepare a fork, so that memory stays shared and free memory is not inherited.
 
-    A full garbage collection writes to every object there is, in whichever process it happens, and so copies the pages
-    of all of them. Frozen objects it leaves alone. A fork begins with all the holes of the training process's heap,
-    and would spread over them for hours.
+    A full garbage collection writes to every object that is not frozen, and so copies all their pages. A fork inherits
+    the free blocks of the training process's heap, and would fill them over hours.
     """
     gc.collect()
     gc.freeze()
@@ -196,23 +192,23 @@ def _share_memory() -> None:
 
 
 def _begin(worker: int) -> None:
-    """What a worker does first."""
-    for number in SIGNALS:  # a terminal sends them to every process of the run: the training process finishes its step,
-        signal.signal(number, signal.SIG_IGN)  # for which it may need another batch
+    """The first actions of a worker."""
+    for number in SIGNALS:  # a terminal sends them to all processes, but the training process may need another batch
+        signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end(batches: Any) -> bool:  # noqa: ANN401 - torch's iterator over a loader
-    """End the workers of a loader, if it has any; those that do not listen are killed."""
+    """End the workers of a loader, if it has any; those that do not end are killed."""
     workers = getattr(batches, "_workers", ())
     try:
         if workers:
             batches._shutdown_workers()
-    except RuntimeError as error:  # torch's signal handler tells of a worker that was killed meanwhile
+    except RuntimeError as error:  # torch's signal handler reports a worker that was killed meanwhile
         if _workers_fault(str(error)) is None:
             raise
-    finally:  # also where a signal cuts that short
+    finally:  # also if a signal interrupts that
         for worker in workers:
             if worker.is_alive():
                 worker.kill()

@@ -1,7 +1,4 @@
-"""Word vectors in a memory-mapped ``.npy`` matrix, with their words in a text or parquet file beside it.
-
-Not for: files that have to be read from their start (scanned_vectors.py).
-"""
+"""Word vectors in a memory-mapped ``.npy`` matrix, with the words in a text or parquet file."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ from cml.word_vectors.contract import WordVectors
 
 
 class ArrayVectors(WordVectors):
-    """A matrix (V, D) in a .npy, memory-mapped, and its words in another file.
+    """A memory-mapped matrix (V, D) and its words.
 
     Args:
-        path: The matrix.
+        path: The .npy file of the matrix.
         words: The file of its words.
-        read_words: Gives the words of that file with their line numbers, from 1 on.
+        read_words: Returns the words of that file with their line numbers, from 1.
 
     Raises:
-        DataError: no matrix of floating-point numbers, or no file of words.
+        DataError: the matrix is not one of floating-point numbers, or the words are missing.
     """
 
     def __init__(self, path: Path, words: Path, read_words: Callable[[Path], Iterable[tuple[int, str]]]) -> None:
@@ -68,7 +65,7 @@ class ArrayVectors(WordVectors):
 
 
 def text_words(path: Path) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 on, and words."""
+    """Line numbers, from 1, and words of a text file."""
     with io.TextIOWrapper(open_regular(path), "utf-8", newline="\n") as file:
         try:
             for number, line in enumerate(file, 1):
@@ -78,7 +75,7 @@ def text_words(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def parquet_words(path: Path) -> Iterable[tuple[int, str]]:
-    """Line numbers from 1 on, and words."""
+    """Line numbers, from 1, and words of a parquet file."""
     with extra_needed("glove", f"Reading {path}"):
         import pyarrow.parquet
     try:

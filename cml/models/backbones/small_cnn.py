@@ -1,4 +1,4 @@
-"""A small network for images of about 64 pixels, trained from scratch: a whole backbone in a few lines."""
+"""A small network for images of about 64 pixels, trained from scratch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class SmallCNN(nn.Module):
     """Strided convolutions: (B, 3, h, w) to (B, 256). It has no published weights.
 
     Args:
-        norm: "batch", or "group", whose features of an image do not depend on the others in the batch.
+        norm: "batch", or "group": the features of an image do not depend on the rest of the batch.
     """
 
     features = 256
@@ -24,7 +24,7 @@ class SmallCNN(nn.Module):
             raise UserError(f"The 'norm' of small-cnn must be batch or group. Got {norm!r} instead.")
         widths = ((3, 32, 2), (32, 64, 2), (64, 128, 2), (128, 128, 1), (128, 192, 2), (192, 192, 1))
         self.stages = nn.Sequential(*(_conv(before, after, stride, norm) for before, after, stride in widths))
-        # where a limb is matters as much as that there is one: keep a coarse grid instead of one global average
+        # the position of a limb matters as much as its presence: a coarse grid instead of a global average
         self.pool = nn.AdaptiveAvgPool2d(4)
         last = nn.BatchNorm1d(256) if norm == "batch" else nn.GroupNorm(16, 256)
         self.project = nn.Sequential(nn.Flatten(), nn.Linear(192 * 16, 256), last, nn.ReLU(inplace=True))

@@ -1,4 +1,4 @@
-"""Any model of timm (the extra ``timm``): ``timm/resnet18``, ``timm/vit_small_patch14_dinov2.lvd142m``, .."""
+"""All models of timm (the extra ``timm``): ``timm/resnet18``, ``timm/vit_small_patch14_dinov2.lvd142m``, .."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from torch import Tensor
 from cml.errors import UserError, did_you_mean, extra_needed
 from cml.models.backbone import Backbone, unknown_weights
 
-_LARGEST_SIDE = 4096  # pixels: of models that hold a number for every place, which a stranger's config may ask for
-# What models of a fixed size are asked for, the best that they know: any size later, or the given one alone.
+_LARGEST_SIDE = 4096  # pixels: for models with a parameter per position, as an untrusted config may ask for any size
+# Options for models of a fixed size, best first: they allow any later size, or only the given one.
 _SIZES = (("img_size", "dynamic_img_size", "dynamic_img_pad"), ("img_size", "dynamic_img_size"), ("img_size",), ())
 
 
 def timm_model(
     model: str, weights: str = "imagenet", pretrained: bool = True, image_size: tuple[int, int] = (224, 224)
 ) -> Backbone:
-    """A model without its classifier; pixels are normalised as its weights ask for.
+    """A model without its classifier; pixels are normalised as its weights require.
 
     Args:
-        model: Its name in timm, with or without a tag behind a dot that names the weights.
+        model: Its name in timm, optionally with a tag after a dot that names the weights.
         weights: ``imagenet`` for the weights of the model's tag, or of timm's default one; ``none``; or a tag.
-        pretrained: Load the weights; False when others follow.
-        image_size: (height, width) in pixels. A model of a fixed size is made for this one; position embeddings of
-            published weights are interpolated to it where timm can.
+        pretrained: Load the weights; False if others follow.
+        image_size: (height, width) in pixels. A model of a fixed size is made for this one; timm interpolates the
+            position embeddings of published weights to it if it can.
 
     Raises:
-        UserError: timm is not installed; unknown model or tag; no published weights, or they cannot be downloaded; a
-            size that the model does not take.
+        UserError: timm is not installed, the model, tag or size does not exist, or the weights cannot be downloaded.
     """
     with extra_needed("timm", f"The backbone 'timm/{model}'"):
         import timm
@@ -39,7 +38,7 @@ def timm_model(
     tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{name}.*")]
     wanted = tag if weights in ("imagenet", "none") else weights
     if tag and wanted != tag:
-        raise UserError(f"The backbone 'timm/{model}' names its weights itself: set weights to 'imagenet' or 'none'.")
+        raise UserError(f"The name 'timm/{model}' contains its weights: set weights to 'imagenet' or 'none'.")
     if wanted and wanted not in tags:
         raise unknown_weights(f"timm/{model}", wanted, tags)
     if weights == "imagenet" and not wanted and not tags:
@@ -51,7 +50,7 @@ def timm_model(
 
 
 def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) -> Any:  # noqa: ANN401 - any class of timm's
-    """The network, of the given image size where its size is fixed; ``check`` tries that size on it."""
+    """The network, made for the image size if its size is fixed; ``check`` tries that size."""
     import timm
 
     config: Any = timm.get_pretrained_cfg(name)
@@ -88,7 +87,7 @@ def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) ->
                 f"{what} cannot take images of {height} x {width} pixels ({_first_line(error)}): set image_size to "
                 f"{own_height} {own_width}, the size that it was made for."
             ) from None
-    raise AssertionError("the last of the sizes asks for nothing")
+    raise AssertionError("the last entry of sizes has no option to refuse")
 
 
 def _first_line(error: Exception) -> str:
@@ -96,7 +95,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _feature_map(network: Any, pixels: Tensor) -> Tensor:  # noqa: ANN401 - any class of timm's
-    """The last map (B, C, h', w'): of convolutions before they are pooled, of a transformer its grid of tokens."""
+    """The last map (B, C, h', w'): of convolutions before pooling, of a transformer its grid of tokens."""
     if getattr(network, "num_prefix_tokens", None) is None:
         maps = network.forward_features(pixels)
         if isinstance(maps, Tensor) and maps.ndim == 4:

@@ -1,4 +1,4 @@
-"""Any classifier of torchvision that ends in a linear layer, by its name there; pixels are normalised as ImageNet's."""
+"""All classifiers of torchvision that end in a linear layer; pixels are normalised with ImageNet's mean and std."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def classifier(model: str, weights: str = "imagenet", pretrained: bool = True) -
     Args:
         model: Its name in torchvision, such as ``resnet34``.
         weights: ``imagenet`` for torchvision's default weights, ``none``, or a name such as ``IMAGENET1K_V2``.
-        pretrained: Load the weights; False when others follow.
+        pretrained: Load the weights; False if others follow.
 
     Raises:
-        UserError: unknown model or weights; the weights are neither here nor can they be downloaded.
+        UserError: the model or the weights are unknown, or the weights cannot be downloaded.
     """
     import torchvision
 
@@ -32,28 +32,26 @@ def classifier(model: str, weights: str = "imagenet", pretrained: bool = True) -
         if weights != "imagenet" and weights not in versions.__members__:
             raise unknown_weights(model, weights, [*versions.__members__])
         published = versions["DEFAULT" if weights == "imagenet" else weights]
-    # some of the vision transformers' weights are for larger images, which torchvision says with the weights alone
+    # some weights of the vision transformers are for larger images, a size that torchvision stores with the weights
     size = {"image_size": published.meta["min_size"][0]} if published and model.startswith("vit_") else {}
     if published and pretrained:
         _fetch(model, published.url)
     network = torchvision.models.get_model(model, weights=published if pretrained else None, **size)
-    if hasattr(network, "aux_logits"):  # inception and googlenet: the side classifiers are no features
+    if hasattr(network, "aux_logits"):  # inception and googlenet: drop the auxiliary classifiers
         network.aux_logits = False
         for side in ("AuxLogits", "aux1", "aux2"):
             if hasattr(network, side):
                 setattr(network, side, None)
     linear = [(path, module) for path, module in network.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
-        raise UserError(f"The backbone {model!r} does not end in a linear classifier, so its features have no name.")
+        raise UserError(f"The backbone {model!r} does not end in a linear classifier: choose another backbone.")
     path, last = linear[-1]
     network.set_submodule(path, nn.Identity())
     return Backbone(network, last.in_features)
 
 
 def _fetch(model: str, url: str) -> None:
-    """Have published weights in torch's cache, and check their hash and that they are tensors alone.
-
-    torchvision reads that file once more, without the latter check.
+    """Download weights to torch's cache, and check their hash and that they hold only tensors, as torchvision does not.
 
     Raises:
         UserError: the file is not in the cache and cannot be downloaded, or is damaged.
@@ -70,6 +68,6 @@ def _fetch(model: str, url: str) -> None:
         ) from None
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise UserError(
-            f"The published weights of {model!r} at {place} are damaged or not weights alone "
+            f"The published weights of {model!r} at {place} are damaged or hold more than weights "
             f"({str(error).splitlines()[0]}). Delete the file."
         ) from None
