@@ -57,7 +57,15 @@ def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
     house.draw(pictures / "house.svg")
 
 
+def clean_notebooks(app: Any, _: Any) -> None:  # noqa: ANN401 - Sphinx
+    """Bring the executed notebooks into the form in which they are offered, before Sphinx copies them."""
+    from making import notebooks
+
+    notebooks.clean(Path(app.env.mystnb_config.output_folder))
+
+
 def setup(app: Any) -> None:  # noqa: ANN401 - Sphinx
     """Take part in the build."""
     app.add_html_math_renderer("mathml", (mathml.inline, None), (mathml.displayed, None))
     app.connect("builder-inited", make_pages)
+    app.connect("env-updated", clean_notebooks)

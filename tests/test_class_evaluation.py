@@ -23,6 +23,8 @@ from cml.retrieval.class_metrics import map_at_r, r_precision, recall
 from cml.runs.retrieved import retrieve
 from cml.runs.trained_run import TrainedRun
 
+pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
+
 KS = (1, 2, 4)
 CLASSES = distances.get("classes")
 
@@ -207,8 +209,8 @@ def test_train_and_evaluate_classes_from_the_command_line(
 def test_published_ks_must_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from types import SimpleNamespace
 
+    from cml.retrieval.embeddings import usable_recall_ks
     from cml.runs.evaluate import published_recall_ks
-    from cml.runs.measures import usable_recall_ks
 
     def ks(distance: str, gallery: int, **details: object) -> tuple[int, ...]:
         run = SimpleNamespace(dataset=SimpleNamespace(info=info(**details)))

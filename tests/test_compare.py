@@ -26,9 +26,9 @@ from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
 from cml.reporting import curves
 from cml.retrieval.comparison import Comparison, apart, over_seeds
+from cml.retrieval.embeddings import measured
 from cml.retrieval.evaluation import Evaluation, Metric, embedding_ranker
 from cml.runs.comparison import run_comparison
-from cml.runs.measures import measured
 from cml.runs.pictures import sheet_variants
 from cml.runs.planned import kept_evaluation, planned, slug
 from cml.storage.atomic import PARTIAL

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 import sys
 import tomllib
+import warnings
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -15,11 +17,13 @@ import pytest
 import cml
 from cml import cli, data_prep, losses, tasks
 from cml.losses.table import loss_rows, markdown_table
+from cml.registry import registries
+from cml.retrieval.metrics import GAINS
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
-from making import docstrings, help, house, pages, results  # noqa: E402
+from making import docstrings, help, house, notebooks, pages, results  # noqa: E402
 from making.formulas import FORMULAS  # noqa: E402
 
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
@@ -87,7 +91,7 @@ def test_every_setting_of_a_part_is_explained_where_its_docstring_has_a_list(mad
     page = (made / "losses" / "log-ratio.md").read_text(encoding="utf-8")
     for name in ("label_exponent", "floor_quantile", "weights", "rank_offset", "normalize", "eps"):
         assert f"- `{name}`: " in page
-    assert "```pycon\n>>> import torch" in page
+    assert "```pycon\n>>> from cml.losses import LogRatioLoss\n>>> import torch" in page
 
 
 def test_every_command_and_option_has_its_entry(made: Path) -> None:
@@ -176,6 +180,58 @@ def test_docstrings_become_markdown() -> None:
         "Add a \\* b.\n\nAs in\n\n```text\nx_i + y_i\n```\n\n**Settings**\n\n- `first`: One of `a` and b.\n\n"
         "**Example**\n\n```pycon\n>>> example(1)\n2\n```\n"
     )
+
+
+def test_examples_of_parts_run_as_they_are_pasted(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for registry in registries:  # what an example registers is gone afterwards
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    alone = {"index.md"}  # its examples are of files that another test makes
+    shown = 0
+    for page in sorted(page for kind in ("losses", "distances", "samplers", "api") for page in (made / kind).glob("*")):
+        for example in re.findall(r"^```pycon\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+            if page.parent.name == "api" and page.name in alone:
+                continue
+            test = doctest.DocTestParser().get_doctest(
+                example, {"__name__": "__main__"}, f"{page.parent.name}/{page.name}", None, 0
+            )
+            said: list[str] = []
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
+            assert not said, "".join(said)
+            shown += 1
+    assert shown > 70
+
+
+def test_the_reference_shows_whole_docstrings(made: Path) -> None:
+    losses_page = (made / "api" / "losses.md").read_text(encoding="utf-8")
+    assert "{py:method} fit(distance, labels=None, *, seed=0)" in losses_page
+    assert "- `label_distances`: (A, B), \\>= 0, in the label's unit" in losses_page
+    retrieval = (made / "api" / "retrieval.md").read_text(encoding="utf-8")
+    assert "Scores (R, G) of the queries in a slice" in retrieval
+    for name in GAINS:
+        assert f'"{name}"' in retrieval
+
+
+def test_each_loss_says_what_it_needs_in_a_loop_of_ones_own(made: Path) -> None:
+    for name, said in (
+        ("log-ratio", "first `loss.fit(distance, labels)`"),
+        ("cosent", "neither `fit` nor `prepare`; `loss(embeddings, label_distances)`"),
+        ("triplet", "neither `fit` nor `prepare`; `loss(embeddings, classes)`"),
+        ("proxy-anchor", "first `loss.prepare(classes, dimension=D)`"),
+        ("regression", "first `loss.prepare(labels, dimension=V)`"),
+    ):
+        assert f"| In a loop of your own | {said}" in (made / "losses" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_a_notebook_has_no_link_to_itself(tmp_path: Path) -> None:
+    text = "# A loop\n\n*Download this page: {nb-download}`pytorch.ipynb`.*\n\nA loss."
+    cells = [{"cell_type": "markdown", "source": text.splitlines(keepends=True)}]
+    (tmp_path / "pytorch.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    notebooks.clean(tmp_path)
+    (cell,) = json.loads((tmp_path / "pytorch.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert "".join(cell["source"]) == "# A loop\n\nA loss."
 
 
 def hand_written() -> Iterator[Path]:

@@ -17,6 +17,8 @@ from cml.distances import LabelDistance, Labels
 from cml.errors import DataError, UserError
 from cml.retrieval import Evaluation, bootstrap, embedding_ranker, evaluate, random_ranker
 
+pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
+
 Float32 = NDArray[np.float32]
 Floats = NDArray[np.floating[Any]]
 

@@ -19,13 +19,14 @@ import cml.losses.memory
 from cml import distances, losses, sampling
 from cml.data.images import Images
 from cml.errors import UserError
+from cml.losses.label_distance_loss import sample_label_distances
 from cml.losses.memory import CrossBatchMemory, leave_out_copies
 from cml.models.embedding import EmbeddingModel
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
 from cml.training.loop import model_config, train
 from cml.training.optimizer import learning_rate_factor, make_optimizer
-from cml.training.targets import TrainingLabels, sample_label_distances
+from cml.training.targets import TrainingLabels
 
 CONFIG = TrainConfig(
     backbone="small-cnn",

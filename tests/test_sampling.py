@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import doctest
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader, TensorDataset
 
-from cml import sampling
+from cml import distances, sampling
 from cml.errors import UserError
+from cml.sampling import sampler as sampler_module
 from cml.sampling.sampler import others
 
 ITEMS = 97
@@ -139,3 +144,42 @@ def test_fewer_items_than_the_batch_is_one_clear_error() -> None:
         sampling.get("dense", batch_size=20).batch(lists(5, 10), seed=0, step=0)
     with pytest.raises(UserError, match="takes 14 negatives from outside"):
         sampling.get("binary", batch_size=20).batch(lists(30, 40), seed=0, step=0)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_batches_of_a_loop_of_ones_own(name: str) -> None:
+    sampler = sampling.get(name, **SAMPLERS[name])
+    labels = torch.arange(ITEMS)
+    batches = sampler.batches(labels, "euclidean", seed=3)
+    assert len(batches) == sampler.steps_per_epoch(ITEMS)
+    assert batches.anchors == (1 if name in ("dense", "binary") else sampler.batch_size)
+    epochs = [list(batches), list(batches)]
+    for epoch, drawn in enumerate(epochs):
+        for step, batch in enumerate(drawn):
+            expected = sampler.batch(lists(sampler.neighbors), seed=3, step=epoch * len(batches) + step)
+            np.testing.assert_array_equal(batch, expected.items)
+    loader = DataLoader(TensorDataset(labels), batch_sampler=sampler.batches(labels.tolist(), seed=3))
+    for (loaded,), batch in zip(loader, epochs[0], strict=True):
+        np.testing.assert_array_equal(loaded, batch)
+
+
+def test_batches_of_classes() -> None:
+    names = ["cat", "dog", "owl"] * 8
+    drawn = list(sampling.get("per-class(batch_size=6, per_class=2)").batches(names, "classes"))
+    assert {len({names[item] for item in batch}) for batch in drawn} == {3}
+    with pytest.raises(UserError, match=r"has no classes\. Use label_distance=classes"):
+        sampling.get("per-class(batch_size=6)").batches(list(range(24)))
+
+
+def test_what_a_batch_is_drawn_from() -> None:
+    labels = distances.get("euclidean").encode(range(50))
+    for wrong in (labels, None, [1, 2]):
+        for name in ("random", "per-class", "dense"):
+            with pytest.raises(UserError, match=r"Got \w+ instead; take sampler.batches\(labels, distance\)"):
+                sampling.get(name, batch_size=20).batch(wrong, seed=0, step=0)
+    with pytest.raises(UserError, match="batches takes the labels of the training set, then the label distance"):
+        sampling.get("random").batches("euclidean", [1, 2])
+
+
+def test_examples() -> None:
+    assert doctest.testmod(sampler_module).failed == 0

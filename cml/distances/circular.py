@@ -39,11 +39,15 @@ class Circular(LabelDistance):
     reduce: Literal["rms", "max"] = "rms"
     name: ClassVar[str] = "circular"
     is_metric: ClassVar[bool] = True
-    unit: ClassVar[str] = "label units"
 
     def __post_init__(self) -> None:
         check_above_zero("period", self.period)
         check_word("reduce", self.reduce, ("rms", "max"))
+
+    @property
+    def unit(self) -> str:
+        """Degrees with a period of 360, else the label's own unit."""
+        return "degrees" if self.period == 360 else "label units"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Pack N numbers, or N lists of D numbers, as (N, D) float64 ``phases`` between -period and period.

@@ -56,15 +56,21 @@ def short(label: object) -> str:
 
 @dataclass(frozen=True)
 class Labels:
-    """N labels, checked and packed: every array has N rows. Made by ``LabelDistance.encode`` only."""
+    """N labels, checked and packed: every array has N rows. Made by ``LabelDistance.encode`` only.
+
+    ``labels[rows]`` are the labels of a slice, of item numbers (an array, list or tensor) or of a boolean mask.
+    """
 
     arrays: Mapping[str, NDArray[Any]]
+
+    def __repr__(self) -> str:
+        return f"Labels({', '.join(f'{name}: {one.dtype} {one.shape}' for name, one in self.arrays.items())})"
 
     def __len__(self) -> int:
         return len(next(iter(self.arrays.values())))
 
-    def __getitem__(self, rows: slice | NDArray[Any]) -> Labels:
-        """The labels of ``rows`` (a slice, ids or a boolean mask)."""
+    def __getitem__(self, rows: Any) -> Labels:  # noqa: ANN401 - what NumPy takes
+        """The labels of ``rows``, as the class says."""
         return Labels({name: array[rows] for name, array in self.arrays.items()})
 
     def fingerprint(self) -> str:
@@ -102,14 +108,15 @@ class LabelDistance(ABC):
     """
 
     name: ClassVar[str]
+    keeps_tensors: ClassVar[bool] = False  # whether ``encode`` is given a tensor of labels as it is, not as an array
 
     def __init_subclass__(cls) -> None:
-        """Let ``encode`` refuse an empty set, and no distance overflow to the infinity that means "no comparison"."""
+        """Check what ``encode`` and ``pairwise`` are given, and let none overflow to the infinity of "no comparison"."""
         super().__init_subclass__()
-        if "encode" in vars(cls):
-            cls.encode = _of_at_least_one(cls.encode)  # type: ignore[method-assign]
         if "pairwise" in vars(cls):
             cls.pairwise = _within_float32(cls.pairwise)  # type: ignore[method-assign]
+        if "encode" in vars(cls):
+            cls.encode = _encoded_once(cls.encode)  # type: ignore[method-assign]
 
     @property
     def is_metric(self) -> bool:
@@ -141,7 +148,7 @@ class LabelDistance(ABC):
 
     @abstractmethod
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check N labels and pack them into arrays.
+        """Check N labels, a list, an array or a tensor, and pack them into arrays; encoded ones are left as they are.
 
         Raises:
             LabelError: a label has the wrong form, length or a value that is not finite; names its position.
@@ -251,22 +258,38 @@ class LabelDistance(ABC):
         return search
 
 
-def _of_at_least_one(encode: Callable[..., Labels]) -> Callable[..., Labels]:
+def _encoded_once(encode: Callable[..., Labels]) -> Callable[..., Labels]:
     @functools.wraps(encode)
-    def checked(self: LabelDistance, labels: Sequence[Any]) -> Labels:
+    def encoded(self: LabelDistance, labels: Any) -> Labels:  # noqa: ANN401 - labels of any kind
+        if isinstance(labels, Labels):
+            return labels
         if len(labels) == 0:
             raise UserError("There are no labels to encode.")
-        return encode(self, labels)
+        tensor = hasattr(labels, "detach") and not self.keeps_tensors
+        return encode(self, labels.detach().cpu().numpy() if tensor else labels)
 
-    return checked
+    return encoded
 
 
 def _within_float32(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
     @functools.wraps(pairwise)
     def checked(self: LabelDistance, a: Labels, b: Labels) -> Float32:
+        for given in (a, b):
+            if not isinstance(given, Labels):
+                raise UserError(
+                    f"The label distance {self.name!r} compares encoded labels: encode them once, as in "
+                    f"labels = distance.encode(labels). Got {type(given).__name__} instead."
+                )
         try:
             with np.errstate(over="raise"):
                 return np.asarray(pairwise(self, a, b)).astype(np.float32, copy=False)
+        except KeyError as error:
+            if all(error.args[0] in given.arrays for given in (a, b)):
+                raise
+            raise UserError(
+                f"The label distance {self.name!r} compares labels that it encoded itself: distance.encode(labels). "
+                f"Got labels that another one encoded, {a} and {b}."
+            ) from None
         except FloatingPointError:
             raise UserError(
                 f"The label distance {self.name!r} gave a number above {np.finfo(np.float32).max:.2g}, the largest of "

@@ -53,6 +53,7 @@ class PairFunction(LabelDistance):
     registered: bool = False
     name: ClassVar[str] = "function"
     is_costly: ClassVar[bool] = True
+    keeps_tensors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.registered:

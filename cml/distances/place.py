@@ -41,8 +41,8 @@ class Place(LabelDistance):
     Example:
         >>> distance = Place(coordinates="metres")
         >>> views = distance.encode([[0, 0, 0], [0, 0, 90], [0, 0, 45], [500, 0, 0]])
-        >>> distance.pairwise(views[:1], views).round(4).tolist()
-        [[0.0, 1.0, 0.6667, 1.0]]
+        >>> [f"{one:.4f}" for one in distance.pairwise(views[:1], views)[0]]
+        ['0.0000', '1.0000', '0.6667', '1.0000']
     """
 
     metres: float = 50.0

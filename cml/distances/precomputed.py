@@ -62,8 +62,13 @@ class Precomputed(LabelDistance):
                 "precomputed(path=FILE)."
             )
         if not isinstance(self.path, np.ndarray):
-            object.__setattr__(self, "path", str(self.path))
+            given = str(self.path) if isinstance(self.path, str | Path) else _packed(self.path)
+            object.__setattr__(self, "path", given)
         _ = self._stored  # a missing or wrong file is said at once
+
+    def __repr__(self) -> str:
+        what = f"matrix {self.path.shape}" if isinstance(self.path, np.ndarray) else f"path={self.path!r}"
+        return f"Precomputed({what}, unit={self.unit!r}, symmetric={self.symmetric}, metric={self.metric})"
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.settings() == self.settings()
@@ -142,6 +147,12 @@ def given_matrix(
     Raises:
         UserError: it is not a square matrix of numbers >= 0 with 0 (or infinity) on its diagonal.
     """
+    packed = _packed(values)
+    return Precomputed(packed, unit, bool(np.array_equal(packed, packed.T)) if symmetric is None else symmetric, metric)
+
+
+def _packed(values: Any) -> Float32:  # noqa: ANN401 - checked here
+    """A matrix of label distances as an array that nobody changes."""
     try:
         matrix = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     except (ValueError, TypeError):  # rows of different lengths
@@ -161,7 +172,7 @@ def given_matrix(
         )
     packed = matrix.astype(np.float32)
     packed.setflags(write=False)
-    return Precomputed(packed, unit, bool(np.array_equal(packed, packed.T)) if symmetric is None else symmetric, metric)
+    return packed
 
 
 class _Matrix:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cml.losses.language_guidance import LanguageGuidanceLoss, language_guidance_loss
     from cml.losses.log_ratio import LogRatioLoss, log_ratio_loss
     from cml.losses.loss import About, LabelSource, Loss, VectorLoss
-    from cml.losses.memory import CrossBatchMemory
+    from cml.losses.memory import CrossBatchMemory, leave_out_copies
     from cml.losses.proxy_gml import ProxyGMLLoss, proxy_gml_loss
     from cml.losses.proxy_nca_pp import ProxyNCAPlusPlusLoss, proxy_nca_pp_loss
     from cml.losses.rank_n_contrast import RankNContrastLoss, rank_n_contrast_loss
@@ -96,7 +96,7 @@ __all__ += ["direction_multi_similarity_loss", "direction_proxy_nca_loss", "dire
 __all__ += ["graded_contrastive_loss", "kernel_supcon_loss", "language_guidance_loss", "log_ratio_loss", "names"]
 __all__ += ["proxy_gml_loss", "proxy_nca_pp_loss", "rank_n_contrast_loss", "register", "registry", "regression_loss"]
 __all__ += ["HAPLoss", "LambdaNDCGLoss", "relaxed_contrastive_loss", "rkd_distance_loss", "soft_target_loss"]
-__all__ += ["MatryoshkaLoss", "SumLoss", "h_ap_loss", "lambda_ndcg_loss"]
+__all__ += ["MatryoshkaLoss", "SumLoss", "h_ap_loss", "lambda_ndcg_loss", "leave_out_copies"]
 
 _HOMES = {
     **{name: f"cml.losses.{name.removesuffix('_loss')}" for name in __all__ if name.endswith("_loss")},
@@ -104,7 +104,7 @@ _HOMES = {
     **dict.fromkeys(("ClassLoss", "ProxyLoss"), "cml.losses.class_loss"),
     **dict.fromkeys(("About", "LabelSource", "Loss", "VectorLoss"), "cml.losses.loss"),
     "LabelDistanceLoss": "cml.losses.label_distance_loss",
-    "CrossBatchMemory": "cml.losses.memory",
+    **dict.fromkeys(("CrossBatchMemory", "leave_out_copies"), "cml.losses.memory"),
 }
 
 

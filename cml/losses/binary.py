@@ -69,6 +69,12 @@ class BinaryLoss(RuleLoss):
         miner: str | None = None,
     ) -> None:
         super().__init__(rule, k, distance, quantile)
+        for name, value in (("loss", loss), ("miner", miner)):
+            if not isinstance(value, str | None):
+                raise UserError(
+                    f"The {name!r} of binary is a text that says how to make it, such as "
+                    f"'{type(value).__name__}(..)' with its settings. Got an object instead."
+                )
         self.loss = loss
         pair_loss = _pair_loss(loss)
         if miner is not None:

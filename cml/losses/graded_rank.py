@@ -39,7 +39,7 @@ class GradedRankLoss(LabelDistanceLoss):
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with 1 for each anchor that counts."""
-        check_batch(embeddings, label_distances)
+        label_distances = check_batch(embeddings, label_distances)
 
         def row_terms(squared: Tensor, rows: slice) -> RowTerms:
             labels = label_distances[rows].to(squared.dtype)  # (R, B)

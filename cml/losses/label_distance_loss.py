@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cml.errors import UserError
 from cml.losses.loss import LabelSource, Loss
-from cml.losses.pairs import RowMean, check_batch, comparable, masked
+from cml.losses.pairs import RowMean, as_block, check_batch, comparable, masked
 
 _FIT = "call loss.fit(distance, labels) with the label distance and the labels of the training set"
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
@@ -56,12 +56,13 @@ class LabelDistanceLoss(Loss):
         """``fit`` to label distances (P,) of a sample of training pairs."""
         self.fit(target)
 
-    def fit(self, distance: Tensor | PairDistance, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
+    def fit(self, distance: Tensor | NDArray[Any] | PairDistance, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
         """Find the constants of the training set ("auto", quantiles), so that they are not those of the first batch.
 
         Args:
-            distance: A label distance, such as ``cml.distances.get("euclidean")``; or, without labels, a tensor (P,) of
-                label distances of a sample of training pairs, an item never with itself. Infinite ones are left out.
+            distance: A label distance, such as ``cml.distances.get("euclidean")``; or, without labels, a tensor or
+                array of label distances: (P,) of a sample of training pairs, an item never with itself, or (N, N),
+                whose diagonal is left out. Infinite ones are left out.
             labels: The labels of the training set, as they are or encoded by the distance. All pairs among 512 of them
                 are looked at, drawn at random; the trainer does the same.
             seed: Of the draw.
@@ -78,8 +79,10 @@ class LabelDistanceLoss(Loss):
             >>> sorted(loss.fitted())
             ['floor', 'label_exponent']
         """
-        if isinstance(distance, Tensor):
-            sample = distance
+        if isinstance(distance, Tensor | np.ndarray):
+            sample = as_block(distance, torch.device("cpu"))
+            if sample.ndim == 2 and sample.shape[0] == sample.shape[1]:
+                sample = sample[~torch.eye(len(sample), dtype=torch.bool, device=sample.device)]
         elif labels is None or not hasattr(distance, "pairwise"):
             raise UserError(
                 "fit takes a label distance and the labels of the training set, as in "
@@ -88,8 +91,7 @@ class LabelDistanceLoss(Loss):
                 f"Got {type(distance).__name__} and {'no labels' if labels is None else type(labels).__name__} instead."
             )
         else:
-            encoded = labels if hasattr(labels, "arrays") else distance.encode(labels)
-            sample = torch.from_numpy(sample_label_distances(distance, encoded, seed))
+            sample = torch.from_numpy(sample_label_distances(distance, distance.encode(labels), seed))
         self._fitted = self.find_constants(sample)
         return self
 
@@ -134,8 +136,8 @@ class LabelDistanceLoss(Loss):
 
         Args:
             embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
-            label_distances: (A, B), >= 0, in the label's unit; row a belongs to item a. The anchor's own column and
-                infinite entries are left out.
+            label_distances: (A, B), >= 0, in the label's unit, a tensor or what ``distance.pairwise`` gave; row a
+                belongs to item a. The anchor's own column and infinite entries are left out.
 
         Raises:
             UserError: a tensor has another shape or type than it should, or a label distance is NaN or negative.
@@ -146,6 +148,7 @@ class LabelDistanceLoss(Loss):
 
     def __call__(self, embeddings: Tensor, label_distances: Tensor) -> Any:  # noqa: ANN401 - as torch has it
         """``forward``, in a subclass's own words too, after a fit to the batch where nobody called ``fit``."""
+        label_distances = as_block(label_distances, embeddings.device)
         if not self._fitted and self.to_find():
             self._fit_to_first_batch(embeddings, label_distances)
         return super().__call__(embeddings, label_distances)

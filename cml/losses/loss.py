@@ -12,12 +12,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from cml.errors import UserError
 
 
 class LabelSource(Protocol):
@@ -107,6 +109,14 @@ class Loss(nn.Module):
                 every loss.
         """
 
+    def fit(self, distance: Any, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
+        """Refuse, by a ``UserError`` that says what to call: losses over label distances alone are fitted."""
+        asked = type(self).prepare is not Loss.prepare
+        raise UserError(
+            f"{type(self).__name__} is a loss over {self.labels} and has no fit: "
+            + (f"call prepare({self.labels}, dimension=D)." if asked else "it finds nothing in the training labels.")
+        )
+
     def proxies(self) -> list[nn.Parameter]:
         """The parameters that learn at ``proxy_rate`` times the learning rate; all others learn at the head's."""
         return []
@@ -122,7 +132,12 @@ class Loss(nn.Module):
         )
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take the fitted constants back from a ``state_dict``."""
+        """Take the fitted constants back from a ``state_dict``; those of another loss are a ``UserError``."""
+        if len(state) not in (0, len(self.constants)):
+            raise UserError(
+                f"{type(self).__name__} has {len(self.constants)} fitted constants. Got {len(state)} of them in the "
+                "state_dict instead: it is that of another loss."
+            )
         self._fitted = dict(zip(self.constants, state.tolist(), strict=True)) if len(state) else {}
 
     def count_left_out(self, counts: Tensor) -> None:

@@ -29,7 +29,7 @@ class CrossBatchMemory:
 
     Example:
         >>> import torch
-        >>> from cml.losses.dense_triplet import dense_triplet_loss
+        >>> from cml.losses import CrossBatchMemory, dense_triplet_loss, leave_out_copies
         >>> values = torch.rand(100, 1)
         >>> memory = CrossBatchMemory(size=50)
         >>> for step in range(3):
@@ -114,6 +114,7 @@ def leave_out_copies(label_distances: Tensor, items: Tensor, stored: Tensor) -> 
 
     Example:
         >>> import torch
+        >>> from cml.losses import leave_out_copies
         >>> leave_out_copies(torch.ones(1, 4), torch.tensor([5, 6]), torch.tensor([6, 5])).tolist()
         [[1.0, 1.0, 1.0, inf]]
     """

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -69,6 +70,7 @@ def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
             NaN or negative.
     """
     check_matrix("embeddings", embeddings)
+    label_distances = as_block(label_distances, embeddings.device)
     check_matrix("label_distances", label_distances, "(A, B)")
     anchors, items = label_distances.shape
     if items != len(embeddings):
@@ -94,6 +96,13 @@ def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
     return numbers
 
 
+def as_block(label_distances: Tensor | NDArray[Any], device: torch.device) -> Tensor:
+    """Label distances as a tensor: an array, as label distances give it, goes to the device of the embeddings."""
+    if isinstance(label_distances, Tensor):
+        return label_distances
+    return torch.tensor(label_distances, device=device)
+
+
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
     """Raise ``UserError`` unless ``mask`` is a bool tensor of ``shape`` (A, B)."""
     if mask.dtype != torch.bool or mask.shape != shape:
@@ -107,6 +116,7 @@ def masked(label_distances: Tensor, mask: Tensor | None) -> Tensor:
     """Label distances (A, B) with infinity, which leaves a pair out, where a mask (A, B) bool is False."""
     if mask is None:
         return label_distances
+    label_distances = as_block(label_distances, mask.device)
     check_matrix("label_distances", label_distances, "(A, B)")
     check_mask("mask", mask, label_distances.shape)
     return label_distances.masked_fill(~mask, torch.inf)

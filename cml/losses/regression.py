@@ -90,7 +90,16 @@ class RegressionLoss(VectorLoss):
     def prepare(
         self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
-        """Find mean and scale of the training labels (N, V)."""
+        """Find mean and scale of the training labels (N, V).
+
+        Raises:
+            UserError: labels are not (N, V), the embedding has another dimension than they, or all are equal.
+        """
+        if target.ndim != 2:
+            raise UserError(
+                f"prepare takes the label vectors (N, V) of the training items. Got shape {tuple(target.shape)} "
+                "instead; numbers are vectors of one, labels[:, None]."
+            )
         if dimension != target.shape[1]:
             raise UserError(
                 "The loss 'regression' predicts the label, so the embedding has its dimension: set "

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cml.errors import UserError
@@ -29,14 +30,15 @@ class _OfLosses(LabelDistanceLoss):
             if part.normalize != self.normalize:
                 raise UserError(
                     f"The losses of a sum must agree on normalising embeddings: {type(parts[0]).__name__} has "
-                    f"normalize={self.normalize}, {type(part).__name__} has normalize={part.normalize}."
+                    f"normalize={self.normalize}, {type(part).__name__} has normalize={part.normalize}. Set that of "
+                    "the one that has such a setting, or take another loss."
                 )
 
     def losses(self) -> Iterable[LabelDistanceLoss]:
         """The parts."""
         return (part for part in self.terms if isinstance(part, LabelDistanceLoss))
 
-    def fit(self, distance: Tensor | PairDistance, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
+    def fit(self, distance: Tensor | NDArray[Any] | PairDistance, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
         """Find the constants of every part; see ``LabelDistanceLoss.fit``."""
         for part in self.losses():
             part.fit(distance, labels, seed=seed)
@@ -52,9 +54,10 @@ class _OfLosses(LabelDistanceLoss):
 
 
 class SumLoss(_OfLosses):
-    """A weighted sum of losses over label distances, each with its own normalisation and constants.
+    """A weighted sum of losses over label distances, each with its own constants.
 
-    Written ``sum(log-ratio, 0.3*cosent(scale=2.0))``.
+    Written ``sum(log-ratio, 0.3*cosent(scale=2.0))``. All parts must agree on normalising embeddings, as retrieval
+    with the trained embedding has to know: ``rkd-distance`` does not normalise them unless it is told to.
 
     Args:
         parts: The losses, each as the command line takes it, with a weight before it: "0.3*cosent(scale=2.0)".
@@ -62,10 +65,10 @@ class SumLoss(_OfLosses):
     Example:
         >>> import torch
         >>> from cml import losses
-        >>> both = losses.get("sum(rkd-distance, 0.5*cosent)")
+        >>> both = losses.get("sum(rkd-distance(normalize=true), 0.5*cosent)")
         >>> points, labels = torch.randn(6, 3), torch.rand(6, 6)
-        >>> apart = losses.get("rkd-distance")(points, labels) + 0.5 * losses.get("cosent")(points, labels)
-        >>> bool(both(points, labels).isclose(apart))
+        >>> first, second = losses.get("rkd-distance", normalize=True), losses.get("cosent")
+        >>> bool(both(points, labels).isclose(first(points, labels) + 0.5 * second(points, labels)))
         True
     """
 

@@ -5,6 +5,7 @@ A block of label distances is computed once for all rankers; memory is O(block),
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -68,10 +69,10 @@ def evaluate(
     """Measure every ranker, and the ranking by the label distance itself as the row "oracle".
 
     The measures are those of the log-ratio paper (Kim et al., Deep Metric Learning Beyond Binary Supervision, 2019):
-    label_distance@K, ndcg@K, hit@K, and besides kendall_tau, spearman_rho and h_ap over the whole gallery; see
-    ``cml.retrieval.metrics``. score@10 is (random - ours) / (random - oracle) of the mean label distances@10, with what
-    a random ranking has in expectation; worst_decile@10 is the mean label distance@10 in that tenth of the labels where
-    it is largest, from 100 queries on; see ``cml.retrieval.over_queries``. Both take the largest K where none is 10.
+    label_distance@K, ndcg@K, hit@K, and besides kendall_tau, spearman_rho and h_ap over the whole gallery. score@10 is
+    (random - ours) / (random - oracle) of the mean label distances@10, with what a random ranking has in expectation;
+    worst_decile@10 is the mean label distance@10 in that tenth of the labels where it is largest, from 100 queries on.
+    Both take the largest K where none is 10.
 
     Items with the same score are taken in random order, for h_ap in all orders. Neither ``block_bytes`` nor
     ``threads`` changes the result, unless a ranker's scores depend on the block.
@@ -79,8 +80,8 @@ def evaluate(
     Args:
         rankers: Name -> ranker; called from ``threads`` threads at a time.
         distance: The label distance.
-        query_labels: Q encoded labels.
-        gallery_labels: G encoded labels.
+        query_labels: Q labels, encoded: ``distance.encode(labels)``.
+        gallery_labels: G labels, encoded by the same distance.
         distance_ks: K of the mean label distance. The default lists are cut to a quarter of the gallery (or to that K
             alone): beyond, all rankings score alike.
         ndcg_ks: K of nDCG, likewise.
@@ -90,8 +91,10 @@ def evaluate(
         recall_ks: K of Recall@K. For class labels, MAP@R and R-precision are measured too.
         recall_within: The label distance up to which an item is relevant to Recall@K; 0 for class labels.
         count_lone: Count a query without a relevant item as a miss of Recall@K; otherwise it is left out of the mean.
-        same_items: The queries are the gallery, in the same order: each is left out of its own ranking.
-        gain: nDCG's gain, a name in ``cml.retrieval.metrics.GAINS``.
+        same_items: The queries are the gallery, in the same order: each is left out of its own ranking. Without it,
+            equal labels of queries and gallery are a warning.
+        gain: nDCG's gain at a label distance of d: "reciprocal" is 1 / (1 + d), "exponential" exp(-d), and "rank"
+            1 / (1 + the number of nearer items).
         correlation: Whether to measure Kendall's tau-b and Spearman's rho, which need whole rankings.
         block_bytes: Size of one block of label distances, at least 16 queries; a block of scores takes twice as much.
         bootstrap: Resamples of the 95 % intervals over queries; 0 for none.
@@ -109,6 +112,12 @@ def evaluate(
     queries, gallery = len(query_labels), len(gallery_labels)
     if same_items and queries != gallery:
         raise UserError(f"Queries that are the gallery too must be as many as it. Got {queries} and {gallery} instead.")
+    if not same_items and queries == gallery and query_labels.fingerprint() == gallery_labels.fingerprint():
+        warnings.warn(
+            "The queries have the labels of the gallery. If they are the same items, each of them finds itself first, "
+            "which is no merit of the embedding: set same_items=True.",
+            stacklevel=2,
+        )
     ranked = gallery - 1 if same_items else gallery
     measures = _measures(ranked, distance_ks, ndcg_ks, hit_ks, hit_neighbors, recall_ks, gain, correlation)
     measures = replace(measures, count_lone=count_lone, within=recall_within)
@@ -117,6 +126,11 @@ def evaluate(
         raise UserError(
             "An evaluation needs at least one query, gallery item, ranker and measure. Got "
             f"{queries}, {gallery}, {len(names)} and {len(measures.names)} instead."
+        )
+    if wrong := [name for name, ranker in rankers.items() if not callable(ranker)]:
+        raise UserError(
+            f"The ranker {wrong[0]!r} must be a function, such as cml.retrieval.embedding_ranker(query, gallery). "
+            f"Got {type(rankers[wrong[0]]).__name__} instead."
         )
     if oracle and ORACLE in rankers:
         raise UserError(f"The ranker name {ORACLE!r} is taken by the row of the label distance; choose another one.")
@@ -135,7 +149,7 @@ def evaluate(
     def measure(start: int) -> int:
         rows = slice(start, min(start + size, queries))
         distances = distance.pairwise(query_labels[rows], gallery_labels)  # (R, G)
-        _check_block(distances, (rows.stop - start, gallery), f"label distance {distance.name!r}", rows)
+        _check_block(distances, queries, gallery, f"label distance {distance.name!r}", rows)
         if not distances.min() >= 0:
             raise UserError(
                 f"The label distance {distance.name!r} must be at least 0. Got {distances.min()} for a query in "
@@ -146,7 +160,7 @@ def evaluate(
         block = BlockMeasures(measures, distances)
         for index, ranker in enumerate(rankers.values()):
             scores = np.asarray(ranker(rows))
-            _check_block(scores, distances.shape, f"ranker {names[index]!r}", rows)
+            _check_block(scores, queries, gallery, f"ranker {names[index]!r}", rows)
             if same_items:
                 leave_out_itself(scores := scores.copy(), rows)
             columns, tied = ranked_columns(scores, block.depth, first=start, seed=seed)
@@ -242,11 +256,12 @@ def _measures(
     )
 
 
-def _check_block(block: NDArray[Any], shape: tuple[int, ...], what: str, rows: slice) -> None:
-    if block.shape != shape or block.dtype.kind != "f":
+def _check_block(block: NDArray[Any], queries: int, gallery: int, what: str, rows: slice) -> None:
+    if block.shape != (rows.stop - rows.start, gallery) or block.dtype.kind != "f":
         raise UserError(
-            f"The {what} must give floating-point numbers of shape {shape} for queries {rows.start}..{rows.stop - 1}. "
-            f"Got shape {block.shape}, {block.dtype} instead."
+            f"The {what} must give floating-point numbers for {queries} queries and {gallery} gallery items, "
+            f"({queries}, {gallery}) in all, as there are labels. Got shape {block.shape}, {block.dtype} instead for "
+            f"the queries {rows.start}..{rows.stop - 1}."
         )
     if np.isnan(block.max()):
         raise UserError(

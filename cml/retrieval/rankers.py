@@ -16,7 +16,7 @@ Ranker = Callable[[slice], NDArray[np.floating[Any]]]
 Called from several threads at a time. NaN is an error."""
 
 
-def embedding_ranker(query: NDArray[Any], gallery: NDArray[Any]) -> Ranker:
+def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - checked here
     """Rank by the squared L2 distance of embeddings.
 
     One matrix product a block, in float64 on embeddings shifted to the gallery's mean: its rounding, about 1e-16 of
@@ -24,12 +24,13 @@ def embedding_ranker(query: NDArray[Any], gallery: NDArray[Any]) -> Ranker:
     for near items. Equal gallery embeddings get equal scores, so that they tie exactly.
 
     Args:
-        query: (Q, D) embeddings.
-        gallery: (G, D) embeddings; a float64 copy of them is kept.
+        query: (Q, D) embeddings, an array or a tensor.
+        gallery: (G, D) embeddings, likewise; a float64 copy of them is kept.
 
     Raises:
         UserError: the shapes do not fit, or an embedding is not finite.
     """
+    query, gallery = as_array(query), as_array(gallery)
     for name, embeddings in (("query", query), ("gallery", gallery)):
         if embeddings.ndim != 2 or embeddings.dtype.kind not in "fiu" or not embeddings.size:
             raise UserError(
@@ -64,6 +65,11 @@ def embedding_ranker(query: NDArray[Any], gallery: NDArray[Any]) -> Ranker:
         return squared
 
     return scores
+
+
+def as_array(embeddings: Any) -> NDArray[Any]:  # noqa: ANN401 - a tensor, an array or a list
+    """Embeddings as an array, a tensor in float64, whatever its type, its device or whether it has a gradient."""
+    return np.asarray(embeddings.detach().double().cpu() if hasattr(embeddings, "detach") else embeddings)
 
 
 def random_ranker(queries: int, gallery: int, seed: int = 0) -> Ranker:

@@ -15,10 +15,10 @@ from cml.command_line.options import going_on, say
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.retrieval.comparison import CUT, Comparison
+from cml.retrieval.embeddings import EMBEDDING, cut_row
 from cml.retrieval.results import Evaluation
 from cml.runs.evaluate import evaluate_run
 from cml.runs.gallery import GALLERY, write_run_gallery
-from cml.runs.measures import EMBEDDING, cut_row
 from cml.runs.pictures import sheet_variants, write_pictures
 from cml.runs.planned import Planned, finished, kept_evaluation, planned
 from cml.runs.report import write_report

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cml.errors import DataError, UserError
+from cml.retrieval.embeddings import EMBEDDING, cut_row, measured
 from cml.retrieval.evaluation import Evaluation, Ranker, embedding_ranker, random_ranker
 from cml.retrieval.verdict import judged
 from cml.runs import pairs as pair_file
-from cml.runs.measures import EMBEDDING, cut_row, measured
 from cml.training.metrics_log import read_metrics
 
 if TYPE_CHECKING:

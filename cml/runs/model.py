@@ -20,10 +20,9 @@ from cml.errors import UserError
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
-from cml.retrieval.evaluation import Evaluation, embedding_ranker, random_ranker
+from cml.retrieval.embeddings import evaluate_embeddings
+from cml.retrieval.evaluation import Evaluation
 from cml.retrieval.search import nearest_embeddings
-from cml.retrieval.verdict import judged
-from cml.runs.measures import EMBEDDING, measured
 from cml.storage.atomic import atomic_folder
 from cml.storage.hugging_face import local_run
 from cml.task import label_distance_of
@@ -43,8 +42,8 @@ class Model(EmbeddingModel):
     takes images of any kind. ``cml.fit`` and ``cml.load`` make it.
 
     Args:
-        network: The trained network; the model shares its weights.
-        run: The options that it was trained with.
+        network: The trained ``EmbeddingModel``; the model shares its weights.
+        run: The ``RunConfig`` that it was trained with.
         label_distance: The label distance that it was trained with, for one that has no registered name.
 
     Example:
@@ -66,6 +65,12 @@ class Model(EmbeddingModel):
     """
 
     def __init__(self, network: EmbeddingModel, run: RunConfig, label_distance: LabelDistance | None = None) -> None:
+        if not isinstance(network, EmbeddingModel) or not isinstance(run, RunConfig):
+            raise UserError(
+                "cml.Model takes a trained network of cml and the config of its run: cml.fit and cml.load make it. "
+                "cml.retrieval.evaluate_embeddings measures the embeddings of any network. "
+                f"Got {type(network).__name__} and {type(run).__name__} instead."
+            )
         vars(self).update(vars(network))  # parameters, buffers and settings: one network, seen with more methods
         self.run_config = run
         self._label_distance = label_distance
@@ -105,7 +110,7 @@ class Model(EmbeddingModel):
             gallery_labels: A label for each of them.
             image: Name of the column of images, where images come as a data frame.
             label: Name of its column of labels.
-            gain: Gain of nDCG, a name in ``cml.retrieval.metrics.GAINS``.
+            gain: Gain of nDCG: "reciprocal", "exponential" or "rank".
             seed: Of the random ranking, the bootstrap and the order of tied items.
             count_lone: Count a query that is alone of its class as a miss of Recall@K; otherwise it is left out.
             recall_within: Also measure Recall@K, the share of queries with a label at most this far among the first K.
@@ -116,25 +121,22 @@ class Model(EmbeddingModel):
         Raises:
             UserError: images and labels that do not fit each other or the label distance.
         """
-        itself = gallery is None and gallery_labels is None
         source, raw = images_and_labels(images, labels, image=image, label=label)
-        query = among = self.embed(source)
-        query_labels = among_labels = self.label_distance.encode(raw)
-        if not itself:
-            source, raw = images_and_labels(gallery, gallery_labels, image=image, label=label)
-            among, among_labels = self.embed(source), self.label_distance.encode(raw)
-        found = measured(
-            {EMBEDDING: embedding_ranker(query, among), "random": random_ranker(len(query), len(among), seed)},
-            self.label_distance,
-            query_labels,
+        among = among_labels = None
+        if gallery is not None or gallery_labels is not None:
+            ranked, among_labels = images_and_labels(gallery, gallery_labels, image=image, label=label)
+            among = self.embed(ranked)
+        return evaluate_embeddings(
+            self.embed(source),
+            raw,
+            among,
             among_labels,
-            same_items=itself,
-            recall_within=recall_within,
+            label_distance=self.label_distance,
             gain=gain,
             seed=seed,
             count_lone=count_lone,
+            recall_within=recall_within,
         )
-        return judged(found, EMBEDDING)
 
     def search(
         self,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from cml import plugins
 from cml.errors import DataError, UserError
 from cml.registry import Choice
+from cml.retrieval.embeddings import EMBEDDING
 from cml.retrieval.results import Evaluation
-from cml.runs.measures import EMBEDDING
 from cml.storage.atomic import read_json
 from cml.task import Task
 from cml.training.config import TrainConfig

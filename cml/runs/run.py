@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from cml.distances import LabelDistance
 from cml.errors import UserError
+from cml.retrieval.embeddings import EMBEDDING
 from cml.runs.evaluate import evaluate_run
 from cml.runs.explore import BESIDE, EXPLORER, Explorer, explore_runs, titled
 from cml.runs.gallery import write_run_gallery
-from cml.runs.measures import EMBEDDING
 from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import write_json
 from cml.training.callbacks import track_figures

@@ -41,7 +41,7 @@ class PerClassBatches(Sampler):
         Raises:
             UserError: fewer items than the batch.
         """
-        self.check_count(len(given))
+        self.check_given(given, 1)
         numbers = np.ascontiguousarray(given, np.int32).tobytes()
         # the number of batches of an epoch depends on the classes' sizes alone
         epoch, within = divmod(step, len(_dealt(numbers, self.batch_size, self.per_class, seed, 0)))

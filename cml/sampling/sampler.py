@@ -9,12 +9,14 @@ anchor exactly once.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.distances import LabelDistance, Labels, made
 from cml.distances.label_distance import Int32
 from cml.errors import UserError
 
@@ -87,6 +89,28 @@ class Sampler:
         """The chosen items, then others of the N drawn at random, up to the batch size."""
         return np.concatenate([chosen, others(chosen, self.batch_size - len(chosen), items, rng)])
 
+    def batches(self, labels: Any, distance: Any = "euclidean", *, seed: int = 0) -> Batches:  # noqa: ANN401
+        """The batches of a loop of your own, as arrays of item numbers (B,): also ``DataLoader(batch_sampler=..)``.
+
+        Each time that they are iterated over they are those of the next epoch. The first ``batches.anchors`` items of
+        a batch are its anchors.
+
+        Args:
+            labels: The N labels of the training set, as they are or encoded by the distance.
+            distance: How far apart two labels are, as ``cml.distances.made`` takes it; "classes" for per-class.
+            seed: Of the draw.
+
+        Raises:
+            UserError: there are too few labels for a batch, they do not fit the distance, or per-class has no classes.
+
+        Example:
+            >>> from cml import sampling
+            >>> batches = sampling.get("grouped(batch_size=10, groups=2)").batches([age / 2 for age in range(50)])
+            >>> len(batches), batches.anchors, [batch.shape for batch in batches][:2]
+            (25, 10, [(10,), (10,)])
+        """
+        return Batches(self, distance, labels, seed)
+
     def steps_per_epoch(self, items: int) -> int:
         """Batches in which every one of ``items`` training items is a counted anchor once."""
         return -(-items // self.counted_anchors)
@@ -99,6 +123,15 @@ class Sampler:
                 f'Set the sampler to smaller batches, as in "random(batch_size={suited_batch(items)})".'
             )
 
+    def check_given(self, given: NDArray[Any], dimensions: int) -> None:
+        """``check_count`` of what is given, which should be an array of so many dimensions."""
+        if getattr(given, "ndim", None) != dimensions:
+            raise UserError(
+                f"batch takes the array that the sampler's 'given' makes. Got {type(given).__name__} instead; take "
+                "sampler.batches(labels, distance) to draw from labels."
+            )
+        self.check_count(len(given))
+
     def batch(self, given: NDArray[Any], *, seed: int, step: int) -> Batch:
         """The batch of global step ``step`` (0-based, counted through all epochs).
 
@@ -108,16 +141,50 @@ class Sampler:
             step: Global step.
 
         Raises:
-            UserError: fewer items than the batch, or too few neighbours.
+            UserError: fewer items than the batch, too few neighbours, or something else than an array of them.
         """
+        self.check_given(given, 2)
         items = len(given)
-        self.check_count(items)
         if given.shape[1] < self.neighbors:
             raise UserError(f"This sampler needs {self.neighbors} neighbors per item. Got {given.shape[1]} instead.")
         epoch, within = divmod(step, self.steps_per_epoch(items))
         order = _epoch_order(items, seed, epoch)
         anchors = order[within * self.counted_anchors : (within + 1) * self.counted_anchors]
         return self.compose(anchors, given, np.random.default_rng((seed, epoch, within + 1)))
+
+
+class Batches:
+    """What ``Sampler.batches`` gives: each time that it is iterated over, the next epoch's batches.
+
+    Attributes:
+        anchors: A, the anchors of a batch: its first A items, so that a loss takes label distances (A, B).
+    """
+
+    def __init__(self, sampler: Sampler, distance: Any, labels: Any, seed: int) -> None:  # noqa: ANN401
+        if not hasattr(labels, "__len__") or isinstance(labels, str | LabelDistance):
+            raise UserError(
+                "batches takes the labels of the training set, then the label distance, as in "
+                f"batches(labels, 'euclidean'). Got {type(labels).__name__} for the labels instead."
+            )
+        from cml.sampling.labels import LabelsOf
+
+        distance = made(distance)
+        distance = distance if isinstance(labels, Labels) else distance.fit(labels)
+        encoded = distance.encode(labels)
+        self._sampler, self._seed, self._step = sampler, seed, 0
+        self._given: NDArray[Any] = sampler.given(LabelsOf(distance, encoded))
+        self._steps = sampler.steps_per_epoch(len(encoded))
+        self.anchors = sampler.batch(self._given, seed=seed, step=0).anchors
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return self._steps
+
+    def __iter__(self) -> Iterator[Int64]:
+        """The item numbers (B,) of each batch of the next epoch."""
+        first, self._step = self._step, self._step + self._steps
+        for step in range(first, first + self._steps):
+            yield self._sampler.batch(self._given, seed=self._seed, step=step).items
 
 
 def suited_batch(items: int) -> int:

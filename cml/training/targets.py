@@ -6,26 +6,23 @@ whether labels are classes or vectors.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from cml.distances.jobs.stored_lists import stored_neighbors
-from cml.distances.label_distance import Float32, Int32, LabelDistance, Labels
+from cml.distances.label_distance import Float32, LabelDistance, Labels
 from cml.errors import UserError
+from cml.losses.label_distance_loss import sample_label_distances
 from cml.losses.loss import LabelSource
 from cml.losses.memory import leave_out_copies
 from cml.processes.ranks import Ranks
+from cml.sampling.labels import LabelsOf
 from cml.sampling.sampler import Int64
 
 ROUNDING = 1e-4  # share of the batch's largest label distance by which the two directions may differ
-FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
 
 
-class TrainingLabels:
+class TrainingLabels(LabelsOf):
     """The labels of a training set, as losses and samplers ask for them.
 
     Args:
@@ -36,48 +33,12 @@ class TrainingLabels:
     """
 
     def __init__(self, distance: LabelDistance, labels: Labels, *, seed: int = 0, ranks: Ranks | None = None) -> None:
-        self.distance, self._labels, self._seed, self._ranks = distance, labels, seed, ranks or Ranks()
+        super().__init__(distance, labels)
+        self._seed, self._ranks = seed, ranks or Ranks()
 
     def label_distances(self) -> Float32:
         """Label distances (P,) of a sample of training pairs; rank 0 computes them for all."""
         return self._ranks.once(lambda: sample_label_distances(self.distance, self._labels, self._seed))
-
-    def neighbors(self, k: int) -> Int32:
-        """The ids (N, k) of each label's nearest labels, -1 for none; k is at most N - 1."""
-        if k == 0:
-            return np.empty((len(self._labels), 0), np.int32)
-        return stored_neighbors(self.distance, self._labels, min(k, len(self._labels) - 1)).ids
-
-    @functools.cached_property
-    def _classes(self) -> tuple[Int64, Sequence[str]] | None:
-        """Class numbers (N,) and the C sorted names; None if the labels are not classes."""
-        names = self.distance.class_names(self._labels)
-        if names is None:
-            return None
-        known, numbers = np.unique(names, return_inverse=True)
-        return numbers.astype(np.int64), tuple(known.tolist())
-
-    def classes(self) -> Int64:
-        """The class numbers (N,), 0..C-1.
-
-        Raises:
-            UserError: the labels are not classes, or there is only one class.
-        """
-        if self._classes is None:
-            raise UserError(
-                f"The label distance {self.distance.name!r} has no classes. Use label_distance=classes for labels "
-                "that are classes; for continuous labels use a rule, as in binary(loss=.., rule=nearest, k=5)."
-            )
-        numbers, names = self._classes
-        if len(names) < 2:
-            raise UserError(
-                f"Losses and samplers over classes need at least 2 training classes. Got only {names[0]!r} instead."
-            )
-        return numbers
-
-    def class_names(self) -> Sequence[str]:
-        """The names of the C classes, in the order of their numbers; none if the labels are not classes."""
-        return () if self._classes is None else self._classes[1]
 
     def vectors(self) -> Float32:
         """The labels as vectors (N, V).
@@ -150,12 +111,6 @@ class BatchLabels:
 def label_distances(batch: LabelSource) -> Tensor:
     """The target of the losses over label distances, (A, B + S)."""
     return torch.from_numpy(batch.label_distances())
-
-
-def sample_label_distances(distance: LabelDistance, labels: Labels, seed: int) -> Float32:
-    """Label distances (P,) of all pairs among ``FIT_ITEMS`` random labels."""
-    some = labels[np.random.default_rng(seed).permutation(len(labels))[:FIT_ITEMS]]
-    return distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
 
 
 def label_vectors(distance: LabelDistance, labels: Labels) -> Float32:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import doctest
+import importlib
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from textwrap import dedent
 
@@ -17,8 +22,37 @@ def markdown(documented: object, args: str = "Settings") -> str:
     for head, text in sections(inspect.getdoc(documented) or ""):
         if head:
             lines.append(f"**{args if head == 'Args' else head}**\n")
-        lines.append(section(head, text))
+        lines.append(section(head, with_imports(text, documented) if head == "Example" else text))
     return "\n".join(lines).strip() + "\n"
+
+
+def with_imports(example: str, documented: object) -> str:
+    """An example that runs as it is pasted: it begins with imports of the names that its module has and it has not."""
+    tree = ast.parse("".join(one.source for one in doctest.DocTestParser().get_examples(example)))
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    known = {node.id for node in named if not isinstance(node.ctx, ast.Load)}
+    known |= {
+        one.asname or one.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for one in node.names
+    }
+    home = vars(sys.modules[getattr(documented, "__module__", "builtins")])
+    lines = set()
+    for name in {node.id for node in named} - known:
+        if name == "cml" or inspect.ismodule(home.get(name)):
+            module = "cml" if name == "cml" else home[name].__name__
+            lines.add(f"import {module}" if module == name else f"import {module} as {name}")
+        elif name in home and name not in vars(builtins):
+            lines.add(f"from {public_home(name, home)} import {name}")
+    return "\n".join([*(f">>> {line}" for line in sorted(lines, reverse=True)), example])
+
+
+def public_home(name: str, home: dict[str, object]) -> str:
+    """The module that a name is imported from: ``cml.losses`` before ``cml.losses.log_ratio``."""
+    module = str(getattr(home[name], "__module__", home["__name__"]))
+    package = ".".join(module.split(".")[:2])
+    return package if name in getattr(importlib.import_module(package), "__all__", ()) else module
 
 
 def first_paragraph(documented: object) -> str:

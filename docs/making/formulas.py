@@ -9,6 +9,11 @@ SYMBOLS = r"""$f_a$ is the embedding of anchor $a$, $D$ the squared Euclidean di
 Euclidean one, $s$ or $\cos$ a cosine, $\delta_{ai}$ the label distance from $a$ to $i$, $[x]_+ = \max(x, 0)$. Class
 losses have positives $p$ and negatives $n$ of an item, its class $y$, and proxies $p_k$."""
 
+SETTINGS = {  # which setting a symbol stands for, where its name does not tell
+    "kernel-supcon": "$t$ is `temperature`. $h$ is `bandwidth` times `label_scale`.",
+    "soft-target": "$t$ is `temperature`. $t_y$ is `label_temperature` times `label_scale`.",
+}
+
 FORMULAS = {
     "log-ratio": r"\frac{1}{A} \sum_a \frac{2 \sum_i w_{ai} (r_{ai} - \bar r_a)^2}{1 - \sum_i w_{ai}^2}, \quad"
     r" r_{ai} = \log(D(f_a, f_i) + \epsilon) - p \log \delta_{ai}, \quad \bar r_a = \sum_i w_{ai} r_{ai},"

@@ -6,8 +6,10 @@ registered.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from cml import cli, data_prep, tasks
 from cml.losses.table import loss_rows, markdown_table
 from cml.registry import Registry
 from making import docstrings, help
-from making.formulas import FORMULAS, SYMBOLS
+from making.formulas import FORMULAS, SETTINGS, SYMBOLS
 
 KINDS: dict[str, tuple[Callable[[], Registry[Any]], str, str]] = {
     "distances": (lambda: cml.distances.registry, "Label distances", "--label-distance"),
@@ -53,13 +55,34 @@ def losses(folder: Path) -> None:
             python += f"; as a function, `cml.losses.{function}`"
         lines = [f"# {row.name}\n", f"{row.when}\n", "| | |", "|---|---|", f"| Labels | {row.labels} |"]
         lines += [f"| Cost of a batch | {row.cost} |", f"| Source | {row.source} |"]
-        lines += [f"| Command line | `--loss {row.name}` |", f"| Python | {python} |\n"]
+        lines += [f"| Command line | `--loss {row.name}` |", f"| Python | {python} |"]
+        lines.append(f"| In a loop of your own | {own_loop(entry)} |\n")
         if row.name in FORMULAS:
-            lines.append(f"## Formula\n\n$$\n{FORMULAS[row.name]}\n$$\n\n{SYMBOLS}\n")
+            mapped = f" {SETTINGS[row.name]}" if row.name in SETTINGS else ""
+            lines.append(f"## Formula\n\n$$\n{FORMULAS[row.name]}\n$$\n\n{SYMBOLS}{mapped}\n")
         lines.append(f"## Gradient\n\n![The gradient of {row.name}](../pictures/{row.name}.svg)\n")
         lines.append(f"{PICTURE.get(row.labels, '')}\n")
         lines.append(f"## Description\n\n{settings(row.name, entry)}\n\n{docstrings.markdown(entry)}")
         write(folder / f"{row.name}.md", "\n".join(lines))
+
+
+def own_loop(entry: Any) -> str:  # noqa: ANN401 - a class
+    """What a loss wants before a loop of one's own, and in each step."""
+    if entry.labels == "vectors":
+        return "first `loss.prepare(labels, dimension=V)` with label vectors (N, V); then `loss(embeddings, labels)`"
+    if entry.labels == "classes":
+        call = "`loss(embeddings, classes)`, with class numbers (B,) int64"
+        if entry.prepare is cml.losses.Loss.prepare:
+            return f"neither `fit` nor `prepare`; {call}"
+        names = ", names=names" if entry.__name__ == "LanguageGuidanceLoss" else ""
+        return f"first `loss.prepare(classes, dimension=D{names})`, before the optimiser is made; then {call}"
+    call = "`loss(embeddings, label_distances)`, with label distances (A, B)"
+    if not entry.constants and not hasattr(entry, "take"):
+        return f"neither `fit` nor `prepare`; {call}"
+    if entry.constants == ("distance",):
+        return f"first `loss.fit(distance, labels)` if the rule has a quantile; {call}"
+    needed = " if one of its parts needs it" if hasattr(entry, "take") else ""
+    return f"first `loss.fit(distance, labels)`{needed}, with the labels of the training set; then {call}"
 
 
 ABOUT_LOSSES = """# Losses
@@ -166,18 +189,37 @@ def documented(module: str, name: str, thing: Any) -> str:  # noqa: ANN401 - a c
     """The entry of a name: its signature, its docstring, the methods of a class."""
     if not callable(thing):
         return f"```{{py:data}} {module}.{name}\n{docstrings.first_paragraph(thing)}\n```\n"
+    if not inspect.isclass(thing) and not inspect.isfunction(thing) and not inspect.ismethod(thing):
+        return f"```{{py:data}} {module}.{name}\n{docstrings.inline(text_below(module, name))}\n```\n"
     kind = "class" if inspect.isclass(thing) else "function"
     body = [docstrings.markdown(thing, args="Arguments")]
     if inspect.isclass(thing):
-        methods = {key: value for key, value in vars(thing).items() if key[:1] != "_" and inspect.getdoc(value)}
-        for key, value in methods.items():
+        for key, value in vars(thing).items():
+            if key[:1] == "_" or not inspect.getdoc(value):
+                continue
             if isinstance(value, property):
-                body.append(f"- **{key}**: {docstrings.inline(docstrings.first_paragraph(value))}")
+                body.append(f"**{key}**: {docstrings.inline(docstrings.first_paragraph(value))}\n")
             elif inspect.isfunction(value) or isinstance(value, classmethod):
                 call = signature(getattr(thing, key))
                 call = call.replace("(self, ", "(").replace("(self)", "()")
-                body.append(f"- **{key}**`{call}`: {docstrings.inline(docstrings.first_paragraph(value))}")
+                text = docstrings.markdown(getattr(thing, key), args="Arguments")
+                body.append(f"````{{py:method}} {key}{call}\n\n{text}\n````\n")
+        there = vars(importlib.import_module(module))
+        bases = [base.__name__ for base in thing.__mro__[1:] if there.get(base.__name__) is base]
+        if bases:
+            body.insert(1, f"It has the methods of {', '.join(f'`{base}`' for base in bases)}, too.\n")
     return f"`````{{py:{kind}}} {module}.{name}{signature(thing)}\n\n{chr(10).join(body)}\n`````\n"
+
+
+def text_below(module: str, name: str) -> str:
+    """The text below the line that gives a value its name, in a file of the module's."""
+    for path in sorted(Path(importlib.import_module(module).__file__).parent.glob("*.py")):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        for line, below in itertools.pairwise(body):
+            named = isinstance(line, ast.Assign) and getattr(line.targets[0], "id", "") == name
+            if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                return " ".join(str(below.value.value).split())
+    return ""
 
 
 def signature(thing: Any) -> str:  # noqa: ANN401 - a class or function

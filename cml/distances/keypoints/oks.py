@@ -42,8 +42,8 @@ class Oks(LabelDistance):
     Example:
         >>> distance = Oks(area=100.0, sigmas=(0.1, 0.1), min_shared=1)
         >>> poses = distance.encode([[[0, 0, 1], [9, 9, 1]], [[2, 0, 1], [0, 0, 0]]])
-        >>> distance.pairwise(poses[:1], poses).round(4).tolist()
-        [[0.0, 0.3935]]
+        >>> [f"{one:.4f}" for one in distance.pairwise(poses[:1], poses)[0]]
+        ['0.0000', '0.3935']
     """
 
     area: float | None = None

@@ -39,8 +39,8 @@ class Procrustes(LabelDistance):
         >>> shapes = distance.encode([
         ...     [[0, 0, 1], [1, 0, 1], [0, 2, 1]], [[5, 5, 1], [5, 7, 1], [1, 5, 1]], [[0, 0, 1], [1, 0, 1], [2, 0, 1]]
         ... ])
-        >>> distance.pairwise(shapes[:1], shapes).round(3).tolist()
-        [[0.0, 0.0, 0.5]]
+        >>> [f"{one:.3f}" for one in distance.pairwise(shapes[:1], shapes)[0]]
+        ['0.000', '0.000', '0.400']
     """
 
     error: Literal["residual", "mpjpe"] = "residual"

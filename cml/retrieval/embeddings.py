@@ -1,0 +1,166 @@
+"""Evaluate embeddings, beside chance and the oracle, by the measures that suit their labels.
+
+Of classes these are Recall@K, MAP@R and R-precision; of all others label distance, nDCG, Hit@K, correlations ..
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cml.distances import LabelDistance, Labels, made
+from cml.distances.classes import Classes
+from cml.errors import UserError
+from cml.processes.bar import Bar
+from cml.retrieval.evaluation import HIT_KS, NDCG_KS, Evaluation, Ranker, embedding_ranker, evaluate, random_ranker
+from cml.retrieval.rankers import as_array
+from cml.retrieval.results import largest_k
+from cml.retrieval.verdict import judged
+
+if TYPE_CHECKING:
+    from cml.processes.ranks import Ranks
+
+EMBEDDING = "embedding"  # the trained model's row
+RECALL_KS = (1, 2, 4, 8)  # where the dataset says none: those of CUB-200-2011 and Cars-196
+WITHIN_KS = (1, 5, 10, 20)  # those of place recognition
+
+
+def cut_row(dimension: int) -> str:
+    """The row of the trained model's embedding cut to its first numbers."""
+    return f"{EMBEDDING}, first {dimension}"
+
+
+def evaluate_embeddings(
+    embeddings: Any,  # noqa: ANN401 - an array or a tensor
+    labels: Any,  # noqa: ANN401 - as the label distance takes them
+    gallery: Any = None,  # noqa: ANN401
+    gallery_labels: Any = None,  # noqa: ANN401
+    *,
+    label_distance: Any = "euclidean",  # noqa: ANN401 - as ``cml.distances.made`` takes it
+    gain: str = "reciprocal",
+    seed: int = 0,
+    count_lone: bool = False,
+    recall_within: float = 0.0,
+) -> Evaluation:
+    """How well embeddings find embeddings with near labels, beside chance and the best possible ranking.
+
+    Ranking is by L2 distance: normalise embeddings first if their loss does, as ``loss.normalize`` says.
+
+    Args:
+        embeddings: (Q, D) of the queries, an array or a tensor, also one with a gradient.
+        labels: A label for each of them, as they are or encoded.
+        gallery: (G, D) embeddings that are ranked; None lets every query rank all other queries.
+        gallery_labels: A label for each of them.
+        label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it.
+        gain: Gain of nDCG: "reciprocal", "exponential" or "rank".
+        seed: Of the random ranking, the bootstrap and the order of tied items.
+        count_lone: Count a query that is alone of its class as a miss of Recall@K; otherwise it is left out.
+        recall_within: Also measure Recall@K, the share of queries with a label at most this far among the first K.
+
+    Returns:
+        The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries, and a verdict.
+
+    Raises:
+        UserError: embeddings and labels are not as many, or a label does not fit the label distance.
+
+    Example:
+        >>> import numpy as np
+        >>> from cml.retrieval import evaluate_embeddings
+        >>> ages = np.arange(60.0)
+        >>> found = evaluate_embeddings(np.stack([ages, ages % 7], axis=1), ages)
+        >>> list(found.rows), round(found.rows["oracle"]["score@10"].mean, 6)
+        (['embedding', 'random', 'oracle'], 1.0)
+        >>> found.verdict.startswith("Verdict: better than random")
+        True
+    """
+    itself, distance = gallery is None, made(label_distance)
+    if itself != (gallery_labels is None):
+        raise UserError("A gallery needs labels, and its labels need a gallery. Got one without the other instead.")
+    query = as_array(embeddings)
+    query_labels = distance.encode(labels)
+    among = query if itself else as_array(gallery)
+    among_labels = query_labels if itself else distance.encode(gallery_labels)
+    for name, points, given in (("query", query, query_labels), ("gallery", among, among_labels)):
+        if len(points) != len(given):
+            raise UserError(f"Each {name} needs a label. Got {len(points)} embeddings and {len(given)} labels instead.")
+    found = measured(
+        {EMBEDDING: embedding_ranker(query, among), "random": random_ranker(len(query), len(among), seed)},
+        distance,
+        query_labels,
+        among_labels,
+        same_items=itself,
+        recall_within=recall_within,
+        gain=gain,
+        seed=seed,
+        count_lone=count_lone,
+    )
+    return judged(found, EMBEDDING)
+
+
+def measured(
+    rankers: Mapping[str, Ranker],
+    distance: LabelDistance,
+    query: Labels,
+    gallery: Labels,
+    *,
+    same_items: bool,
+    recall_ks: Sequence[int] = (),
+    recall_within: float = 0.0,
+    count_lone: bool = False,
+    gain: str = "reciprocal",
+    seed: int = 0,
+    oracle: bool = True,
+    ranks: Ranks | None = None,
+) -> Evaluation:
+    """Evaluate rankers by the measures that suit the labels, with a progress bar.
+
+    Of classes no order beyond "same" is known: they are measured by Recall@K, MAP@R and R-precision alone.
+
+    The arguments are those of ``evaluate``. ``recall_ks`` are the usual ones when not given; those beyond a quarter of
+    the gallery are left out.
+
+    Raises:
+        UserError: ``recall_within`` for labels that are classes.
+    """
+    classes = isinstance(distance, Classes)
+    recalls = usable_recall_ks(distance, recall_ks, len(gallery) - same_items, recall_within)
+    with Bar(total=len(query), desc="evaluate", unit="query", disable=ranks is not None and not ranks.first) as bar:
+        return evaluate(
+            rankers,
+            distance,
+            query,
+            gallery,
+            ndcg_ks=() if classes else NDCG_KS,
+            hit_ks=() if classes else HIT_KS,
+            correlation=not classes,
+            recall_ks=recalls,
+            recall_within=recall_within,
+            count_lone=count_lone,
+            same_items=same_items,
+            gain=gain,
+            seed=seed,
+            oracle=oracle,
+            progress=bar.update,
+            ranks=ranks,
+        )
+
+
+def usable_recall_ks(distance: LabelDistance, ks: Sequence[int], gallery: int, within: float = 0.0) -> tuple[int, ...]:
+    """Those K of Recall@K that tell in a gallery of that size, at least 1; none for labels without what is relevant.
+
+    Args:
+        distance: The label distance.
+        ks: The K; none for the usual ones.
+        gallery: Items in the gallery.
+        within: The label distance up to which an item is relevant, where labels are no classes; 0 for none.
+
+    Raises:
+        UserError: ``within`` is given for classes.
+    """
+    classes = isinstance(distance, Classes)
+    if classes and within:
+        raise UserError(f"For Recall@K of classes an item must have the query's: leave recall_within={within} out.")
+    if not classes and not within:
+        return ()
+    wanted = ks or (RECALL_KS if classes else WITHIN_KS)
+    return tuple(k for k in wanted if k <= largest_k(gallery)) or (1,)
