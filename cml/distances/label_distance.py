@@ -111,7 +111,7 @@ class LabelDistance(ABC):
     keeps_tensors: ClassVar[bool] = False  # whether ``encode`` is given a tensor of labels as it is, not as an array
 
     def __init_subclass__(cls) -> None:
-        """Check what ``encode`` and ``pairwise`` are given, and let none overflow to the infinity of "no comparison"."""
+        """Check what ``encode`` and ``pairwise`` are given; none overflows to the infinity of "no comparison"."""
         super().__init_subclass__()
         if "pairwise" in vars(cls):
             cls.pairwise = _within_float32(cls.pairwise)  # type: ignore[method-assign]
