@@ -86,8 +86,7 @@ class Evaluation:
         ties: Ranker name -> queries with tied scores among the measured top items, which are in random order.
         count_lone: Whether Recall@K counts a query that has no item of its class as a miss.
         recall_within: The label distance up to which an item is relevant to Recall@K, as reported; 0 for classes.
-        verdict: A conclusion in one sentence, of ``evaluate_embeddings``, ``model.evaluate`` and ``cml evaluate``; "" of
-            rankers.
+        verdict: A conclusion in one sentence, where embeddings were evaluated; "" of rankers.
     """
 
     rows: Mapping[str, Mapping[str, Metric]]
