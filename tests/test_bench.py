@@ -17,6 +17,7 @@ from cml import losses, plugins
 from cml.bench import fitted, result, sets, suite, table, track
 from cml.bench.scores import Ranks, interval, per_query
 from cml.cli import main
+from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 
 SETTING = """
@@ -29,6 +30,7 @@ for module in (suite, sets, result, table):
     module.SUITES = {"tiny": tiny}
 track.AT_ONCE = {"A": 2, "B": 1}
 """
+PUBLISHED = dict(suite.SUITES)
 METHODS = ("rkd-distance", "cosent")
 SET = "digits"
 TRACK = "A-small-cnn"
@@ -87,6 +89,7 @@ def test_results_of_a_run_can_be_trusted(results: Path, capsys: pytest.CaptureFi
         ("rank", "a rank was changed"),
         ("rank and digest", "of .* is .*, but the ranks give"),
         ("split", "its split is"),
+        ("data", "its dataset is 000000000000.., the one that is prepared here"),
         ("trial left out", "all of them"),
         ("trial tuned", "other settings than the suite draws"),
         ("trial chosen", "has the best score on validation"),
@@ -113,8 +116,8 @@ def test_a_tampered_result_is_refused_with_the_reason(results: Path, what: str, 
             import hashlib
 
             held["ranks_sha256"] = hashlib.sha256(path.with_suffix(".npz").read_bytes()).hexdigest()
-    elif what == "split":
-        held["split"] = "0" * 64
+    elif what in ("split", "data"):
+        held[what] = "0" * 64
     elif what == "trial left out":
         held["trials"].pop()
     elif what == "trial tuned":
@@ -142,9 +145,22 @@ def test_the_test_part_is_for_methods_whose_trials_are_all_there() -> None:
     assert sum(map(len, parts)) == len(set.union(*parts))
 
 
-def test_groups_stay_together(tmp_path: Path) -> None:
-    from cml.data.prepared import PreparedDataset
+def test_the_splits_of_a_suite_are_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(made.keys() == suite.SPLITS[suite.LATEST].keys() for made in suite.SPLITS.values())
+    assert suite.SPLITS.keys() == PUBLISHED.keys()
+    dataset = PreparedDataset.open(sets.open_set(SET, "tiny").cache.with_name(SET))
+    for version, rules in PUBLISHED.items():
+        assert sets.deal(SET, suite.SETS[SET], rules, dataset, tmp_path).split == suite.SPLITS[version][SET]
+    ours = sets.open_set(SET, "tiny").split
+    monkeypatch.setitem(suite.SPLITS, "tiny", {SET: "0" * 64})  # type: ignore[arg-type]
+    sets.open_set.cache_clear()
+    (said,) = track.run(plan(tmp_path))
+    assert f"is {'0' * 64}, but" in said
+    assert f"gives {ours}" in said
+    sets.open_set.cache_clear()
 
+
+def test_groups_stay_together(tmp_path: Path) -> None:
     dataset = sets.open_set(SET, "tiny")
     folder = shutil.copytree(dataset.cache.parent / SET, tmp_path / "data")
     lines = (folder / "train" / "metadata.jsonl").read_text("utf-8").splitlines()
@@ -164,11 +180,11 @@ def test_a_killed_run_keeps_its_trials(tmp_path: Path, monkeypatch: pytest.Monke
     calls: list[int] = []
     fit = fitted.fit
 
-    def counted(letter: str, data: sets.BenchSet, configs: list[object]) -> object:
+    def counted(letter: str, data: sets.BenchSet, configs: list[object], *kept: Path) -> object:
         calls.append(len(configs))
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return fit(letter, data, configs)  # type: ignore[arg-type]
+        return fit(letter, data, configs, *kept)  # type: ignore[arg-type]
 
     monkeypatch.setattr(track, "fit", counted)
     with pytest.raises(KeyboardInterrupt):
@@ -180,7 +196,7 @@ def test_a_killed_run_keeps_its_trials(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_two_processes_share_the_work(tmp_path: Path) -> None:
     code = f"{SETTING}\nfrom pathlib import Path\nfit, made = track.fit, []\n"
-    code += "track.fit = lambda letter, data, configs: made.append(len(configs)) or fit(letter, data, configs)\n"
+    code += "track.fit = lambda *given: made.append(len(given[2])) or fit(*given)\n"
     code += f"track.run(track.Plan(suite.SUITES['tiny'], 'A', ['{SET}'], {METHODS}, Path({str(tmp_path)!r})))\n"
     code += "print(sum(made))"
     both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from cml import distances
+from cml.bench import heads
 from cml.bench.batched_losses import batched
 from cml.bench.heads import train_heads
 from cml.bench.suite import METHODS, SUITES
@@ -164,3 +166,25 @@ def test_every_trial_follows_from_its_number_and_the_first_is_the_default() -> N
         assert "learning_rate" in method.settings(1)
     assert SUITES["2026.1"].trials == 20
     assert SUITES["2026.1"].seeds == 5
+
+
+@pytest.mark.parametrize("end", [2, 4])
+def test_a_killed_batch_of_heads_goes_on(end: int, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads, "_SECOND", 0.0)
+    arguments = (_configs("cosent"), _features(width), *_labels())
+    whole, save, saved = train_heads(*arguments), heads._State.save, []
+
+    def save_and_stop(self: heads._State, step: int, *, last: bool) -> None:
+        save(self, step, last=last)
+        saved.append(step)
+        if saved == list(range(1, end + 1)):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(heads._State, "save", save_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_heads(*arguments, tmp_path / "kept.safetensors")
+    again = train_heads(*arguments, tmp_path / "kept.safetensors")
+    assert saved == [1, 2, 3, 4]  # no step twice
+    for one, other in zip(whole, again, strict=True):
+        assert torch.equal(one.weight, other.weight)
+        assert torch.equal(one.bias, other.bias)

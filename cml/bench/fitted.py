@@ -9,6 +9,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from cml.training.config import TrainConfig
 
 _MDS_DIMENSION = 32
 _RIDGE = tuple(10.0**power for power in range(-2, 7))  # of which leave-one-out errors, in closed form, choose
-AT_ONCE = {"A": 20, "B": 1}  # options that are trained at a time: what is lost when the process is killed
+AT_ONCE = {"A": 20, "B": 1}  # options that are trained at a time
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Fitted:
     failed: str = ""
 
 
-def fit(track: str, data: BenchSet, configs: Sequence[TrainConfig]) -> list[Fitted]:
-    """Train with each of the options, which share seed, size and batches."""
+def fit(track: str, data: BenchSet, configs: Sequence[TrainConfig], kept: Path | None = None) -> list[Fitted]:
+    """Train with each of the options, which share seed, size and batches; ``kept`` is the state of killed heads."""
     if track == "B":
         return [_network(data, config) for config in configs]
     from cml.bench.heads import Head, train_heads
@@ -40,10 +41,8 @@ def fit(track: str, data: BenchSet, configs: Sequence[TrainConfig]) -> list[Fitt
     def embed(head: Head, part: Part) -> Float32:
         return head.embed(features_of(configs[0], part))
 
-    features, before = features_of(configs[0], data.train), time.perf_counter()
-    heads = train_heads(configs, features, data.train_distances, data.vectors)
-    seconds = (time.perf_counter() - before) / len(heads)
-    return [Fitted(functools.partial(embed, head), seconds, head.failed) for head in heads]
+    heads = train_heads(configs, features_of(configs[0], data.train), data.train_distances, data.vectors, kept)
+    return [Fitted(functools.partial(embed, head), head.seconds, head.failed) for head in heads]
 
 
 def frozen(data: BenchSet, config: TrainConfig) -> Fitted:

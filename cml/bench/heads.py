@@ -7,12 +7,17 @@ the same start, batches, loss, rates and updates. Not for: whole networks (fitte
 from __future__ import annotations
 
 import functools
+import json
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
@@ -23,19 +28,26 @@ from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.storage.atomic import atomic_file
 from cml.training.config import TrainConfig
 from cml.training.optimizer import learning_rate_factor
 from cml.training.targets import TrainingLabels
 
+_SECOND = 1.0  # between two states that are kept: what is done faster is begun anew
+
 
 @dataclass(frozen=True)
 class Head:
-    """A trained head: weight (D, F), bias (D,), whether its embeddings are L2-normalised, and why it failed, or ""."""
+    """A trained head: weight (D, F), bias (D,), whether its embeddings are L2-normalised, and why it failed, or "".
+
+    Its seconds are its part of those of all heads that were trained at once.
+    """
 
     weight: Tensor
     bias: Tensor
     normalize: bool
     failed: str = ""
+    seconds: float = 0.0
 
     def embed(self, features: Float32) -> Float32:
         """Embeddings (N, D) of features (N, F)."""
@@ -45,21 +57,28 @@ class Head:
 
 
 def train_heads(
-    configs: Sequence[TrainConfig], features: Float32, label_distances: Float32, vectors: Float32 | None = None
+    configs: Sequence[TrainConfig],
+    features: Float32,
+    label_distances: Float32,
+    vectors: Float32 | None = None,
+    kept: Path | None = None,
 ) -> list[Head]:
     """Train a head for each of the options, which differ in loss, learning rate and weight decay alone.
 
     A head whose loss cannot be made of these labels, or is no longer a number, is given back as failed.
+    What a kill loses of the work in ``kept`` is at most that of one head, or a second.
 
     Args:
         configs: H options.
         features: (N, F) of the training items.
         label_distances: (N, N) among them.
         vectors: Their labels as vectors (N, V), None where they are none.
+        kept: File of the state, from which a call with the same arguments goes on; None to keep none.
 
     Raises:
         UserError: the options differ in more.
     """
+    begun = time.perf_counter()
     first = configs[0]
     if len({replace(one, loss="", learning_rate=1.0, weight_decay=0.0) for one in configs}) > 1:
         raise UserError("Heads that are trained at once share all options but loss, learning rate and weight decay.")
@@ -75,7 +94,8 @@ def train_heads(
     parts = [[weight[h], bias[h]] for h in range(len(made))]  # views, which one optimiser moves
     groups = [{"params": part, "weight_decay": one.weight_decay} for part, one in zip(parts, configs, strict=True)]
     optimizer, given = torch.optim.AdamW(groups, first.learning_rate, fused=True), sampler.given(training)
-    for step in range(first.steps if whole else 0):
+    state = _State(kept, weight, bias, optimizer, failed, begun)
+    for step in range(state.load(), first.steps if whole else 0):
         batch = sampler.batch(given, seed=first.seed, step=step)
         rows = inputs[torch.from_numpy(batch.items)]  # (B, F)
         block = torch.from_numpy(label_distances[np.ix_(batch.items[: batch.anchors], batch.items)])  # (A, B)
@@ -90,8 +110,60 @@ def train_heads(
             part[0].grad, part[1].grad = gradient
             group["lr"] = config.learning_rate * learning_rate_factor(config, step)
         optimizer.step()
+        if (step + 1) % max(1, first.steps // len(made)) == 0 or step + 1 == first.steps:
+            state.save(step + 1, last=step + 1 == first.steps)
+    seconds = [state.seconds() / len(made)] * len(made)
     normalize = [not isinstance(one, str) and one.normalize for one in made]
-    return [Head(*one) for one in zip(weight, bias, normalize, failed, strict=True)]
+    return [Head(*one) for one in zip(weight, bias, normalize, failed, seconds, strict=True)]
+
+
+class _State:
+    """Weights, optimiser, failures and seconds after some steps, in a file: batches follow from their step alone."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        weight: Tensor,
+        bias: Tensor,
+        optimizer: torch.optim.Optimizer,
+        failed: list[str],
+        begun: float,
+    ) -> None:
+        self._path, self._optimizer, self._failed, self._begun = path, optimizer, failed, begun
+        self._heads, self._saved = {"weight": weight, "bias": bias}, begun
+
+    def seconds(self) -> float:
+        """Of all processes that trained."""
+        return time.perf_counter() - self._begun
+
+    def save(self, step: int, *, last: bool) -> None:
+        """Keep the state, unless that was done a moment ago."""
+        if self._path is None or (time.perf_counter() - self._saved < _SECOND and not last):
+            return
+        moved = self._optimizer.state_dict()["state"].items()
+        tensors = {f"{number}.{name}": value for number, one in moved for name, value in one.items()}
+        about = {"step": step, "failed": self._failed, "seconds": self.seconds()}
+        with atomic_file(self._path) as temporary:
+            save_file({**self._heads, **tensors}, temporary, {"about": json.dumps(about)})
+        self._saved = time.perf_counter()
+
+    def load(self) -> int:
+        """Take over what is kept; how many steps that is."""
+        if self._path is None or not self._path.exists():
+            return 0
+        moved: dict[int, dict[str, Tensor]] = {}
+        with safe_open(self._path, "pt") as held:
+            about = json.loads(held.metadata()["about"])
+            for key in held.keys():  # noqa: SIM118 - it is no mapping
+                number, _, name = key.rpartition(".")
+                if number:
+                    moved.setdefault(int(number), {})[name] = held.get_tensor(key)
+                else:
+                    self._heads[key].copy_(held.get_tensor(key))
+        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moved})
+        self._failed[:] = about["failed"]
+        self._begun -= about["seconds"]
+        return int(about["step"])
 
 
 def _slopes(

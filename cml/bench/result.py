@@ -203,6 +203,8 @@ def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator
         yield f"there is no track {found.track!r}"
     if found.split != data.split:
         yield f"its split is {found.split[:12]}.., that of the suite's set {found.set} is {data.split[:12]}.."
+    if found.data != data.data:
+        yield f"its dataset is {found.data[:12]}.., the one that is prepared here {data.data[:12]}.."
     if config_digest(found.config) != found.config_sha256:
         yield "its config is not the one whose digest it gives"
     if changed := plugins.changed(found.plugins):

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from cml import data_prep, distances, tasks
-from cml.bench.suite import SETS, SUITES, SetSpec, Suite, known
+from cml.bench.suite import SETS, SPLITS, SUITES, SetSpec, Suite, known
 from cml.data.dataset_info import INFO
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode
@@ -124,7 +124,7 @@ def open_set(name: str, version: str) -> BenchSet:
     """Prepare a set in the cache if it is not there yet, and deal its items to the parts.
 
     Raises:
-        UserError: its raw files are not there: says how to name them.
+        UserError: its raw files are not there: says how to name them. Or its parts are not those of the suite.
     """
     spec, suite = known("set", name, SETS), known("suite", version, SUITES)
     paths, drawn = spec.paths(), f"-{suite.count}" if "{count}" in spec.source else ""
@@ -134,7 +134,14 @@ def open_set(name: str, version: str) -> BenchSet:
         told = io.StringIO() if (folder / INFO).is_file() else sys.stderr  # that it is prepared is no news
         with contextlib.redirect_stderr(told):
             dataset = data_prep.registry.get(spec.source.format(count=suite.count), **paths).prepare(folder)
-    return deal(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
+    made = deal(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
+    fixed = SPLITS.get(version, {}).get(name, made.split)
+    if made.split != fixed:
+        raise UserError(
+            f"The split of {name} in suite {version} is {fixed}, but {folder} gives {made.split}: another version "
+            "of cml or of a package made it. Delete it and run the command again."
+        )
+    return made
 
 
 def deal(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache: Path) -> BenchSet:

@@ -119,6 +119,36 @@ SUITES: Mapping[str, Suite] = {
     ),
 }
 
+SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets that everybody can make
+    "2026.1": {
+        "people": "a224cb71d1974145a45f4488ffdb48ee905029408304656e45e861b0cdbc06ba",
+        "rooms": "63f16b14d8b050c4f653abdbd0131a9b7f94da0b3aaa3bd24eae3fef934c0762",
+        "scenes": "113100dffb9c9b6f29c2371d16ed301f130e068ee4a21558df4cb8286416b8af",
+        "heads": "c7471901ecf39bacce43f698fe57054c98a9aad534059d47c966e69ad85874f8",
+        "digits": "932b27490da9076c617f2c9730631eed509c0a839af94100134d5bf2e8723904",
+        "elpv": "d81b6df1e6af56755bc1087c1cc40cccebeb844c572aa7a6df8ecb2942168e11",
+        "earth": "85a15aeb296530292a958c8d449936109abe08a25d2f57ddbb6309437aa72dae",
+    },
+    "2026.1-pilot": {
+        "people": "62955c19636896f24ec8727c10a21800149519aeaa6062e80ca3e7141eb4e43b",
+        "rooms": "845fe92fb21a47dc025b8bc29d7a8dfeab4e515bdd6fcdf9665323c99e971f9d",
+        "scenes": "f39f669d1523c1269dfb4647a46910c0946020b520057ec5468d860904dc1723",
+        "heads": "eaa9a7ca62cfce1068a7a7525f2c317570f18cdfb3453103b59e19ad11451edd",
+        "digits": "91b04fefebdc3b3714a5ec7702fe6a44301ac3a5b251674bbcf821a7f8b1e73c",
+        "elpv": "10baba43b9ea2e61db9856453d2359bb19d06ecd2ef44ad9d0336b6eda369705",
+        "earth": "6b52d468817ce147eea65be7686ace6f1d936f65d8d9924453abdb0480f5881c",
+    },
+    "2026.1-quick": {
+        "people": "3a2cd262064dd8176937989d2e70a7a689bec4cb7d90f03ef928e02b2d0957e2",
+        "rooms": "485cfecf3749882c7938afc7106106f02741731e73a1423088397d6e12508787",
+        "scenes": "af144a21210f6c63d12e75eaf19ae486d92b0656031f9a2bbc3d5c9da54da8cd",
+        "heads": "a1fd2d70a9598cecafc6999310bd73c9f96ab7b13b27ac4d0517feae0188d67a",
+        "digits": "11c0e7a67738541c4acf2b2ca83a0441411432de5c3f33584033e72905eec7f5",
+        "elpv": "15a276382483d7edba2b093fc182835671a2b4bdf6902d30a9c2b049d6a3c378",
+        "earth": "0383f195bf0fb242029b5424f58335c64c12b48bcbde20c95425dc8930299281",
+    },
+}
+
 RULES = ("oracle", "random", "frozen", "label-mds")  # the rows that every set has: no trials, no seeds
 _SHARED = {"learning_rate": "3e-4..3e-2:log", "weight_decay": "1e-4..1.0:log"}
 _TEMPERATURE = {"loss.temperature": "0.02..1.0:log"}

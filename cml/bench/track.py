@@ -1,7 +1,7 @@
 """The rules: equal trials on the validation part, all of them recorded, then final runs on the test part, once.
 
 A method on a set is one piece of work in a folder of its own, with a journal and a lock: a process that was killed
-loses what it was training, and several processes take different pieces. Not for: how embeddings are made (fitted.py).
+loses at most one trial, and several processes take different pieces. Not for: how embeddings are made (fitted.py).
 """
 
 from __future__ import annotations
@@ -142,12 +142,16 @@ def _write_learnt(plan: Plan, data: BenchSet, method: str, how: Method, work: Wo
     base = replace(plan.config, loss=how.loss)
     if how.vectors and data.vectors is not None:  # the label is what it predicts
         base = replace(base, dimension=data.vectors.shape[1])
-    missing = [number for number in range(plan.suite.trials) if number not in trials]
-    for start in range(0, len(missing), AT_ONCE[plan.track]):
-        numbers = missing[start : start + AT_ONCE[plan.track]]
+    for start in range(0, plan.suite.trials, AT_ONCE[plan.track]):
+        numbers = range(start, min(start + AT_ONCE[plan.track], plan.suite.trials))
+        if trials.keys() >= set(numbers):
+            continue
         settings = [how.settings(number) for number in numbers]
-        fitted = fit(plan.track, data, [with_settings(base, one) for one in settings])
+        kept = work.root / f"heads-{start}-{len(numbers)}.safetensors"
+        fitted = fit(plan.track, data, [with_settings(base, one) for one in settings], kept)
         for number, one, found in zip(numbers, settings, fitted, strict=True):
+            if number in trials:
+                continue
             score = None if found.failed else validated(found.embed(data.validation), data.validation_distances)
             trials[number] = BenchTrial(number, one, score, round(found.seconds, 3), found.failed)
             work.record(dataclasses.asdict(trials[number]))
