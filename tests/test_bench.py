@@ -235,9 +235,41 @@ def test_an_embedding_made_elsewhere_is_scored(tmp_path: Path, capsys: pytest.Ca
     given += ["--name", "mine", "--pretraining", "none", "--version", "tiny", "--out", str(tmp_path / "results")]
     assert main(given) == 0
     result.check(Path(capsys.readouterr().out.strip()))
+    assert "trials" not in table.board(tmp_path / "results", "tiny", "C").notes()
     (tmp_path / "ids.txt").write_text("\n".join(["other", *ids[1:]]), "utf-8")
     assert main(given) == 2
-    assert "lacks 1 of the test items" in capsys.readouterr().err
+    assert "lacks 1 of the test items" in (said := capsys.readouterr().err)
+    assert f"the prepared dataset {sets.open_set(SET, 'tiny').folder}" in said
+    assert main([*given[:3], *given[5:]]) == 2
+    assert "give their ids with --ids" in capsys.readouterr().err
+
+
+def test_a_folder_of_embeddings_is_shown_beside_the_methods(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query, gallery = sets.open_set(SET, "tiny").test(0, 0)
+    ids, folder = [*query.item_ids, "more", *gallery.item_ids], tmp_path / "embedded"
+    folder.mkdir()
+    np.save(folder / "embeddings.npy", np.random.default_rng(0).normal(size=(len(ids), 5)).astype(np.float32))
+    lines = [json.dumps({"item_id": one, "file_name": f"{one}.png"}) + "\n" for one in ids]
+    (folder / "items.jsonl").write_text("".join(lines), "utf-8")
+    manifest = {"images": "", "items": len(ids), "skipped": 0, "dimension": 5, "model": ""}
+    manifest["made_with"] = {"model": "", "images": ""}
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    given = ["bench", "embedding", str(folder), "--set", SET, "--name", "mine", "--pretraining", "none"]
+    assert main([*given, "--version", "tiny", "--out", str(results)]) == 0
+    said = capsys.readouterr()
+    assert "already prepared" not in said.err
+    board = table.board(results, "tiny", TRACK)
+    assert "mine (C)" in board.order
+    assert "mine (C)" not in board.ranks
+    assert all(method != "mine (C)" for method, _ in board.told)
+    assert "(C): an embedding that was made elsewhere" in board.notes()
+    low, high = board.to_json()["intervals"]["cosent"][SET]
+    row = next(line for line in board.grid() if line[0] == "cosent")
+    assert row[1].rstrip("*") == f"{table.score_of(board.results['cosent'][SET]):.3f} ± {(high - low) / 2:.3f}"
+    assert main(["bench", "page", str(results), "--out", str(tmp_path / "board.html")]) == 0
+    assert "tiny/digits/C/mine.json" in (tmp_path / "board.html").read_text("utf-8")
 
 
 OWN = """

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
 from making import docstrings, help, house, notebooks, pages, results  # noqa: E402
-from making.formulas import FORMULAS  # noqa: E402
+from making.formulas import FORMULAS, LEGENDS  # noqa: E402
 
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 FENCE = re.compile(
@@ -87,6 +87,17 @@ def test_every_part_has_its_page(made: Path) -> None:
         assert f"## {name}\n" in (made / "tasks.md").read_text(encoding="utf-8")
 
 
+def test_a_legend_explains_what_its_formula_has() -> None:
+    assert LEGENDS.keys() == FORMULAS.keys()
+    for name, lines in LEGENDS.items():
+        formula, settings = FORMULAS[name].replace(" ", ""), losses.registry.described(name).partition("\n")[0]
+        for symbol in re.findall(r"^\$([^$]+)\$|(?:,| and) \$([^$]+)\$", "\n".join(lines), re.MULTILINE):
+            shown = "".join(symbol).replace(" ", "").replace(r"[\,x\,]_+", "]_+")
+            assert shown in formula, (name, shown)
+        for setting in re.findall(r"`(\w+)`", "\n".join(lines)):
+            assert setting in settings, (name, setting)
+
+
 def test_every_setting_of_a_part_is_explained_where_its_docstring_has_a_list(made: Path) -> None:
     page = (made / "losses" / "log-ratio.md").read_text(encoding="utf-8")
     for name in ("label_exponent", "floor_quantile", "weights", "rank_offset", "normalize", "eps"):
@@ -103,6 +114,9 @@ def test_every_command_and_option_has_its_entry(made: Path) -> None:
             text = help.help_of(*command.split())
             for flag in set(re.findall(r"(?:^|[│ ,])(--[a-z][\w-]*)(?=[ ,│{])", text, re.MULTILINE)):
                 assert flag in page, f"cml {command}: {flag}"
+    page = (made / "commands" / "cml-bench.md").read_text(encoding="utf-8")
+    for verb in ("check", "table", "page", "submit", "embedding"):
+        assert f"## cml bench {verb}\n" in page
     page = (made / "commands" / "cml-train.md").read_text(encoding="utf-8")
     for option in fields(cml.TrainConfig):
         assert f"--{option.name.replace('_', '-')}" in page, option.name

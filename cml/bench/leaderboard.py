@@ -21,7 +21,7 @@ fieldset { border: 0; margin: 12px 0 0; padding: 0; display: flex; flex-wrap: wr
 legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
 .lines { display: flex; flex-direction: column; width: max-content; }
 .line { display: flex; border-bottom: 1px solid var(--line); }
-.line span { flex: 0 0 84px; padding: 3px 0; text-align: right; }
+.line span { flex: 0 0 116px; padding: 3px 0; text-align: right; }
 .line .name { flex-basis: 180px; text-align: left; }
 .head { order: -1; color: var(--quiet); }
 .best { font-weight: 600; }
@@ -72,6 +72,8 @@ def _view(one: Board, results: Path, folder: Path) -> dict[str, Any]:
 
 
 def _cell(one: Board, method: str, name: str, text: str, results: Path, folder: Path) -> dict[str, Any]:
-    file = place(results, one.version, name, one.track, method)
-    link = quote(Path(os.path.relpath(file, folder)).as_posix()) if name in one.results[method] else ""
+    found, link = one.results[method].get(name), ""
+    if found is not None:
+        file = place(results, found.suite, found.set, found.track, found.method)
+        link = quote(Path(os.path.relpath(file, folder)).as_posix())
     return {"text": text.removesuffix(BEST), "best": text.endswith(BEST), "file": link}

@@ -61,6 +61,7 @@ class BenchSet:
         split: sha256 of all parts.
         data: sha256 of the prepared dataset.
         cache: Where its label distances are kept.
+        folder: The prepared dataset.
     """
 
     name: str
@@ -73,6 +74,7 @@ class BenchSet:
     split: str
     data: str
     cache: Path
+    folder: Path
     _test: tuple[Part, Part]
 
     def test(self, trials: int, wanted: int) -> tuple[Part, Part]:
@@ -172,9 +174,9 @@ def deal(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache
         digest.update(f"\n{role} {one.labels.fingerprint()} ".encode())
         digest.update(hashlib.sha256("\n".join(one.item_ids).encode()).digest())
     unit = distance.unit.replace("label units", dataset.info.label_unit or "label units")
-    report, made_of = task.report(unit, dataset.info), (digest.hexdigest(), dataset.fingerprint)
+    report, made_of = task.report(unit, dataset.info), (digest.hexdigest(), dataset.fingerprint, cache, dataset.folder)
     train, validation, *test = parts.values()
-    return BenchSet(name, spec, distance, text, report, train, validation, *made_of, cache, (test[0], test[1]))
+    return BenchSet(name, spec, distance, text, report, train, validation, *made_of, (test[0], test[1]))
 
 
 def features_of(config: TrainConfig, part: Part) -> Float32:

@@ -16,6 +16,7 @@ from cml.bench.sets import Part, open_set
 from cml.bench.suite import LATEST
 from cml.distances.label_distance import Float32
 from cml.errors import DataError, UserError
+from cml.export.embeddings import EmbeddingFolder
 from cml.registry import NAME
 from cml.retrieval.rankers import embedding_ranker
 from cml.storage.npy import map_array
@@ -66,13 +67,14 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
 
 
 def score_embedding(
-    embeddings: Path, ids: Path, name: str, method: str, pretraining: str, version: str, out: Path
+    embeddings: Path, ids: Path | None, name: str, method: str, pretraining: str, version: str, out: Path
 ) -> Path:
     """Score an embedding of a set's test images that was made elsewhere: track C, without training.
 
     Args:
-        embeddings: ``.npy``, (N, D) floating point.
-        ids: The item ids of its N rows, a line each; of more items than are asked for the others are left out.
+        embeddings: ``.npy``, (N, D) floating point, or a folder that ``cml embed`` wrote.
+        ids: The item ids of its N rows, a line each; of more items than are asked for the others are left out. A folder
+            names its items itself.
         name: The set.
         method: What the method shall be called.
         pretraining: What the network was trained on.
@@ -90,8 +92,13 @@ def score_embedding(
         raise UserError(f"A method's name has letters, digits, '_', '-' and '.' alone. Got {method!r}.")
     data = open_set(name, version)
     query, gallery = data.test(0, 0)
-    rows = map_array(embeddings)
-    named = ids.read_text("utf-8").splitlines()
+    if embeddings.is_dir():
+        made = EmbeddingFolder.open(embeddings)
+        rows, named = made.embeddings, [str(item["item_id"]) for item in made.items()]
+    elif ids is None:
+        raise UserError(f"{embeddings} does not name its items: give their ids with --ids, or a folder of cml embed.")
+    else:
+        rows, named = map_array(embeddings), ids.read_text("utf-8").splitlines()
     if rows.ndim != 2 or rows.dtype.kind != "f" or len(rows) != len(named):
         raise DataError(
             f"{embeddings} should hold floating-point numbers (N, D) for the {len(named)} ids of {ids}. "
@@ -103,7 +110,8 @@ def score_embedding(
         lacking = [item for item in part.item_ids if item not in at]
         if lacking:
             raise UserError(
-                f"{ids} lacks {len(lacking)} of the test items of {name}, the first of them {lacking[0]!r}."
+                f"{ids or embeddings} lacks {len(lacking)} of the test items of {name}, the first of them "
+                f"{lacking[0]!r}. They are among the queries and the gallery of the prepared dataset {data.folder}."
             )
         found: Float32 = np.asarray(rows[[at[item] for item in part.item_ids]], np.float32)
         return found

@@ -19,9 +19,11 @@ from cml.bench.scores import interval
 from cml.bench.suite import SETS, SUITES
 from cml.errors import UserError
 from cml.retrieval import text_table
+from cml.retrieval.comparison import interval_text
 
 _UNRANKED = ("oracle", "random")
 BEST = "*"  # marks the best of a set, and what cannot be told from it
+ELSEWHERE = " (C)"  # ends the name of an embedding that was made elsewhere, beside the methods of another track
 _LEVEL = 0.05
 
 
@@ -89,13 +91,18 @@ class Board:
         found = self.results[method].get(name)
         if found is None:
             return "not run"
-        return "failed" if found.failed else f"{score_of(found):.3f}{BEST if (method, name) in self.told else ''}"
+        return "failed" if found.failed else f"{_score_text(found)}{BEST if (method, name) in self.told else ''}"
 
     def notes(self) -> str:
         """What the figures are."""
         some = [one for row in self.results.values() for one in row.values()]
         runs = max((len(one.values) for one in some), default=0)
         trials = max((len(one.trials) for one in some), default=0)
+        how = f"mean of {runs} runs, each method chosen from {trials} trials on validation items"
+        if self.track == "C":
+            how = "embeddings that were made elsewhere"
+        elif any(one.track == "C" for one in some):
+            how += f"; {ELSEWHERE}: an embedding that was made elsewhere, not ranked"
         tests = ""
         if not math.isnan(self.friedman):
             alike = "" if self.friedman < _LEVEL else "; the methods cannot be told apart by their ranks"
@@ -105,8 +112,8 @@ class Board:
             )
         return (
             f"Suite {self.version}, track {self.track}: 1 - (d@10 - oracle) / (random - oracle), 0 for chance, 1 for "
-            f"the order of the labels; mean of {runs} runs, each method chosen from {trials} trials on validation "
-            f"items. {BEST}: the best of the set, or not to be told from it (95 % interval of the paired difference "
+            f"the order of the labels, with its 95 % interval over seeds and queries; {how}. random is a single random "
+            f"order. {BEST}: the best of the set, or not to be told from it (95 % interval of the paired difference "
             f"over seeds and queries). seconds: of one run.{tests}"
         )
 
@@ -124,10 +131,15 @@ class Board:
             method: {name: None if one.failed else score_of(one) for name, one in row.items()}
             for method, row in self.results.items()
         }
+        ends: dict[str, dict[str, Any]] = {method: {} for method in self.results}
+        for method, row in self.results.items():
+            for name, one in row.items():
+                ends[method][name] = None if one.failed else [one.scores["score"].low, one.scores["score"].high]
         return {
             "suite": self.version,
             "track": self.track,
             "scores": scores,
+            "intervals": ends,
             "mean_ranks": self.means,
             "borda": self.borda,
             **{name: None if math.isnan(value) else value for name, value in tests.items()},
@@ -140,8 +152,14 @@ def score_of(found: Result) -> float:
     return -math.inf if value is None else value
 
 
+def _score_text(found: Result) -> str:
+    score = found.scores["score"]
+    ends = (score.low, score.high)
+    return interval_text((score_of(found), *(score_of(found) if end is None else end for end in ends)))
+
+
 def board(out: Path, version: str = "", track: str = "") -> Board:
-    """The results of a version and track.
+    """The results of a version and track, and beside them those of track C on the same sets.
 
     Args:
         out: Folder of the results.
@@ -156,19 +174,20 @@ def board(out: Path, version: str = "", track: str = "") -> Board:
     version = version or next(name for name in SUITES if any(one.suite == name for one in found))
     found = [one for one in found if one.suite == version]
     track = track or min((one.track for one in found), default="")
-    found = [one for one in found if one.track == track]
-    if not found:
+    found = [one for one in found if one.track in (track, "C")]
+    if not any(one.track == track for one in found):
         raise UserError(f"There are no results of {version} {track} in {out}: run cml bench.")
     return of_results(version, track, found)
 
 
 def of_results(version: str, track: str, found: list[Result]) -> Board:
     """The board of some results of one version and track."""
-    sets = [name for name in SETS if any(one.set == name for one in found)]
+    sets = [name for name in SETS if any(one.set == name and one.track == track for one in found)]
     results: dict[str, dict[str, Result]] = {}
     for one in found:
-        results.setdefault(one.method, {})[one.set] = one
-    ranked = [method for method, row in results.items() if method not in _UNRANKED and len(row) == len(sets)]
+        if one.set in sets:
+            results.setdefault(one.method + ELSEWHERE * (one.track != track), {})[one.set] = one
+    ranked = [method for method, row in results.items() if _competes(method) and len(row) == len(sets)]
     scores = np.array([[score_of(results[method][name]) for name in sets] for method in ranked])  # (M, sets)
     told = frozenset((method, name) for name in sets for method in _best(name, results))
     if not ranked:
@@ -189,7 +208,7 @@ def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
     there = {
         method: row[name]
         for method, row in results.items()
-        if method not in _UNRANKED and name in row and not row[name].failed
+        if _competes(method) and name in row and not row[name].failed
     }
     if not there:
         return []
@@ -202,6 +221,10 @@ def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
             if low <= 0 <= high:
                 found.append(method)
     return found
+
+
+def _competes(method: str) -> bool:
+    return method not in _UNRANKED and not method.endswith(ELSEWHERE)
 
 
 def _values(found: Result) -> NDArray[np.float64]:

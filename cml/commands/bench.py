@@ -95,18 +95,22 @@ class Submit:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Track C: score any embedding of a set's test images, made elsewhere."""
+    """Track C: score any embedding of a set's test images, made elsewhere.
 
-    embeddings: Annotated[Path, Positional, arg(metavar="FILE.npy")]
-    """Embeddings (N, D), floating point."""
-    ids: Path
-    """Text file of the N item ids, a line each; those of the set's test images are wanted."""
+    The prepared set lies in the folder bench of cml's cache, ~/.cache/cml or CML_CACHE, once cml bench has used it. The
+    test images are among its queries and its gallery: cml embed RUN --images SET --roles query gallery --out FOLDER.
+    """
+
+    embeddings: Annotated[Path, Positional, arg(metavar="FOLDER_OR_FILE")]
+    """A folder that cml embed wrote, or a .npy file of embeddings (N, D), floating point."""
     set: str
     """The set."""
     name: str
     """What the method shall be called."""
     pretraining: str
     """What the network was trained on: declare it."""
+    ids: Path | None = None
+    """Of a .npy file: a text file of its N item ids, a line each. Items that are not asked for are left out."""
     version: str = ""
     """Of the suite; the latest when not given."""
     out: Path = RESULTS

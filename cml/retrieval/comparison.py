@@ -106,7 +106,7 @@ class Comparison:
         if any(name.startswith("label_distance@") for name in self.table()[0]):
             better = f"Label distances in {self.unit}, lower is better; the rest, higher is better"
         if any(name.startswith("score@") for name in self.table()[0]):
-            better += "; score is 0 for chance and 1 for the oracle"
+            better += "; score is 1 for the oracle, 0 in the mean of random rankings, of which 'random' is one"
         if self.references.recall_within:
             better += f"; recall: within {self.references.recall_within:g} {self.unit}"
         said = [f"{better}. 95 % intervals: {over}, over queries for the references (bootstrap)."]

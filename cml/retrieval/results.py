@@ -216,7 +216,8 @@ class Evaluation:
         if "label_distance" in kinds:
             parts.append(f"label_distance in {self.distance_unit}, lower is better")
         if "score" in kinds:
-            parts.append("score: (random - it) / (random - oracle) of label_distance, 0 is chance and 1 the oracle")
+            parts.append("score: (random - it) / (random - oracle) of label_distance; 1 is the oracle")
+            parts.append("0 is the mean of all random rankings, of which the row random is one")
         if "worst_decile" in kinds:
             parts.append(f"worst_decile: label_distance in {self.distance_unit}, in the worst tenth of the labels")
         if "ndcg" in kinds:

@@ -1,18 +1,9 @@
-r"""The formula of every loss as LaTeX; the symbols are explained in ``SYMBOLS``.
+r"""The formula of every loss as LaTeX, and what the symbols of each are.
 
 A sibling of the docstrings, which ``cml losses NAME`` prints as plain text.
 """
 
 from __future__ import annotations
-
-SYMBOLS = r"""$f_a$ is the embedding of anchor $a$, $D$ the squared Euclidean distance of two embeddings and $d$ the
-Euclidean one, $s$ or $\cos$ a cosine, $\delta_{ai}$ the label distance from $a$ to $i$, $[x]_+ = \max(x, 0)$. Class
-losses have positives $p$ and negatives $n$ of an item, its class $y$, and proxies $p_k$."""
-
-SETTINGS = {  # which setting a symbol stands for, where its name does not tell
-    "kernel-supcon": "$t$ is `temperature`. $h$ is `bandwidth` times `label_scale`.",
-    "soft-target": "$t$ is `temperature`. $t_y$ is `label_temperature` times `label_scale`.",
-}
 
 FORMULAS = {
     "log-ratio": r"\frac{1}{A} \sum_a \frac{2 \sum_i w_{ai} (r_{ai} - \bar r_a)^2}{1 - \sum_i w_{ai}^2}, \quad"
@@ -74,3 +65,177 @@ FORMULAS = {
     "sum": r"\sum_k \omega_k \, \ell_k(f, \delta)",
     "triplet": r"\mathrm{mean}_{(a, p, n) \text{ mined}} \; [\, D(f_a, f_p) - D(f_a, f_n) + m \,]_+",
 }
+
+_SQUARED, _PLAIN = r"$D$ is the squared Euclidean distance", r"$d$ is the Euclidean distance"
+_HINGE = r"$[\, x \,]_+$ is $\max(x, 0)$"
+_ANCHORED = r"$f_a$ is the embedding of the anchor, $f_j$ that of another item $j$ of the batch"
+_LABEL = r"$\delta_{aj}$ is their label distance"
+_CLASS = r"$f_i$ is the embedding of item $i$"
+_MS = r"$s_{ip}$ and $s_{in}$ are the cosines of item $i$ with its positives $p$ (of its class) and negatives $n$"
+_MS_SET = r"$\alpha$, $\beta$ and $b$ are the settings `alpha`, `beta` and `base`"
+_GAMMA = r"$\gamma$ is the setting `gamma`"
+_DIRECTION = r"$\cos$ is the cosine of two directions"
+_TRIPLET = r"$f_a$, $f_p$ and $f_n$ are the embeddings of an anchor, a positive and a negative"
+_MARGIN = r"$m$ is the setting `margin`"
+_CLASS_PROXY = r"$p_k$ is the proxy of class $k$ and $p_y$ that of the item's own class"
+
+LEGENDS = {
+    "log-ratio": [
+        r"$A$ is the number of anchors",
+        r"$f_a$ is the embedding of anchor $a$, $f_i$ that of another item $i$ of the batch",
+        _SQUARED,
+        r"$\delta_{ai}$ is their label distance",
+        r"$p$ is the exponent `label_exponent`",
+        r"$w_{ai}$ is the weight of item $i$, by the setting `weights`",
+        r"$\epsilon$ is the setting `eps`",
+    ],
+    "binary": [
+        r"$\ell$ is the loss over classes that the setting `loss` names",
+        r"$P(a)$ and $N(a)$ are the positives and negatives of anchor $a$, by the setting `rule`",
+    ],
+    "binary-triplet": [
+        _TRIPLET,
+        r"$P(a)$ and $N(a)$ are the positives and negatives of anchor $a$, by the setting `rule`",
+        _SQUARED,
+        _MARGIN,
+        _HINGE,
+    ],
+    "contrastive": [
+        r"$(i, p)$ are the pairs of one class, $(i, n)$ those of two",
+        r"$f_i$, $f_p$ and $f_n$ are embeddings",
+        r"$D$ is the squared Euclidean distance and $d$ the Euclidean one",
+        _MARGIN,
+        _HINGE,
+    ],
+    "cosent": [
+        r"$\cos_{ai}$ is the cosine of the embeddings of two items $a$ and $i$",
+        r"$\delta_{ai}$ is their label distance",
+        r"the pair of $b$ and $j$ is any other pair of the batch",
+        r"$\lambda$ is the setting `scale`",
+    ],
+    "dense-triplet": [
+        r"$f_a$ is the embedding of the anchor, $f_i$ and $f_j$ are those of two other items",
+        r"$\delta_{ai}$ and $\delta_{aj}$ are their label distances",
+        _SQUARED,
+        _MARGIN,
+        _HINGE,
+    ],
+    "direction-multi-similarity": [
+        _MS,
+        r"$f_i$ and $f_n$ are embeddings, and $f_{p^*}$ is that of the positive with the least cosine",
+        _DIRECTION,
+        _MS_SET,
+        _GAMMA,
+    ],
+    "direction-proxy-nca": [_CLASS, _CLASS_PROXY, _SQUARED, _DIRECTION, _GAMMA],
+    "direction-triplet": [_TRIPLET, _SQUARED, _DIRECTION, _MARGIN, _GAMMA, _HINGE],
+    "graded-contrastive": [
+        r"$d$ is the Euclidean distance of the embeddings of anchor $a$ and item $j$",
+        _LABEL,
+        r"$\rho$, $\sigma$ and $m$ are the settings `reach`, `label_scale` and `margin`",
+        _HINGE,
+    ],
+    "h-ap": [
+        r"$s_j$ is the cosine of item $j$ with anchor $a$",
+        r"$g_j$ is its gain $e^{-\delta_{aj} / \delta_{ar}}$, where $\delta$ is the label distance and $r$ "
+        r"the item that is `neighbors`-th nearest in label",
+        r"$t$ is the setting `temperature`",
+    ],
+    "kernel-supcon": [
+        r"$\cos_{aj}$ is the cosine of the embeddings of anchor $a$ and item $j$",
+        r"$\delta_{aj}$ is their label distance",
+        r"$t$ is the setting `temperature`",
+        r"$h$ is `bandwidth` times `label_scale`",
+    ],
+    "lambda-ndcg": [
+        r"$s_i$ is the cosine of item $i$ with anchor $a$, and $r_i$ the rank that it gives",
+        r"$g_i$ is its gain $e^{-\delta_{ai} / \delta_{ar}}$, where $\delta$ is the label distance and $r$ "
+        r"the item that is `neighbors`-th nearest in label",
+        r"$\mathrm{IDCG}$ is the DCG of the order of the labels",
+        r"$t$ is the setting `temperature`",
+    ],
+    "language-guidance": [
+        r"$\ell$ is the loss over classes that the setting `loss` names",
+        r"$S_{ij}$ is the cosine of the embeddings of items $i$ and $j$",
+        r"$T_{ij}$ is the cosine of the word vectors of their classes' names",
+        r"$[y_i = y_j]$ is 1 where both are of one class, else 0",
+        r"$\omega$, $\gamma$ and $t$ are the settings `weight`, `gamma` and `temperature`",
+    ],
+    "lifted-structure": [
+        r"$(i, j)$ are the pairs of one class, and $n$ the items of other classes",
+        r"$d_{ij}$ is the Euclidean distance of embeddings",
+        _MARGIN,
+        _HINGE,
+    ],
+    "matryoshka": [
+        r"$\ell$ is the loss that the setting `loss` names",
+        r"$f_{1..q}$ are the first $q$ numbers of the embeddings",
+        r"$Q$ are the sizes `dimensions` and the whole one",
+        r"$\delta$ are the label distances",
+    ],
+    "multi-similarity": [_MS, _MS_SET],
+    "n-pair": [
+        r"$f_{a_i}$ and $f_{p_i}$ are the embeddings of two items of one class $i$",
+        r"$f_{p_j}$ is that of an item of another class $j$",
+    ],
+    "proxy-anchor": [
+        r"$P$ are the proxies of all classes, and $P^+$ those of the classes of the batch",
+        r"$X_p^+$ and $X_p^-$ are the batch's items of the class of proxy $p$ and of others",
+        r"$s$ is the cosine of item $x$ and proxy $p$",
+        r"$\alpha$ and $\Delta$ are the settings `alpha` and `delta`",
+    ],
+    "proxy-gml": [
+        r"$s_{ij}$ is the cosine of item $i$ and proxy $j$",
+        r"an item keeps the proxies of its own class $y$ and the nearest others, by the setting `share`",
+        r"$L_{\mathrm{proxies}}$ is the same of the proxies among themselves",
+        r"$\lambda$ is the setting `regularization`",
+    ],
+    "proxy-nca": [_CLASS, _CLASS_PROXY, _SQUARED, r"$\sigma$ is the setting `scale`"],
+    "proxy-nca-pp": [_CLASS, _CLASS_PROXY, _SQUARED, r"$T$ is the setting `temperature`"],
+    "rank-n-contrast": [
+        r"$f_a$ is the embedding of the anchor, $f_k$ that of another item $k$ of the batch",
+        _PLAIN,
+        r"$\delta_{aj}$ is the label distance of anchor $a$ and item $j$",
+        r"$t$ is the setting `temperature`",
+    ],
+    "regression": [
+        r"$f_{iv}$ and $y_{iv}$ are coordinate $v$ of the embedding and of the label of item $i$",
+        r"$\bar y_v$ is the mean of the training labels, and $\sigma$ the root of their mean variance",
+        r"$h$ is another function with other settings of `penalty`",
+    ],
+    "relaxed-contrastive": [
+        _ANCHORED,
+        r"$d$ is the Euclidean distance, and $u_{aj}$ that in units of its mean over the anchor's items",
+        _LABEL,
+        r"$\lambda$, $\sigma$ and $\Delta$ are the settings `label_scale`, `sigma` and `delta`",
+        _HINGE,
+    ],
+    "rkd-distance": [
+        _ANCHORED,
+        _PLAIN,
+        _LABEL,
+        r"$\bar d$ and $\bar \delta$ are the means of both distances over all pairs of the batch",
+    ],
+    "soft-target": [
+        _ANCHORED,
+        _SQUARED,
+        _LABEL,
+        r"$t_y$ is `label_temperature` times `label_scale`",
+        r"$t$ is the setting `temperature`",
+    ],
+    "soft-triple": [
+        r"$s_{km}$ is the cosine of the item and centre $m$ of class $k$",
+        r"$y$ is the item's class",
+        r"$\lambda$, $\gamma$ and $m$ (beside $S_y$) are the settings `scale`, `gamma` and `margin`",
+    ],
+    "sum": [
+        r"$\ell_k$ are the losses that the setting `parts` names, and $\omega_k$ their weights",
+        r"$f$ are the embeddings, and $\delta$ the label distances",
+    ],
+    "triplet": [_TRIPLET, r"which triplets are mined, the setting `mining` says", _SQUARED, _MARGIN, _HINGE],
+}
+
+
+def legend(name: str) -> str:
+    """What the symbols of a formula are, as a Markdown list."""
+    return "\n".join(f"- {one[:1].upper()}{one[1:]}." for one in LEGENDS[name])

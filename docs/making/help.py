@@ -13,6 +13,7 @@ from unittest import mock
 from cml import cli
 
 HELP = "-h, --help"
+VERBS = {"bench": ("check", "table", "page", "submit", "embedding")}  # commands that do something without one, too
 WIDTH = 2000  # columns: every option on a line of its own
 LISTED = re.compile(r"^  (?P<name>[a-z][\w-]*) +(?P<about>\S.*)$", re.MULTILINE)
 BOX = re.compile(r"^[│|] (?P<inside>.*?) *[│|]$")
@@ -59,6 +60,8 @@ def commands(*words: str) -> Iterator[Command]:
         return
     about = rest.partition("--plugin FILE_OR_MODULE:")[0]
     yield Command(words, " ".join(about.split()), usage.removeprefix("usage: "), options(rest))
+    for verb in VERBS.get(" ".join(words), ()):
+        yield from commands(*words, verb)
 
 
 def options(text: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from cml import cli, data_prep, tasks
 from cml.losses.table import loss_rows, markdown_table
 from cml.registry import Registry
 from making import docstrings, help
-from making.formulas import FORMULAS, SETTINGS, SYMBOLS
+from making.formulas import FORMULAS, legend
 
 KINDS: dict[str, tuple[Callable[[], Registry[Any]], str, str]] = {
     "distances": (lambda: cml.distances.registry, "Label distances", "--label-distance"),
@@ -58,8 +58,7 @@ def losses(folder: Path) -> None:
         lines += [f"| Command line | `--loss {row.name}` |", f"| Python | {python} |"]
         lines.append(f"| In a loop of your own | {own_loop(entry)} |\n")
         if row.name in FORMULAS:
-            mapped = f" {SETTINGS[row.name]}" if row.name in SETTINGS else ""
-            lines.append(f"## Formula\n\n$$\n{FORMULAS[row.name]}\n$$\n\n{SYMBOLS}{mapped}\n")
+            lines.append(f"## Formula\n\n$$\n{FORMULAS[row.name]}\n$$\n\n{legend(row.name)}\n")
         lines.append(f"## Gradient\n\n![The gradient of {row.name}](../pictures/{row.name}.svg)\n")
         lines.append(f"{PICTURE.get(row.labels, '')}\n")
         lines.append(f"## Description\n\n{settings(row.name, entry)}\n\n{docstrings.markdown(entry)}")
