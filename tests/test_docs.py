@@ -23,7 +23,7 @@ from cml.retrieval.metrics import GAINS
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
-from making import docstrings, help, house, notebooks, pages, results  # noqa: E402
+from making import docstrings, gradients, help, house, notebooks, pages, results  # noqa: E402
 from making.formulas import FORMULAS, LEGENDS  # noqa: E402
 
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
@@ -96,6 +96,17 @@ def test_a_legend_explains_what_its_formula_has() -> None:
             assert shown in formula, (name, shown)
         for setting in re.findall(r"`(\w+)`", "\n".join(lines)):
             assert setting in settings, (name, setting)
+
+
+def test_the_gradient_of_a_loss_of_ones_own_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_entries", "_origins"):
+        monkeypatch.setattr(losses.registry, name, dict(getattr(losses.registry, name)))
+    page = (ROOT / "docs" / "extend" / "loss.md").read_text(encoding="utf-8")
+    for name, code in re.findall(r"```python\n# (\w+)\.py\n(.*?)```", page, re.DOTALL):
+        file = tmp_path / f"{name}.py"
+        file.write_text(code, encoding="utf-8")
+        gradients.main(name.replace("_", "-"), str(tmp_path / f"{name}.svg"), str(file))
+    assert [len(path.read_text(encoding="utf-8")) > 1000 for path in tmp_path.glob("*.svg")] == [True] * 3
 
 
 def test_every_setting_of_a_part_is_explained_where_its_docstring_has_a_list(made: Path) -> None:

@@ -1,8 +1,14 @@
-"""A figure of each loss's gradient: how it would move the items of a small batch."""
+"""A figure of each loss's gradient: how it would move the items of a small batch.
+
+    python docs/making/gradients.py LOSS FIGURE.svg [PLUGIN.py]
+
+draws that of one loss, which the plugin may have registered.
+"""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +17,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from cml import losses
+from cml import losses, plugins
 
 INK, PULL, PUSH = "#808890", "#3f7fd0", "#d9792b"  # readable on white and on black
 ITEMS = 60
@@ -133,3 +139,16 @@ def plain(axes) -> None:  # noqa: ANN001 - matplotlib's
     axes.yaxis.label.set(color=INK, size=9)
     for side, spine in axes.spines.items():
         spine.set(color=INK, visible=side in ("left", "bottom"))
+
+
+def main(name: str, path: str, *files: str) -> None:
+    """Load plugins, and draw the gradient of one loss."""
+    for file in files:
+        plugins.load(file)
+    draw(name, Path(path))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
