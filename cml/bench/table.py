@@ -153,9 +153,8 @@ def score_of(found: Result) -> float:
 
 
 def _score_text(found: Result) -> str:
-    score = found.scores["score"]
-    ends = (score.low, score.high)
-    return interval_text((score_of(found), *(score_of(found) if end is None else end for end in ends)))
+    score, mean = found.scores["score"], score_of(found)
+    return interval_text((mean, mean if score.low is None else score.low, mean if score.high is None else score.high))
 
 
 def board(out: Path, version: str = "", track: str = "") -> Board:
