@@ -185,7 +185,7 @@ def test_runs_of_other_code_of_a_plugin_are_refused(
         capsys.readouterr()
         assert main(given) == 2
         said = capsys.readouterr().err
-        assert f"{tmp_path / 'out' / 'mine'}: The code of mine.py is not what it was" in said
+        assert f"{tmp_path / 'out' / 'mine'}: The code of mine.py has changed" in said
         assert "Delete this folder to train it again" in said
     assert (tmp_path / "out" / "table.md").read_bytes() == table
     shutil.rmtree(tmp_path / "out" / "mine")
