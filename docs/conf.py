@@ -35,6 +35,7 @@ nb_output_stderr = "remove"  # progress bars
 nb_merge_streams = True
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+smartquotes = False  # commands in the text can be copied: --out stays two hyphens
 maximum_signature_line_length = 88
 python_display_short_literal_types = True
 

@@ -77,6 +77,8 @@ def test_a_model_embeds_evaluates_searches_and_saves(tmp_path: Path) -> None:
     apart = model.evaluate(IMAGES[:8], LEVELS[:8], IMAGES[8:], LEVELS[8:])
     assert (apart.queries, apart.gallery) == (8, 32)
     assert apart.rows["oracle"]["spearman_rho"].mean == 1
+    beside = model.evaluate(IMAGES[:8], LEVELS[:8], IMAGES[8:], LEVELS[8:], frozen=True)
+    assert list(beside.rows) == ["embedding", "frozen efficientnet-lite0", "random", "oracle"]
 
     assert model.save(tmp_path / "saved") == tmp_path / "saved"
     again = cml.load(tmp_path / "saved")
@@ -95,7 +97,9 @@ def test_fit_keeps_a_run_that_opens(tmp_path: Path) -> None:
     run = cml.open_run(out)
     np.testing.assert_array_equal(run.model.embed(IMAGES), model.embed(IMAGES))
     assert run.config.train.steps == 4
-    with pytest.raises(UserError, match=r"trained on arrays, .* cml\.load\(.*\)\.evaluate\(images, labels\)"):
+    with pytest.raises(
+        UserError, match=r"trained on images given in Python, .* cml\.load\(.*\)\.evaluate\(images, labels\)"
+    ):
         run.evaluate()
 
 

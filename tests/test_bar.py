@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from cml.cli import main
+from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.bar import Bar
 
 
@@ -34,6 +35,15 @@ def test_a_bar_in_a_log_is_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPa
     assert [line.split("%")[0] for line in lines] == ["work:   0", "work:  29", "work:  58", "work:  87", "work: 100"]
 
 
+def test_embedding_has_a_bar_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cml.models.embedding.SILENT", 0.0)
+    model = EmbeddingModel(ModelConfig("small-cnn", "none", 8, normalize=True, image_size=(16, 16)))
+    for bar in ("features", ""):
+        monkeypatch.setattr(sys, "stderr", log := io.StringIO())
+        model.extract(np.zeros((5, 16, 16, 3), np.uint8), bar=bar)
+        assert ("features: " in log.getvalue()) == bool(bar)
+
+
 def test_a_bar_that_shall_go_leaves_nothing_behind_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", log := io.StringIO())
     with Bar(total=2, leave=False, delay=2) as bar:
@@ -53,8 +63,9 @@ def test_a_bar_is_redrawn_in_a_terminal_and_absent_without_stderr(monkeypatch: p
 
 
 def test_preparing_and_checking_into_a_pipe_say_how_far_they_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("cml.commands.check.SILENT", 0.0)
     (tmp_path / "photos").mkdir()
     for number in range(40):
         Image.fromarray(np.full((9, 9, 3), number, np.uint8)).save(tmp_path / "photos" / f"{number}.png")

@@ -4,6 +4,7 @@ import doctest
 import errno
 import io
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -211,6 +212,15 @@ def test_what_a_command_works_on_is_given_by_place_or_by_flag(
     said = {failure(capsys, command, *words, *rest) for words in ([gone], [flag, gone], [f"{flag}={gone}"])}
     assert len(said) == 1
     assert "gone" in said.pop()
+
+
+def test_an_option_explained_in_several_lines_is_explained_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "value", "--help"])
+    said = " ".join(re.sub(r"[│|]", "", capsys.readouterr().out).split())
+    assert (
+        "They are trained instead of the backbone, which takes less memory, and are merged into it at the end." in said
+    )
 
 
 def test_a_sources_help_says_each_thing_once(capsys: pytest.CaptureFixture[str]) -> None:

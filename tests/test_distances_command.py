@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ def test_summary_equals_plain_loops(values: list[float], n: int) -> None:
     assert found.positive_quantiles[0.0] == min(positive)
     assert json.loads(json.dumps(found.to_json(), allow_nan=False))["quantiles"]["0.5"] == found.quantiles[0.5]
     assert "quantile 0.5" in found.table()
+    assert replace(found, zeros=0.4).table().count(" (without the zeros: ") == len(found.quantiles)
 
 
 @dataclass(frozen=True)

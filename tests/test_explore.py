@@ -223,7 +223,7 @@ def test_a_run_is_explored(run: cml.Run, capsys: pytest.CaptureFixture[str]) -> 
     assert str(made_page) == str(run.folder / "explorer.html")
     page = made_page.path.read_text("utf-8")
     meta = json.loads(re.search(r'id="meta">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
-    assert [view["title"] for view in meta["views"]] == ["log-ratio", "oracle"]
+    assert [view["title"] for view in meta["views"]] == ["log-ratio", "oracle (the labels)"]
     assert len(meta["names"]) == 60
     assert [view["stages"] for view in meta["views"]] == [[1, 2, 3], []]
     assert [column["name"] for column in meta["columns"]] == ["angle"]

@@ -133,7 +133,7 @@ def test_a_range_of_numbers_as_labels_can_be_chosen(tmp_path: Path) -> None:
     rows = [replace(row(float(-number)), value=float(number)) for number in range(20)]
     text = made(tmp_path, *rows)
     assert re.findall(r'id="part\d"> (.*?)</label>', text) == [
-        "0.0 to 4.0", "4.0 to 8.0", "8.0 to 12.0", "12.0 to 16.0", "16.0 to 19.0",
+        "0.0 to 3.0", "4.0 to 7.0", "8.0 to 11.0", "12.0 to 15.0", "16.0 to 19.0",
     ]  # fmt: skip
     assert {int(place): int(part) for part, place in re.findall(r'class="row p(\d)" id="q(\d+)"', text)} == {
         place: (place - 1) // 4 for place in range(1, 21)
@@ -141,6 +141,22 @@ def test_a_range_of_numbers_as_labels_can_be_chosen(tmp_path: Path) -> None:
     assert "body:has(#part4:checked) .row:not(.p4){display:none}" in text
     for few in (rows[:9], [*rows, row(0.0)], [replace(one, value=1.0) for one in rows]):
         assert 'id="part0"' not in made(tmp_path, *few)
+
+
+def test_a_few_different_labels_can_be_chosen_one_by_one(tmp_path: Path) -> None:
+    values = [0, 0.333, 0.667, *[1] * 9]
+    text = made(tmp_path, *(replace(row(float(n)), value=float(value)) for n, value in enumerate(values)))
+    assert re.findall(r'id="part\d"> (.*?)</label>', text) == ["0.000", "0.333", "0.667", "1.000"]
+    assert sorted(re.findall(r'class="row p(\d)"', text)) == ["0", "1", "2", *["3"] * 9]
+
+
+def test_a_page_names_its_measure_and_its_baseline(tmp_path: Path) -> None:
+    rows, path = [replace(row(float(n)), gain=1.0) for n in range(3)], tmp_path / "g.html"
+    write_gallery(path, rows, title="t", unit="px", measure="behind the oracle by", baseline="frozen net")
+    text = path.read_text("utf-8")
+    assert "most gain over frozen net first" in text
+    assert text.count('<span class="score">behind the oracle by <b>') == 3
+    assert "Each bar of the strip at the top is a query" in text
 
 
 def test_one_legend_a_page_and_the_name_in_the_tooltip(tmp_path: Path) -> None:
@@ -583,6 +599,25 @@ def test_metric_curves_take_any_name_and_any_gap(tmp_path: Path) -> None:
     with Image.open(path) as image:
         assert image.width == 3120
     write_metric_curves(path, [Panel({"cml": {10: (0.5, 0.4, 0.6)}}, "nDCG")])
+
+
+def test_each_point_of_each_method_has_its_bar_near_its_k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.axes import Axes
+
+    drawn, errorbar = [], Axes.errorbar
+
+    def watched(self: Axes, x: NDArray[np.float64], *rest: object, **more: object) -> object:
+        drawn.append((x, more["errorevery"]))
+        return errorbar(self, x, *rest, **more)
+
+    monkeypatch.setattr(Axes, "errorbar", watched)
+    for places in (range(1, 11), (10, 20, 30, 40)):
+        curves = {name: dict.fromkeys(places, (1.0, 0.5, 1.5)) for name in "abc"}
+        write_metric_curves(tmp_path / "k.png", [Panel(curves, "d@K")])
+        step = places[1] - places[0]
+        assert all(np.abs(x - places).max() <= 0.06 * step for x, _ in drawn)
+        assert all(every == (0, 1) for _, every in drawn)
+        drawn.clear()
 
 
 def test_curves_lie_as_vectors_at_a_columns_width_beside_the_picture(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import cml
 from cml.cli import main
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, method_for
+from cml.export.found_page import own_label
 from cml.export.image_list import ImageList
-from cml.export.index import Index, add_to_index, build_index
+from cml.export.index import Hit, Index, add_to_index, build_index
 from cml.models.embedding import EmbeddingModel
 from cml.reporting.search_page import Found, write_search_page
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
@@ -232,9 +233,13 @@ def test_index_then_search_by_command(
         assert answer["found"][0]["item_id"] == query.name
         assert answer["found"][0]["distance"] < 1e-3
 
+    hits = [Hit("0", queries[0], 0.0, "31 years"), Hit("1", queries[1], 0.5, "7 years")]
+    assert own_label(queries[0], hits) == "31 years"  # of a query that is in the index
+    assert own_label(tmp_path / "other.png", hits) == ""
+
     page = tmp_path / "found.html"
     assert main(["search", str(index), str(queries[0]), "--html", str(page)]) == 0
-    assert "   1  0.0000  003.png" in capsys.readouterr().out
+    assert "      distance  item\n   1  0.0000    003.png" in capsys.readouterr().out
     html = page.read_text()
     assert html.count('role="img"') == 6
     assert "<script" not in html

@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
     import cml
     from cml.errors import UserError
-    from cml.export.found_page import write_page
+    from cml.export.found_page import own_label, write_page
     from cml.export.index import Index
     from cml.reporting.visible_text import visible_text
     from cml.storage.hugging_face import local_run
@@ -68,9 +68,11 @@ def run(arguments: Sequence[str]) -> None:
         )
         return
     for image, hits in zip(options.images, found, strict=True):
-        print(visible_text(str(image), _LONGEST))
+        label = own_label(image, hits)
+        print(visible_text(f"{image}{f', label {label}' if label else ''}", _LONGEST))
+        print(f"      distance  {'label  ' if any(hit.label for hit in hits) else ''}item")
         for place, hit in enumerate(hits, 1):  # names of strangers may hold what steers a terminal
-            named = (visible_text(text, _LONGEST) for text in (hit.item_id, str(hit.path)))
-            print(f"{place:>4}  {hit.distance:.4f}  {'  '.join(named)}")
+            named = (visible_text(text, _LONGEST) for text in (hit.label, hit.item_id, str(hit.path)) if text)
+            print(f"{place:>4}  {hit.distance:<8.4f}  {'  '.join(named)}")
     if options.html is not None:
         print(f"page: {options.html}")

@@ -238,7 +238,8 @@ def oracle_view(side: LabelSide, maps: Sequence[str], *, seed: int = 0) -> View:
     target = side.points[:, :2]
     made = {MAPS[name][0]: turned_to(MAPS[name][2](side.points, seed), target) for name in maps}
     return View(
-        "oracle", made, side.points, ids, distances, distances, ranks, distances, ranks, side.between, 1.0, {}
+        "oracle (the labels)", made, side.points, ids, distances, distances, ranks, distances, ranks, side.between, 1.0,
+        {},
     )  # fmt: skip
 
 

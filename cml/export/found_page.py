@@ -29,6 +29,11 @@ class _Picture:
         return image
 
 
+def own_label(image: Path, hits: Sequence[Hit]) -> str:
+    """The label of an image that found itself in the index; "" for any other."""
+    return next((hit.label for hit in hits if hit.path.resolve() == image.resolve()), "")
+
+
 def write_page(path: Path, images: Sequence[Path], found: Sequence[Sequence[Hit]], index: Path, items: int) -> None:
     """Write an HTML page of the hits ``found`` for each query image in an index of ``items`` images.
 
@@ -37,7 +42,7 @@ def write_page(path: Path, images: Sequence[Path], found: Sequence[Sequence[Hit]
     """
     rows = [
         (
-            Found(_Picture(image), image.name),
+            Found(_Picture(image), image.name, label=own_label(image, hits)),
             [Found(_Picture(hit.path), hit.item_id, hit.distance, hit.label) for hit in hits],
         )
         for image, hits in zip(images, found, strict=True)

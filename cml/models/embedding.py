@@ -18,6 +18,7 @@ from cml.data.images import MAX_PIXELS, Images, UInt8
 from cml.data.inputs import image_source
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, evaluating, get, least_side
+from cml.processes.bar import SILENT, Bar
 from cml.storage.saved_options import TINY, check_bounds
 
 _LARGEST = 65_536  # dimensions of an embedding, pixels of a side: an untrusted file may hold any number
@@ -161,23 +162,28 @@ class EmbeddingModel(nn.Module):
         """Embeddings (B, D) of images (B, 3, h, w), uint8 or float in 0..255."""
         return self.embed_features(self.features(images))
 
-    def embed(self, images: Images | UInt8 | Sequence[Any], *, batch_size: int = 64) -> NDArray[np.float32]:
+    def embed(
+        self, images: Images | UInt8 | Sequence[Any], *, batch_size: int = 64, bar: str = ""
+    ) -> NDArray[np.float32]:
         """Embeddings (N, D) of images.
 
         Args:
             images: Paths, Pillow images, uint8 arrays or tensors in either channel order, of any sizes; one array of N
                 images; or ``Images`` of this model's stored size.
             batch_size: Images per forward pass.
+            bar: Title of a progress bar, which appears if the work takes seconds; "" for none.
 
         Raises:
             DataError: an image cannot be read.
             UserError: something is not an image.
         """
-        return self._by_batches(self.forward, self._stored(images), batch_size)
+        return self._by_batches(self.forward, self._stored(images), batch_size, bar)
 
-    def extract(self, images: Images | UInt8 | Sequence[Any], *, batch_size: int = 64) -> NDArray[np.float32]:
+    def extract(
+        self, images: Images | UInt8 | Sequence[Any], *, batch_size: int = 64, bar: str = ""
+    ) -> NDArray[np.float32]:
         """Backbone features (N, F) of images; arguments as for ``embed``."""
-        return self._by_batches(self.features, self._stored(images), batch_size)
+        return self._by_batches(self.features, self._stored(images), batch_size, bar)
 
     @torch.inference_mode()
     def embed_extracted(self, features: NDArray[np.float32], *, batch_size: int = 64) -> NDArray[np.float32]:
@@ -191,18 +197,23 @@ class EmbeddingModel(nn.Module):
         return Images(image_source(images), stored_size(self.config.image_size, self.config.crop))
 
     @torch.inference_mode()
-    def _by_batches(self, compute: Callable[[Tensor], Tensor], images: Images, batch_size: int) -> NDArray[np.float32]:
+    def _by_batches(
+        self, compute: Callable[[Tensor], Tensor], images: Images, batch_size: int, bar: str
+    ) -> NDArray[np.float32]:
         results: list[NDArray[np.float32]] = []
 
         def read(start: int) -> Tensor:
             rows = np.arange(start, min(start + batch_size, len(images)))
             return center_box(images.read(rows), self.config.image_size)
 
-        with evaluating(self), ThreadPoolExecutor(1) as reader:  # decodes the next batch during the network's pass
+        shown = Bar(total=len(images), desc=bar, unit="image", delay=SILENT, leave=False, disable=not bar)
+        # the reader decodes the next batch during the network's pass
+        with evaluating(self), shown, ThreadPoolExecutor(1) as reader:
             upcoming = reader.submit(read, 0)
             for start in range(0, len(images), batch_size):
                 batch = upcoming.result()
                 if start + batch_size < len(images):
                     upcoming = reader.submit(read, start + batch_size)
                 results.append(compute(batch.to(self.mean.device)).float().cpu().numpy())
+                shown.update(len(batch))
         return np.concatenate(results) if results else np.empty((0, self.config.dimension), np.float32)

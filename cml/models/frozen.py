@@ -36,14 +36,18 @@ def weights_fingerprint(network: nn.Module, shape: str) -> str:
     return digest.hexdigest()
 
 
-def frozen_features(model: EmbeddingModel, paths: Sequence[Path]) -> NDArray[np.float32]:
+def frozen_features(model: EmbeddingModel, paths: Sequence[Path], *, bar: str = "") -> NDArray[np.float32]:
     """Backbone features (N, F) of N image files; those of published weights are cached.
+
+    ``bar`` is the title of a progress bar while they are computed; "" for none.
 
     Raises:
         DataError: an image cannot be read.
     """
     path = features_file(model, paths)
-    return model.extract(paths) if path is None else cached_rows(path, len(paths), lambda: model.extract(paths))
+    if path is None:
+        return model.extract(paths, bar=bar)
+    return cached_rows(path, len(paths), lambda: model.extract(paths, bar=bar))
 
 
 def features_file(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:

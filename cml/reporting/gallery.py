@@ -26,6 +26,7 @@ from cml.reporting.visible_text import visible_text
 
 _MOST_TICKS = 160  # of the overview
 _PARTS, _FEWEST = 5, 10  # parts of the range of labels that a reader can choose, and queries needed for that
+_LISTED = 8  # up to this many different labels can be chosen one by one
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ def write_gallery(
     table: Sequence[Sequence[str]] = (),
     legend: Mapping[str, str] | None = None,
     thumbnail: int = 96,
+    measure: str = "score",
+    baseline: str = "the baseline",
     seed: int = 0,
 ) -> None:
     """Write the page. It opens in a random order; the reader can sort it by median, worst, best or gain.
@@ -95,6 +98,8 @@ def write_gallery(
         table: Rows of cells below that, the first row being the heading, the first column the names.
         legend: Word to the colour that it has on all pictures, any that PIL knows.
         thumbnail: Largest width and height of a retrieved picture on the page, in CSS pixels.
+        measure: What the rows' score is, in a few words.
+        baseline: The method over which the rows' gain is.
         seed: Of the random order.
 
     Raises:
@@ -132,6 +137,8 @@ def write_gallery(
         images,
         title=visible_text(title) or "Gallery",
         unit=visible_text(unit),
+        measure=visible_text(measure),
+        baseline=visible_text(baseline),
         paragraphs=[visible_text(line, 2000) for line in summary.splitlines() if line.strip()],
         table=[[_cell(text) for text in cells] for cells in table],
         rows=random.Random(seed).sample(view, len(view)),
@@ -160,13 +167,20 @@ def _order_rules(orders: Mapping[str, Sequence[int]]) -> str:
 
 
 def _parts(values: Sequence[float]) -> tuple[list[str], list[str]]:
-    """Equal parts of the range of labels in words, and each row's classes; none if labels are not numbers."""
+    """Parts of the range of labels in words, and each row's classes; none if labels are not numbers.
+
+    A few different labels are a part each; of more, each part has about as many rows.
+    """
     known = sorted(value for value in values if math.isfinite(value))
-    cuts = sorted({known[len(known) * part // _PARTS] for part in range(1, _PARTS)} - {known[0]}) if known else []
+    few = sorted(set(known))
+    starts = few if len(few) <= _LISTED else [known[len(known) * part // _PARTS] for part in range(1, _PARTS)]
+    cuts = sorted({*starts} - {known[0]}) if known else []
     if len(known) < _FEWEST or not cuts or len(known) < len(values):
         return [], [""] * len(values)
-    show, ends = NumberText(known), [known[0], *cuts, known[-1]]
-    words = [f"{show(low)} to {show(high)}" for low, high in itertools.pairwise(ends)]
+    show = NumberText(known)
+    ends = [0, *(bisect.bisect_left(known, cut) for cut in cuts), len(known)]
+    spans = [(show(known[start]), show(known[end - 1])) for start, end in itertools.pairwise(ends)]
+    words = [low if low == high else f"{low} to {high}" for low, high in spans]
     return words, [f" p{bisect.bisect_right(cuts, value)}" for value in values]
 
 

@@ -26,7 +26,7 @@ def write_histogram(
     """Draw the distribution of label distances.
 
     The left axis is linear, the right one logarithmic, as for ratios of label distances. The title gives the shares of
-    zero and infinite distances, which have no bar.
+    zero and infinite distances. Zeros are in the first bar on the left; infinite ones have no bar.
 
     Args:
         path: The PNG.
@@ -46,9 +46,12 @@ def write_histogram(
         low, high = low / 1.5, high * 1.5
     figure = new_figure(10, 4.2)
     left, right = figure.subplots(1, 2)
-    shares = np.full(len(positive), 100 / len(distances))
-    left.hist(positive, np.linspace(0, high, BARS + 1), color=COLORS[0], weights=shares)
-    right.hist(positive, np.geomspace(low, high, BARS + 1), color=COLORS[0], weights=shares)
+    finite = distances[np.isfinite(distances)].astype(np.float64)
+    for axis, drawn, edges in (
+        (left, finite, np.linspace(0, high, BARS + 1)),
+        (right, positive, np.geomspace(low, high, BARS + 1)),
+    ):
+        axis.hist(drawn, edges, color=COLORS[0], weights=np.full(len(drawn), 100 / len(distances)))
     right.set_xscale("log")
     _place_ticks(right, low, high)
     for axis in (left, right):

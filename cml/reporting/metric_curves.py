@@ -34,8 +34,8 @@ _DOTS = 200  # an inch
 _COLUMN = 3.4  # inches of a paper's column
 _LONGEST = 40  # letters of a name
 _LEGEND_LETTER, _LEGEND_MARK = 0.078, 0.7  # inches that a letter of a legend takes, and its mark with the gaps
-_FEW = 5  # up to this many x every point has a bar; beyond, a method has bars only at some x, so that all are visible
-_DODGE = 0.3  # share of the step between two of a few x over which the methods' points spread
+_MANY = 60  # with more bars a method has them only at some x, so that all are visible
+_DODGE = 0.12  # share of the step between two x over which the methods' points spread
 # a reference farther away than this share of the compared methods' span is named, not drawn
 _REACH, _REACH_OF_FRAMES = 3.0, 0.35
 _BARS = 0.6  # share of the span that interval bars may add to the axis on each side
@@ -169,7 +169,7 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
     least, most = low, high = _span([panel.curves[method] for method in loud], list(panel.curves.values()))
     far: list[tuple[str, float, float]] = []
     has_bars = any(lower < upper for method in loud for _, lower, upper in panel.curves[method].values())
-    every = 1 if len(places) <= _FEW else max(1, -(-len(loud) // 2))
+    every = 1 if len(places) * len(loud) <= _MANY else max(1, -(-len(loud) // 2))
     for method in sorted(panel.curves, key=lambda name: name in _FRAMES):  # the frames last: what is drawn decides
         points = panel.curves[method]
         x = np.array(sorted(points), np.float64)
@@ -178,7 +178,7 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
         if method in loud:
             place = loud.index(method)
             axis.errorbar(
-                _dodged(x, place, len(loud), geometric) if len(places) <= _FEW and has_bars else x,
+                _dodged(x, place, len(loud), geometric) if every == 1 and has_bars else x,
                 value,
                 yerr=np.nan_to_num([value - np.fmin(lower, value), np.fmax(upper, value) - value]),
                 errorevery=(min(place % every, len(x) - 1), every),

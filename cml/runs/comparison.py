@@ -19,7 +19,7 @@ from cml.retrieval.embeddings import EMBEDDING, cut_row
 from cml.retrieval.results import Evaluation
 from cml.runs.evaluate import evaluate_run
 from cml.runs.gallery import GALLERY, write_run_gallery
-from cml.runs.pictures import sheet_variants, write_pictures
+from cml.runs.pictures import sheet_note, sheet_variants, write_pictures
 from cml.runs.planned import Planned, finished, kept_evaluation, planned
 from cml.runs.report import write_report
 from cml.runs.train import train_task
@@ -165,7 +165,13 @@ def run_comparison(
     write_pictures(comparison, shown, out)
     (_, ours), *rest = shown.items()
     beside = [(name.partition(",")[0], run.embeddings) for name, run in rest]
-    page = write_run_gallery(ours, beside[0] if beside else ours.frozen, table=comparison.table(), path=out / GALLERY)
+    page = write_run_gallery(
+        ours,
+        beside[0] if beside else ours.frozen,
+        table=comparison.table(),
+        note=sheet_note(chosen),
+        path=out / GALLERY,
+    )
     write_report(comparison, plan, out, title=f"{dataset.info.name}: {len(chosen)} losses, {seeds} runs each")
     return Compared(comparison, page, plan)
 

@@ -207,7 +207,7 @@ def runs_of(folder: Path) -> dict[str, Path]:
 
 def titled(runs: Sequence[TrainedRun]) -> dict[str, TrainedRun]:
     """Runs by the name of their loss, or that and the folder's where several have it."""
-    names = [run.config.train.loss.partition("(")[0] for run in runs]
+    names = [run.config.train.loss for run in runs]
     return {
         name if names.count(name) == 1 else f"{name} {run.folder.name}": run
         for name, run in zip(names, runs, strict=True)

@@ -14,6 +14,7 @@ from cml.runs.retrieved import retrieve, shown_row
 from cml.runs.trained_run import Embeddings, TrainedRun
 
 GALLERY = "gallery.html"
+BEHIND = "behind the oracle by"
 
 
 def write_run_gallery(
@@ -24,6 +25,7 @@ def write_run_gallery(
     k: int = 5,
     thumbnail: int = 96,
     table: Sequence[Sequence[str]] = (),
+    note: str = "",
     path: Path | None = None,
 ) -> Path:
     """Write the gallery of a run into its folder.
@@ -35,6 +37,7 @@ def write_run_gallery(
         k: Pictures per method.
         thumbnail: Size of a picture in pixels.
         table: A table to print at the page's top, its first row the header.
+        note: A sentence more for the page's top.
         path: Where to write it instead.
     """
     from cml.reporting.gallery import write_gallery
@@ -43,7 +46,7 @@ def write_run_gallery(
         if value < 1:
             raise UserError(f"'{option}' must be at least 1. Got {value} instead.")
     k = min(k, len(trained.gallery_labels))
-    name = trained.config.train.loss.partition("(")[0]
+    name = trained.config.train.loss
     methods = {name: trained.embeddings}
     if baseline is not None:
         methods[baseline[0] if baseline[0] != name else f"{name} (baseline)"] = baseline[1]
@@ -75,12 +78,14 @@ def write_run_gallery(
         unit=trained.report[1],
         summary=(
             f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
-            f"The score says how much farther the top {k} of {name} lie than the best possible. Run {trained.folder}, "
-            f"{trained.config.train.steps} steps, "
-            f"label distance {trained.task.label_distance(trained.config.train, info)}."
+            f'"{BEHIND}" says how much larger the mean label distance of the top {k} of {name} is than that of the '
+            f"best possible. Run {trained.folder}, {trained.config.train.steps} steps, "
+            f"label distance {trained.task.label_distance(trained.config.train, info)}. {note}"
         ),
         table=table,
         legend=trained.task.legend(info),
         thumbnail=thumbnail,
+        measure=BEHIND,
+        baseline=titles[-1],
     )
     return path

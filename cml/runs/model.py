@@ -17,7 +17,7 @@ from cml import distances, plugins
 from cml.data.inputs import image_source, images_and_labels
 from cml.distances import LabelDistance
 from cml.errors import UserError
-from cml.models import Backbone
+from cml.models import Backbone, has_published_weights
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.retrieval.embeddings import evaluate_embeddings
@@ -125,9 +125,9 @@ class Model(EmbeddingModel):
         among = among_labels = None
         if gallery is not None or gallery_labels is not None:
             ranked, among_labels = images_and_labels(gallery, gallery_labels, image=image, label=label)
-            among = self.embed(ranked)
+            among = self.embed(ranked, bar="embed")
         return evaluate_embeddings(
-            self.embed(source),
+            self.embed(source, bar="embed"),
             raw,
             among,
             among_labels,
@@ -177,12 +177,20 @@ class Model(EmbeddingModel):
     def _embeddings(self, images: Any) -> NDArray[np.float32]:  # noqa: ANN401 - images or embeddings
         if isinstance(images, np.ndarray) and images.ndim == 2:
             return np.ascontiguousarray(images, np.float32)
-        return self.embed(image_source(images))
+        return self.embed(image_source(images), bar="embed")
 
     def __repr__(self) -> str:
         height, width = self.config.image_size
         ends = ", L2-normalised" if self.config.normalize else ""
         return f"Model({self.config.backbone}, {height} x {width} pixels -> {self.config.dimension} numbers{ends})"
+
+
+def published(model: EmbeddingModel) -> EmbeddingModel:
+    """A network with published weights, on the model's device: its own backbone, or else EfficientNet-Lite0."""
+    own = model.config.published
+    if not has_published_weights(own.backbone):
+        own = replace(own, backbone="efficientnet-lite0", weights="imagenet")
+    return EmbeddingModel(replace(own, normalize=False)).to(model.mean.device)
 
 
 def load(

@@ -49,6 +49,14 @@ def sheet_variants(variants: Sequence[str]) -> list[str]:
     return [ours, *(binary or others)[:1]]
 
 
+def sheet_note(variants: Sequence[str]) -> str:
+    """What the sheet and the gallery leave out, in a sentence; "" where they show all variants."""
+    shown = sheet_variants(variants)
+    if len(shown) == len(variants):
+        return ""
+    return f"The sheet and the gallery show {' and '.join(shown)}, of {len(variants)} trained methods in the table."
+
+
 def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     """Write a sheet of what runs on one dataset retrieve, beside frozen ImageNet features and the oracle.
 

@@ -17,11 +17,15 @@ from cml.reporting.gallery_style import write_html
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import Comparison
 from cml.runs.gallery import GALLERY
+from cml.runs.pictures import sheet_note
 from cml.runs.planned import Planned
 
 REPORT = "report.html"
 _FIGURES: Mapping[str, str] = {
-    "retrieval": "The metrics over K. Whiskers are 95 % intervals over seeds.",
+    "retrieval": (
+        "The metrics over K. Whiskers are 95 % intervals over seeds; one that reaches the edge goes on beyond it. The "
+        "grey references have intervals over queries, which the table shows."
+    ),
     "dimension": "The metrics over the dimension of the embedding. Whiskers are 95 % intervals over seeds.",
     "vary": "What was reached over the options that varied. Whiskers are 95 % intervals over seeds.",
     "convergence": "The rank correlation on held-out training items over the budget: steps, and seconds of training.",
@@ -64,7 +68,11 @@ def write_report(comparison: Comparison, plan: Sequence[Planned], out: Path, *, 
         title=visible_text(title),
         header=[visible_text(cell) for cell in header],
         lines=[[visible_text(cell) for cell in line] for line in lines],
-        notes=[visible_text(line, 2000) for line in comparison.notes().splitlines()],
+        notes=[
+            visible_text(line, 2000)
+            for line in [*comparison.notes().splitlines(), sheet_note(list(comparison.trained))]
+            if line
+        ],
         figures=figures,
         runs=runs,
         gallery=GALLERY if (out / GALLERY).exists() else "",

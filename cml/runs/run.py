@@ -72,7 +72,8 @@ class Run(TrainedRun):
             A row a ranking, each metric with its 95 % interval over queries.
 
         Raises:
-            UserError: the run was trained on arrays, or its dataset or label distance is not available here.
+            UserError: the run was trained on images given in Python, or its dataset or label distance is not available
+                here.
         """
         evaluation = evaluate_run(
             self,
@@ -111,7 +112,7 @@ class Run(TrainedRun):
         Raises:
             UserError: the baseline was trained on another dataset.
         """
-        baseline = self.frozen if against is None else (against.config.train.loss.partition("(")[0], against.embeddings)
+        baseline = self.frozen if against is None else (against.config.train.loss, against.embeddings)
         if against is not None and against.dataset.fingerprint != self.dataset.fingerprint:
             why = against.config.other_data(self.dataset.fingerprint, self.dataset.made_of)
             raise UserError(f"{against.folder} was trained on another dataset than {self.folder} ({why}).")

@@ -17,10 +17,9 @@ from cml.data.prepared import PreparedDataset, Split
 from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import LabelDistance, Labels
 from cml.errors import DataError, UserError
-from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import features_file, frozen_features
-from cml.runs.model import Model, load, needs_plugins
+from cml.runs.model import Model, load, needs_plugins, published
 from cml.task import Task
 from cml.training.run_folder import kept_models, load_model
 
@@ -93,7 +92,7 @@ class TrainedRun:
             if self.config.task:  # as of a model that was shared
                 raise UserError(f"{self.folder} does not say where its dataset lies; give it with --data.")
             raise UserError(
-                f"{self.folder} was trained on arrays, not on a prepared dataset; evaluate it in Python: "
+                f"{self.folder} was trained on images given in Python, not on a prepared dataset; evaluate it there: "
                 f"cml.load({str(self.folder)!r}).evaluate(images, labels)."
             )
         dataset = PreparedDataset.open(self.data if self.data is not None else Path(self.config.dataset))
@@ -167,7 +166,9 @@ class TrainedRun:
             files = [features_file(model, split.paths) for split in self.splits]
             if not all(file is not None and file.exists() for file in files):
                 say(f"features of the frozen {model.config.backbone}: computed once, kept for the next time")
-            query, gallery = (self._rows(functools.partial(frozen_features, model), split) for split in self.splits)
+            query, gallery = (
+                self._rows(functools.partial(frozen_features, model, bar=self._bar), split) for split in self.splits
+            )
         except UserError as error:  # no weights, or images too small for it
             say(f"no row of frozen ImageNet features: {error}")
             return None
@@ -176,14 +177,11 @@ class TrainedRun:
     @functools.cached_property
     def _published(self) -> EmbeddingModel:
         """A network with its published weights: the run's own backbone if it has some."""
-        own = self.config.model.published
-        if not has_published_weights(own.backbone):
-            own = replace(own, backbone="efficientnet-lite0", weights="imagenet")
-        return EmbeddingModel(replace(own, normalize=False)).to(self.model.mean.device)
+        return published(self.model)
 
     def embed_files(self, paths: Sequence[Path], *, frozen: bool = False) -> NDArray[np.float32]:
         """Embeddings (N, D) of image files by the trained model, or the features of the frozen ImageNet network."""
-        return frozen_features(self._published, paths) if frozen else self._embed(paths)
+        return frozen_features(self._published, paths, bar=self._bar) if frozen else self._embed(paths)
 
     def stages(self, paths: Sequence[Path]) -> dict[int, NDArray[np.float32]]:
         """Embeddings (N, D) of image files by the models that were kept during training, by their steps."""
@@ -196,8 +194,13 @@ class TrainedRun:
     def _embed(self, paths: Sequence[Path]) -> NDArray[np.float32]:
         """By the trained model; the features below a head on a frozen backbone are read from their cache."""
         if not self.config.train.freeze_backbone:
-            return self.model.embed(paths)
-        return self.model.embed_extracted(frozen_features(self.model, paths))
+            return self.model.embed(paths, bar=self._bar)
+        return self.model.embed_extracted(frozen_features(self.model, paths, bar=self._bar))
+
+    @property
+    def _bar(self) -> str:
+        """Title of the progress bar of this process."""
+        return "embed" if self.ranks is None or self.ranks.first else ""
 
     def _rows(self, embed: Callable[[Sequence[Path]], NDArray[np.float32]], split: Split) -> NDArray[np.float32]:
         """One row per image, (N, D); of several processes each embeds its share."""

@@ -44,7 +44,7 @@ def _told(kind: type[T]) -> type[T]:
     with contextlib.suppress(OSError):  # an installation without sources
         lines = re.findall(r'^    (\w+): .*\n    """([^"]*)"""$', inspect.getsource(kind), re.MULTILINE)
         head, _, example = (kind.__doc__ or "").partition("\n\n")
-        texts = "".join(f"\n        {name}: {text}" for name, text in lines)
+        texts = "".join(f"\n        {name}: {' '.join(text.split())}" for name, text in lines)
         kind.__doc__ = f"{head}\n\n    Attributes:{texts}\n\n{example}"
     return kind
 
@@ -77,8 +77,8 @@ class TrainConfig:
     freeze_backbone: bool = False
     """Embed every image once with the backbone unchanged, and train only the head, in seconds."""
     lora: int = 0
-    """Rank of low-rank adapters on a transformer's linear layers, such as 8: they are trained instead of the backbone,
-    in less memory, and merged into it at the end; 0 for none."""
+    """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained
+    instead of the backbone, which takes less memory, and are merged into it at the end."""
 
     crop: float = 1.0
     """Share of the image's sides that the centre box covers; the rest is room for jitter."""

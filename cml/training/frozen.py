@@ -58,15 +58,18 @@ class FrozenNetwork(nn.Module):
         return self
 
 
-def frozen(model: EmbeddingModel, images: Images | Features, ranks: Ranks) -> tuple[FrozenNetwork, Features]:
+def frozen(
+    model: EmbeddingModel, images: Images | Features, ranks: Ranks, *, bar: str = ""
+) -> tuple[FrozenNetwork, Features]:
     """The network and the inputs for training a model's head.
 
     ``images`` are N images or their features; features of files with published weights are cached.
+    ``bar`` is the title of a progress bar while they are computed; "" for none.
     """
     network = FrozenNetwork(model)
     if isinstance(images, Features):
         return network, images
     paths = images.paths
     if paths is not None:
-        return network, Features(ranks.rows(len(images), lambda rows: frozen_features(model, paths[rows])))
-    return network, Features(ranks.rows(len(images), lambda rows: model.extract(images.subset(rows))))
+        return network, Features(ranks.rows(len(images), lambda rows: frozen_features(model, paths[rows], bar=bar)))
+    return network, Features(ranks.rows(len(images), lambda rows: model.extract(images.subset(rows), bar=bar)))

@@ -102,7 +102,8 @@ def train(
     adapters = Adapters(model, config.lora)
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
-    network, images = frozen(model, data.images, ranks) if config.freeze_backbone else (model, data.images)
+    bar = "features" if ranks.first and not quiet else ""
+    network, images = frozen(model, data.images, ranks, bar=bar) if config.freeze_backbone else (model, data.images)
     data, held_out = replace(data, images=images).held_out(config)
     data.images.load()
     training = TrainingLabels(data.distance, data.labels, seed=config.seed, ranks=ranks)

@@ -22,8 +22,7 @@ class Progress:
 
     def __init__(self, config: TrainConfig, first: int, run: Path | None, *, shown: bool) -> None:
         self._log = MetricsLog(None if run is None else run / METRICS, first)
-        loss = config.loss.partition("(")[0]
-        self._bar = Bar(total=config.steps, initial=first, unit="step", desc=loss, disable=not shown)
+        self._bar = Bar(total=config.steps, initial=first, unit="step", desc=config.loss, disable=not shown)
         self._waiting: list[tuple[int, Tensor]] = []  # for each step (loss, whether the embeddings are finite)
         self._began, self._seen = time.perf_counter(), 0
 

@@ -56,14 +56,14 @@ class Summary:
             ("infinite", f"{self.infinities:.3%}" + (f", {self.alone:.1%} of items with all" if self.alone else "")),
             ("ties", f"{self.ties:.3%} of two others are equally far from an item"),
             ("mean", f"{self.mean:.4g} {self.unit}"),
-            ("scale", f"{self.log_std:.3f}, standard deviation of the log"),
+            ("scale", f"{self.log_std:.3f}, standard deviation of the logarithm of the distances above 0"),
             *((f"quantile {share:g}", self._quantile(share)) for share in self.quantiles),
         ]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
     def _quantile(self, share: float) -> str:
-        above = f"; {self.positive_quantiles[share]:.4g} of those above 0" if self.zeros else ""
+        above = f" (without the zeros: {self.positive_quantiles[share]:.4g})" if self.zeros else ""
         return f"{self.quantiles[share]:.4g} {self.unit}{above}"
 
 

@@ -80,7 +80,7 @@ function facts(item) {
     return [column.name, column.kinds ? column.kinds[value] : show(value)];
   });
   const error = far(own("error"), item);
-  return [...columns, ...(meta.roles.length > 1 ? [["role", meta.roles[arrays.role[item]]]] : []), ["error", error === Infinity ? "not comparable" : `${show(error)} ${meta.unit}`]];
+  return [...columns, ...(meta.roles.length > 1 ? [["role", meta.roles[arrays.role[item]]]] : []), ["behind the best", error === Infinity ? "not comparable" : `${show(error)} ${meta.unit}`]];
 }
 
 function neighbours(item, byLabel) {
@@ -100,6 +100,11 @@ function neighbours(item, byLabel) {
   return make("div", { class: "five" }, ...cards);
 }
 
+function tied(item) { // whether two of the nearest by label are equally far
+  const near = Array.from({ length: K }, (_, place) => far(arrays.near, item * K + place)).filter(Number.isFinite);
+  return new Set(near).size < near.length;
+}
+
 const table = (rows) => make("dl", {}, ...rows.flatMap(([name, value]) => [make("dt", {}, make("bdi", {}, name)), make("dd", {}, make("bdi", {}, value))]));
 
 function panel() {
@@ -117,12 +122,12 @@ function panel() {
     place.replaceChildren(
       make("div", { class: "one" }, picture(item, 176), make("div", {}, head(make("bdi", {}, meta.names[item])), make("p", { class: "words" }, make("bdi", {}, meta.words[item])), table(facts(item)))),
       make("h3", { class: "e" }, "Nearest by embedding", make("small", {}, "# rank by label")), neighbours(item, false),
-      make("h3", { class: "l" }, "Nearest by label", make("small", {}, "# rank by embedding")), neighbours(item, true),
+      make("h3", { class: "l" }, "Nearest by label", make("small", {}, tied(item) ? "# rank by embedding · tied items stand in any order" : "# rank by embedding")), neighbours(item, true),
       make("p", { class: "keys" }, ...meta.legend.map(([word, colour]) => make("span", {}, make("i", { style: { background: colour } }), make("bdi", {}, word)))),
-      make("p", { class: "about" }, make("span", { class: "e" }, "embedding distance"), " · ", make("span", { class: "l" }, `label distance${meta.unit ? ` (${meta.unit})` : ""}`), ` · among all ${N.toLocaleString("en")} items`));
+      make("p", { class: "about" }, make("span", { class: "e" }, "embedding distance"), " · ", make("span", { class: "l" }, `label distance${meta.unit ? ` (${meta.unit})` : ""}`), ` · among all ${N.toLocaleString("en")} items · behind the best: how much farther by label the ${K} nearest by embedding lie, on average, than the ${K} nearest by label`));
   } else {
     place.replaceChildren(head(count(N, "item")), make("p", {}, "Click an item on a map, search for one, or draw around many. With a map in focus the arrow keys walk."),
-      make("h3", {}, "Rank correlation of embedding and label distances"), table(meta.views.map((one) => [one.title, one.agreement === null ? "–" : show(one.agreement)])));
+      make("h3", {}, "Rank correlation of embedding and label distances over pairs"), make("p", { class: "about" }, "All pairs count together. spearman_rho of cml evaluate is another figure: the mean over queries."), table(meta.views.map((one) => [one.title, one.agreement === null ? "–" : show(one.agreement)])));
   }
 }
 
@@ -230,7 +235,7 @@ function choose(number) {
   $("map").replaceChildren(...maps.map((name) => make("option", name === kept ? { selected: "" } : {}, name)));
   const stages = view().stages;
   $("stage").max = stages.length, $("stage").value = stages.length, trained();
-  const agreement = view().agreement === null ? "" : `rank correlation ${show(view().agreement)}`;
+  const agreement = view().agreement === null ? "" : `rank correlation over pairs ${show(view().agreement)}`;
   document.querySelector("#left .about").textContent = `${view().title} · ${agreement}`;
   document.querySelector("#shepard .about").textContent = `${count(arrays.pairs.length / 2, "pair")}${meta.roles.includes("train") && meta.roles.length > 1 ? " of items not trained on" : ""}; Spearman's ${agreement}. Click a dot to see its pair.`;
   diagram.at = -1, worst(), refresh();
@@ -264,7 +269,7 @@ async function begin() {
     $("roles").replaceChildren(...meta.roles.map((role, at) => make("label", {}, make("input", { type: "checkbox", checked: "", change: (event) => { state.hidden[event.target.checked ? "delete" : "add"](at), refresh(); } }), " ", make("bdi", {}, role))));
   planes = ["left", "right"].map((id) => new Plane($(id), state, actions));
   planes[1].upload("a", arrays.map), planes.forEach((plane) => plane.upload("b", arrays.map));
-  document.querySelector("#right .about").textContent = `landmark MDS of label distances${meta.unit ? `, ${meta.unit}` : ""}`;
+  document.querySelector("#right .about").textContent = `map of label distances (multidimensional scaling)${meta.unit ? `, ${meta.unit}` : ""}`;
   const errors = Array.from({ length: N }, (_, i) => [far(arrays["0.error"], i), i]).sort((a, b) => a[0] - b[0]);
   state.item = errors[N >> 1][1];
   choose(0);
