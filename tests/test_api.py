@@ -86,14 +86,6 @@ def test_a_model_embeds_evaluates_searches_and_saves(tmp_path: Path) -> None:
         model.save(tmp_path / "saved")
 
 
-def test_a_model_is_evaluated_beside_a_frozen_network() -> None:
-    options = {**TINY, "image_size": (32, 32)}  # the least that the frozen network takes
-    model = cml.fit(IMAGES, LEVELS, steps=1, sampler="random(batch_size=20)", quiet=True, **options)
-    found = model.evaluate(IMAGES[:8], LEVELS[:8], IMAGES[8:], LEVELS[8:], frozen=True)
-    assert list(found.rows) == ["embedding", "frozen efficientnet-lite0", "random", "oracle"]
-    assert "frozen efficientnet-lite0 (" in found.verdict
-
-
 def test_fit_keeps_a_run_that_opens(tmp_path: Path) -> None:
     frame = pandas.DataFrame({"pixels": list(IMAGES), "level": LEVELS})
     out = tmp_path / "run"
