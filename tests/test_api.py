@@ -268,7 +268,7 @@ def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
         ({"flip": "image"}, "set 'flip' to list or none"),
         ({"label_distance": lambda a, b: float("nan")}, r"nan"),
         ({"label_distance": np.zeros((3, 3)), "labels": None}, "Label 3 should be a row number from 0 to 2"),
-        ({"images": pandas.DataFrame({"a": [1]}), "image": "file"}, "no column 'file'"),
+        ({"images": pandas.DataFrame({"a": [1]}), "image": "file"}, "no column image='file'"),
         ({"images": torch.rand(40, 3, 16, 16)}, "must be uint8"),
         ({"loss": "log-ration"}, "Did you mean 'log-ratio'"),
         ({"loss": 3}, "The 'loss' must be a text .* Got int instead"),
