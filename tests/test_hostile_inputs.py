@@ -327,7 +327,7 @@ def test_approximate_indexes_of_other_items(
     product = faiss.IndexPQ(8, 1, 8)  # untrained
     for other in (flat, few, more, narrow, foreign, product, faiss.IndexFlatIP(8)):
         faiss.write_index(other, str(index / manifest["file"]))
-        assert "ndex anew." in said(capsys, *search)
+        assert "the index again." in said(capsys, *search)
 
 
 @pytest.mark.parametrize(
