@@ -203,7 +203,7 @@ BAD_ROOMS: dict[str, tuple[Callable[[Path, str], None], str]] = {
     ),
     "ids below 0": (_replace_mask(np.full((42, 60), -1)), r"{name}\.mat: layout holds -1 to -1; ids should be"),
     "half ids": (_replace_mask(np.full((42, 60), 1.5)), r"{name}\.mat: layout holds 1\.5 to 1\.5"),
-    "nothing that counts": (_replace_mask(np.zeros((42, 60), np.uint8)), r"{name}\.mat has nothing but ignored pixels"),
+    "nothing that counts": (_replace_mask(np.zeros((42, 60), np.uint8)), r"{name}\.mat has only ignored pixels"),
     "three axes": (
         _replace_mask(np.ones((4, 6, 3), np.uint8)),
         r"{name}\.mat: layout should be a mask of ids\. Got .*\(4, 6, 3\)",

@@ -333,7 +333,7 @@ def test_ids_and_sizes_are_checked(tmp_path: Path) -> None:
     check_ids(mask, None, None)
     with pytest.raises(MaskFault, match="holds the id 0; known ids: 1, 5"):
         check_ids(mask, {"1": "a", "5": "b"}, None)
-    with pytest.raises(MaskFault, match=r"nothing but ignored pixels \(id 0\)"):
+    with pytest.raises(MaskFault, match=r"only ignored pixels \(id 0\)"):
         check_ids(np.zeros((2, 2), np.uint8), None, 0)
     Image.new("RGB", (2, 3)).save(tmp_path / "image.png")
     check_size((3, 2), tmp_path / "image.png")

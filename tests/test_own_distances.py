@@ -143,7 +143,7 @@ def test_a_function_of_ones_own() -> None:
     assert (distance.unit, distance.is_metric, distance.is_symmetric) == ("label units", False, False)
     with pytest.raises(UserError, match=r"'ages' has no setting 'scale'\. It has: none"):
         cml.distances.get("ages", scale=2)
-    with pytest.raises(UserError, match="'ages' is taken"):
+    with pytest.raises(UserError, match="'ages' is already taken"):
         cml.distances.register("ages")(lambda a, b: 0.0)
     assert whole(cml.distances.made("sets(base=ages)"), [[1, 2], [5]])[0, 1] == 4 + 3 + 3
 
