@@ -55,7 +55,7 @@ def _cases() -> Iterator[Case]:
     chosen = {"normalization": "centered", "min_shared": 2}
     yield Case("keypoints", poses.tolist(), [[np.nan, 1, 1]] * 6, "Label 3 has the visible joint 0 at", chosen)
     for matching in ("fixed", "hungarian"):
-        yield Case("layout", maps, [[0, 0]], "Label 3 has nothing but ignored", {"matching": matching}, {"ignore": 4})
+        yield Case("layout", maps, [[0, 0]], "Label 3 has only ignored", {"matching": matching}, {"ignore": 4})
     spoken = [[" ".join(rng.choice(list("abcdef"), n)) for n in rng.integers(1, 6, 1 + i % 3)] for i in range(12)]
     spoken.append(spoken[0])
     known = {"vectors": "words.npy", "stop_words": "none"}

@@ -218,7 +218,7 @@ def test_a_bad_caption_is_named_by_its_item(
 @pytest.mark.parametrize(
     ("third", "error"),
     [
-        (np.zeros((4, 4), np.uint8), "nothing but ignored pixels"),
+        (np.zeros((4, 4), np.uint8), "only ignored pixels"),
         (np.ones((5, 4), np.uint8), "is 4x5 pixels, the first is 4x4"),
     ],
 )

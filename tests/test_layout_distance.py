@@ -125,7 +125,7 @@ def test_bad_masks_are_named(tmp_path: Path) -> None:
         (tmp_path / "broken.png", r"Label 1 is the mask .*broken\.png, which cannot be read"),
         (tmp_path / "text.png", r"Label 1 is the mask .*text\.png, which cannot be read"),
         (tmp_path / "none.png", r"Label 1 is the mask .*none\.png, which is missing"),
-        (np.zeros((4, 4), int), r"Label 1 has nothing but ignored pixels \(id 0\)"),
+        (np.zeros((4, 4), int), r"Label 1 has only ignored pixels \(id 0\)"),
         (np.ones((4, 4)), "Label 1 should be a mask's path or a 2-D array of class ids"),
         ([[1, 2], [3]], "Label 1 should be a mask's path or a 2-D array"),
         (np.full((4, 4), 300), "Label 1 holds the class ids 300 to 300"),

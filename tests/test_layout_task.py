@@ -344,7 +344,7 @@ def test_ids_and_sizes_are_checked(tmp_path: Path) -> None:
 BAD: dict[str, tuple[UInt8, str]] = {
     "another size": (np.ones((31, 32), np.uint8), r"is 32x31 pixels, but its image .*/images/00040\.png is 32x32"),
     "a strange id": (np.full((32, 32), 6, np.uint8), r"holds the id 6"),
-    "nothing that counts": (np.zeros((32, 32), np.uint8), r"has nothing but ignored pixels \(id 0\)"),
+    "nothing that counts": (np.zeros((32, 32), np.uint8), r"has only ignored pixels \(id 0\)"),
     "colours": (np.zeros((32, 32, 3), np.uint8), r"is of mode RGB"),
 }
 

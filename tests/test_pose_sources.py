@@ -296,7 +296,7 @@ def test_split_files(tmp_path: Path) -> None:
         "000000003_1": "query",
     }
     assert dataset.info.details["left_out"] == {"not in the split file": 2}
-    with pytest.raises(UserError, match="otherwise"):  # the split is part of what it is made with
+    with pytest.raises(UserError, match="of different settings"):  # the split is part of what it is made with
         source.prepare(tmp_path / "set")
     for text, message in (
         ("a.jpg\n", r"split.txt:1: should be IMAGE \[PERSON\] ROLE.*Got 'a.jpg'"),

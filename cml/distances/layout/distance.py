@@ -88,7 +88,7 @@ class Layout(LabelDistance):
             id) int32, the pixels of each id; and ``size`` (N, 2) int32, the masks' common height and width.
 
         Raises:
-            LabelError: a mask cannot be read, is not a 2-D map of ids 0 to ``largest_id``, holds nothing but ignored
+            LabelError: a mask cannot be read, is not a 2-D map of ids 0 to ``largest_id``, holds only ignored
                 pixels, or differs in size from the first while ``resolution`` is None; names its file.
         """
         size = (0, 0)
@@ -106,7 +106,7 @@ class Layout(LabelDistance):
             flat = mask.reshape(-1)
             areas[position] = np.bincount(flat, minlength=256)
             if self.ignore is not None and areas[position, self.ignore] == mask.size:
-                raise _fault(position, labels[position], f"has nothing but ignored pixels (id {self.ignore})")
+                raise _fault(position, labels[position], f"has only ignored pixels (id {self.ignore})")
             place = position % len(maps)
             maps[place] = flat
             if place == len(maps) - 1 or position == len(labels) - 1:  # a chunk is complete
