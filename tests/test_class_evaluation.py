@@ -23,8 +23,6 @@ from cml.retrieval.class_metrics import map_at_r, r_precision, recall
 from cml.runs.retrieved import retrieve
 from cml.runs.trained_run import TrainedRun
 
-pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
-
 KS = (1, 2, 4)
 CLASSES = distances.get("classes")
 

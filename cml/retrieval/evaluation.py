@@ -112,7 +112,8 @@ def evaluate(
     queries, gallery = len(query_labels), len(gallery_labels)
     if same_items and queries != gallery:
         raise UserError(f"Queries that are the gallery too must be as many as it. Got {queries} and {gallery} instead.")
-    if not same_items and queries == gallery and query_labels.fingerprint() == gallery_labels.fingerprint():
+    repeats = same_items or distance.class_names(query_labels) is not None  # classes are the same of other items too
+    if not repeats and queries == gallery and query_labels.fingerprint() == gallery_labels.fingerprint():
         warnings.warn(
             "The queries have the labels of the gallery. If they are the same items, each of them finds itself first, "
             "which is no merit of the embedding: set same_items=True.",
