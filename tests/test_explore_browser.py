@@ -215,7 +215,7 @@ def test_colours_follow_the_choice(plain: Path, visit: Callable[..., Any]) -> No
 def test_tabs_change_the_embedding_and_sliders_move_it(plain: Path, visit: Callable[..., Any]) -> None:
     page = visit(plain)
     tabs = page.get_by_role("tab")
-    assert tabs.all_inner_texts() == ["ours", "noise", "oracle"]
+    assert tabs.all_inner_texts() == ["ours", "noise", "oracle (the labels)"]
     map_of_ours = page.evaluate("Array.from(planes[0].a)")
     tabs.nth(1).click()
     until(page, "planes[0].a[0] === arrays['1.map0'][0]")
