@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,8 @@ class _Picture:
 
 def own_label(image: Path, hits: Sequence[Hit]) -> str:
     """The label of an image that found itself in the index; "" for any other."""
-    return next((hit.label for hit in hits if hit.path.resolve() == image.resolve()), "")
+    # of names alone: an index may hold any text as a path
+    return next((hit.label for hit in hits if os.path.abspath(hit.path) == os.path.abspath(image)), "")
 
 
 def write_page(path: Path, images: Sequence[Path], found: Sequence[Sequence[Hit]], index: Path, items: int) -> None:
