@@ -8,7 +8,9 @@ Not for losses over classes or vectors, and not for drawing batches.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cml.errors import UserError
@@ -99,18 +101,18 @@ class CrossBatchMemory:
         self.items, self.embeddings = state["items"], state["embeddings"]
 
 
-def leave_out_copies(label_distances: Tensor, items: Tensor, stored: Tensor) -> Tensor:
+def leave_out_copies(label_distances: Tensor | NDArray[np.floating], items: Tensor, stored: Tensor) -> Tensor:
     """Label distances with infinity where a stored item is the anchor itself, seen in an earlier batch.
 
     An item is not compared with itself: such a pair would only ask the network to embed as it did before.
 
     Args:
-        label_distances: (A, B + S), the S stored items last; changed in place.
+        label_distances: (A, B + S), the S stored items last, a tensor or the array of ``pairwise``; changed in place.
         items: (A,) or more: numbers of the anchors' items, then of others.
         stored: (S,) numbers of the stored items.
 
     Returns:
-        ``label_distances``.
+        ``label_distances`` as a tensor.
 
     Example:
         >>> import torch
@@ -118,6 +120,7 @@ def leave_out_copies(label_distances: Tensor, items: Tensor, stored: Tensor) -> 
         >>> leave_out_copies(torch.ones(1, 4), torch.tensor([5, 6]), torch.tensor([6, 5])).tolist()
         [[1.0, 1.0, 1.0, inf]]
     """
+    label_distances = torch.as_tensor(label_distances)
     if len(stored):
         copies = items[: len(label_distances), None] == stored  # (A, S)
         label_distances[:, -len(stored) :].masked_fill_(copies.to(label_distances.device), torch.inf)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cml.distances import LabelDistance, Labels, made
 from cml.distances.classes import Classes
 from cml.errors import UserError
-from cml.processes.bar import Bar
+from cml.processes.bar import SILENT, Bar
 from cml.retrieval.evaluation import HIT_KS, NDCG_KS, Evaluation, Ranker, embedding_ranker, evaluate, random_ranker
 from cml.retrieval.rankers import as_array
 from cml.retrieval.results import largest_k
@@ -124,7 +124,8 @@ def measured(
     """
     classes = isinstance(distance, Classes)
     recalls = usable_recall_ks(distance, recall_ks, len(gallery) - same_items, recall_within)
-    with Bar(total=len(query), desc="evaluate", unit="query", disable=ranks is not None and not ranks.first) as bar:
+    others = ranks is not None and not ranks.first
+    with Bar(total=len(query), desc="evaluate", unit="query", disable=others, delay=SILENT) as bar:
         return evaluate(
             rankers,
             distance,

@@ -89,7 +89,7 @@ class Sampler:
         """The chosen items, then others of the N drawn at random, up to the batch size."""
         return np.concatenate([chosen, others(chosen, self.batch_size - len(chosen), items, rng)])
 
-    def batches(self, labels: Any, distance: Any = "euclidean", *, seed: int = 0) -> Batches:  # noqa: ANN401
+    def batches(self, labels: Any, label_distance: Any = "euclidean", *, seed: int = 0) -> Batches:  # noqa: ANN401
         """The batches of a loop of your own, as arrays of item numbers (B,): also ``DataLoader(batch_sampler=..)``.
 
         Each time that they are iterated over they are those of the next epoch. The first ``batches.anchors`` items of
@@ -97,7 +97,8 @@ class Sampler:
 
         Args:
             labels: The N labels of the training set, as they are or encoded by the distance.
-            distance: How far apart two labels are, as ``cml.distances.made`` takes it; "classes" for per-class.
+            label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it;
+                "classes" for per-class.
             seed: Of the draw.
 
         Raises:
@@ -109,7 +110,7 @@ class Sampler:
             >>> len(batches), batches.anchors, [batch.shape for batch in batches][:2]
             (25, 10, [(10,), (10,)])
         """
-        return Batches(self, distance, labels, seed)
+        return Batches(self, label_distance, labels, seed)
 
     def steps_per_epoch(self, items: int) -> int:
         """Batches in which every one of ``items`` training items is a counted anchor once."""

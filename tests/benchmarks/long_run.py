@@ -13,6 +13,7 @@ imported. The last line is the growth against the bar of 2 %.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import signal
@@ -48,9 +49,10 @@ class Sample:
 def children(process: int) -> list[int]:
     """The children of a process and theirs."""
     found = []
-    for task in Path(f"/proc/{process}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found += [child, *children(child)]
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has just ended, or its process
+            for child in map(int, task.read_text().split()):
+                found += [child, *children(child)]
     return found
 
 
@@ -65,8 +67,8 @@ def sample(began: float) -> Sample:
         except OSError:  # it has just ended
             continue
         sizes = dict(re.findall(r"^(\w+):\s+(\d+) kB$", "".join(lines), re.MULTILINE))
-        resident += int(sizes["RssAnon"]) + int(sizes["RssShmem"])
-        proportional += int(sizes["Pss_Anon"]) + int(sizes["Pss_Shmem"])
+        resident += sum(int(sizes.get(name, 0)) for name in ("RssAnon", "RssShmem"))  # none of one that has just ended
+        proportional += sum(int(sizes.get(name, 0)) for name in ("Pss_Anon", "Pss_Shmem"))
     handles = len(os.listdir(f"/proc/{own}/fd"))
     return Sample((time.monotonic() - began) / 60, resident / 1024, proportional / 1024, handles, len(below))
 
