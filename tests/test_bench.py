@@ -336,6 +336,7 @@ def test_results_of_a_plugin_name_its_code_and_are_checked_with_it(
     submitted = ["bench", "submit", str(tmp_path / "results"), "--into", str(project), "--plugin", str(own)]
     assert main([*submitted, "--methods", "near-stress(scale=0.2)"]) == 0
     command = capsys.readouterr().out.strip().rpartition("Checked: cml ")[2]
+    monkeypatch.chdir(tmp_path)  # which has the folder as a checkout has "results"
     assert len(result.results_in(project)) == 1
     assert main(command.split()) == 0
 

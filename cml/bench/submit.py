@@ -59,9 +59,10 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
         score = "failed" if found.failed else f"{found.scores['score'].mean}"
         lines.append(f"- {found.suite} {found.set} {found.track} {found.method}: {score} ({found.pretraining})")
     body, own = "\n".join(lines), sorted((into / "plugins").glob("*.py"))
-    check_again = shlex.join(["cml", "bench", "check", str(into), *(f"--plugin={file}" for file in own)])
+    files_of_all = (f"--plugin={into.name}/plugins/{file.name}" for file in own)  # as the folder of results holds them
+    check_again = shlex.join(["cml", "bench", "check", into.name, *files_of_all])  # in the checkout
     return (
-        f"{len(lines)} results are in {into}. A pull request with them, and this as its text:\n\n"
+        f"The results are in {into}. Make a pull request with them, and this as its text:\n\n"
         f"Add results of the benchmark\n\n{body}\n\nChecked: {check_again}"
     )
 

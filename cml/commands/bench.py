@@ -158,7 +158,7 @@ def _check(arguments: Sequence[str]) -> None:
             print(error)
     if wrong:
         raise DataError(f"{wrong} of {len(found)} results cannot be trusted.")
-    print(f"{len(found)} results agree with their ranks, their splits and the rules.")
+    print(f"{len(found)} {'result agrees' if len(found) == 1 else 'results agree'} with ranks, splits and the rules.")
 
 
 def _table(arguments: Sequence[str]) -> None:
