@@ -44,7 +44,9 @@ def main(scratch: Path, pages: list[Path]) -> int:
         if any(needs(text, place) for text in texts.values()):
             run(shortened(command), before)
     with ThreadPoolExecutor(2) as pool:
-        running = [pool.submit(run_page, page, text, before, scratch) for page, text in texts.items()]
+        # those with the most training first, so that the two end together
+        first = sorted(texts.items(), key=lambda page: -sum(line.startswith(LONG) for line in page[1].splitlines()))
+        running = [pool.submit(run_page, page, text, before, scratch) for page, text in first]
     faults = [one.exception() for one in running]
     print(*(fault for fault in faults if fault is not None), sep="\n\n", file=sys.stderr)
     ran = sum(one.result() for one, fault in zip(running, faults, strict=True) if fault is None)
