@@ -188,3 +188,11 @@ def test_a_killed_batch_of_heads_goes_on(end: int, width: int, tmp_path: Path, m
     for one, other in zip(whole, again, strict=True):
         assert torch.equal(one.weight, other.weight)
         assert torch.equal(one.bias, other.bias)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08\0\0\0\0\0\0\0{}      ", b"junk" * 50])
+def test_a_damaged_state_is_as_none(content: bytes, width: int, tmp_path: Path) -> None:
+    arguments = (_configs("cosent"), _features(width), *_labels())
+    (tmp_path / "kept.safetensors").write_bytes(content)
+    for one, other in zip(train_heads(*arguments), train_heads(*arguments, tmp_path / "kept.safetensors"), strict=True):
+        assert torch.equal(one.weight, other.weight)

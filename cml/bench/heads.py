@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
@@ -151,15 +151,19 @@ class _State:
         """Take over what is kept; how many steps that is."""
         if self._path is None or not self._path.exists():
             return 0
+        try:
+            with safe_open(self._path, "pt") as held:
+                about = json.loads(held.metadata()["about"])
+                tensors = {key: held.get_tensor(key) for key in held.keys()}  # noqa: SIM118 - it is no mapping
+        except (SafetensorError, OSError, TypeError, KeyError, ValueError):  # damaged: nothing is lost but time
+            return 0
         moved: dict[int, dict[str, Tensor]] = {}
-        with safe_open(self._path, "pt") as held:
-            about = json.loads(held.metadata()["about"])
-            for key in held.keys():  # noqa: SIM118 - it is no mapping
-                number, _, name = key.rpartition(".")
-                if number:
-                    moved.setdefault(int(number), {})[name] = held.get_tensor(key)
-                else:
-                    self._heads[key].copy_(held.get_tensor(key))
+        for key, tensor in tensors.items():
+            number, _, name = key.rpartition(".")
+            if number:
+                moved.setdefault(int(number), {})[name] = tensor
+            else:
+                self._heads[key].copy_(tensor)
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moved})
         self._failed[:] = about["failed"]
         self._begun -= about["seconds"]
