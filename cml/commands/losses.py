@@ -32,12 +32,12 @@ def run(arguments: Sequence[str]) -> None:
     """
     options = parse(Losses, arguments, prog="cml losses")
     if options.name:
-        from cml.losses import registry
+        from cml.losses.table import described
 
         name, *more = options.name
         if more or options.markdown or options.json:
             raise UserError(f"One loss at a time, as text: cml losses {name}.")
-        print(registry.described(name))
+        print(described(name))
         return
     if options.markdown and options.json:
         raise UserError("Choose one of --markdown and --json.")

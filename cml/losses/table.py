@@ -26,7 +26,37 @@ class LossRow:
 
 def loss_rows() -> list[LossRow]:
     """All registered losses, those over label distances first, cml's default at the top."""
-    return sorted((_row(name) for name in registry.names()), key=_place)
+    return sorted((loss_row(name) for name in registry.names()), key=_place)
+
+
+def loss_row(name: str) -> LossRow:
+    """What the table says of one loss.
+
+    Raises:
+        UserError: the name is unknown.
+    """
+    loss = registry.entry(name)
+    silent = About(cost="", source=registry.origin(name), when=(inspect.getdoc(loss) or "").partition("\n")[0])
+    about = getattr(loss, "about", silent)  # of somebody's own loss it may be missing
+    return LossRow(name, getattr(loss, "labels", ""), about.cost, about.source, about.when)
+
+
+def described(name: str) -> str:
+    """A loss's settings and documentation, its row of the table, and what ``cml bench`` varies.
+
+    Raises:
+        UserError: the name is unknown.
+    """
+    row = loss_row(name)
+    varied = ", ".join(f"{key}={values}" for key, values in getattr(registry.entry(name), "vary", {}).items())
+    said = {
+        "Labels": row.labels,
+        "Cost of a batch": row.cost,
+        "Source": row.source,
+        "When to use it": row.when,
+        "Varied by cml bench": varied,
+    }
+    return "\n".join([registry.described(name), "", *(f"{what}: {text}" for what, text in said.items() if text)])
 
 
 def text_table(rows: Sequence[LossRow]) -> str:
@@ -47,13 +77,6 @@ def markdown_table(rows: Sequence[LossRow]) -> str:
         *((f"`{row.name}`", row.labels, row.cost, row.source, row.when) for row in rows),
     ]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _row(name: str) -> LossRow:
-    loss = registry.entry(name)
-    silent = About(cost="", source=registry.origin(name), when=(inspect.getdoc(loss) or "").partition("\n")[0])
-    about = getattr(loss, "about", silent)  # of somebody's own loss it may be missing
-    return LossRow(name, getattr(loss, "labels", ""), about.cost, about.source, about.when)
 
 
 def _place(row: LossRow) -> tuple[int, bool, str]:
