@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -98,8 +99,9 @@ def run_page(page: Path, text: str, before: Path, scratch: Path) -> int:
 def run(command: str, folder: Path, kind: str = "sh", page: str = "before") -> None:
     """Run one command; what it prints is shown if it fails."""
     words = [sys.executable, "-c", command] if kind == "python" else ["bash", "-c", command]
+    began = time.monotonic()
     done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
-    print(f"{page}: + {command}", flush=True)
+    print(f"{page}: {time.monotonic() - began:.0f} s + {command}", flush=True)
     if done.returncode != 0:
         raise RuntimeError(f"{done.stdout}\n{page}: failed: {command}")
 

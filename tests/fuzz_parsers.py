@@ -516,10 +516,11 @@ def _hf(data: bytes, folder: Path) -> None:
 
     rows = _Rows()
     for line in data.split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError):
-            row = json.loads(line)
-            if isinstance(row, dict):
-                rows.append({"image": {"bytes": None, "path": "a.png"}, "label": None, **row})
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            row = {"image": {"bytes": None, "path": "a.png"}, "label": None} | json.loads(line)
+            json.dumps(row, ensure_ascii=False).encode()  # texts of a table are UTF-8, and images a record or nothing
+            if isinstance(row["image"], dict | None):
+                rows.append(row)
     for kind in ("numbers", "captions", "classes"):
         source = HuggingFace(str(folder), kind=kind)
         for item in source._items("train", rows, "", folder):

@@ -57,6 +57,7 @@ FINDINGS = [
     ("index", json.dumps({"parts": ["0001"], "items": 2, "model": "", "method": "x", "run": ""}).encode()),  # KeyError
     ("metadata", b'{"name": "' + b"9" * 5000 + b'", "counts": ' + b"9" * 5000 + b"}"),
     ("metadata", b"[" * 100_000),
+    ("hf", json.dumps({"image": {"bytes": None, "path": "a.png\0"}, "label": 3.5}).encode()),  # ValueError: a NUL
     ("run", CUT.join([b"{}", b"", EMPTY_EVALUATION])),  # StopIteration
     ("run", changed_config("train", learning_rate=1e999)),  # ValueError: no finite number, read but not written
     ("run", changed_config("model", backbone=[], dimension=10**9, image_size=[1])),

@@ -254,7 +254,7 @@ def layer_of(picture: Image.Image) -> tuple[Image.Image, ImageDraw.ImageDraw, in
 
 def joined(picture: Image.Image, layer: Image.Image) -> Image.Image:
     """The picture with the layer over it."""
-    shrunk = layer.resize(picture.size, Image.Resampling.BOX)
+    shrunk = layer.reduce(layer.width // picture.width)
     return Image.alpha_composite(picture.convert("RGBA"), shrunk).convert("RGB")
 
 

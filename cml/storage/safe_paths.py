@@ -41,7 +41,10 @@ def relative_name(value: object, folder: object, *, portable: bool = True) -> st
 
 def is_inside(path: Path, folder: Path) -> bool:
     """Whether ``path`` lies in the resolved ``folder`` after all links are followed."""
-    return Path(os.path.realpath(path)).is_relative_to(folder)
+    try:
+        return Path(os.path.realpath(path)).is_relative_to(folder)
+    except ValueError:  # a character that no path may contain
+        return False
 
 
 def check_no_link(root: Path, *names: str) -> None:
