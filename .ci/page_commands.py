@@ -3,11 +3,11 @@
     python .ci/page_commands.py SCRATCH README.md docs/start/*.md ..
 
 Shell blocks are run line by line; setting up an environment and pytest are left to the caller. Long commands get fewer
-steps, seeds and drawn pictures through their own documented options. Python blocks are run as they stand; one that
-begins with the name of a file is also kept as that file. A block after the comment ``<!-- not run: reason -->`` is left
-out. The raw files that pages call ``tub.tar.gz``, ``lspet``, .. are the real ones where they are found; elsewhere those
-lines are left out, by name. ``photos``, ``labels.csv``, and ``data/mine`` and ``runs/mine`` where a page does not make
-them, are made here.
+steps, seeds, drawn pictures and variants through their own documented options. Python blocks are run as they stand; one
+that begins with the name of a file is also kept as that file. A block after the comment ``<!-- not run: reason -->`` is
+left out. The raw files that pages call ``tub.tar.gz``, ``lspet``, .. are the real ones where they are found; elsewhere
+those lines are left out, by name. ``photos``, ``labels.csv``, and ``data/mine`` and ``runs/mine`` where a page does not
+make them, are made here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-STEPS = "4"
+STEPS, COUNT = "4", "300"
 LIMIT = 900  # seconds of one command
 LONG = ("cml train", "cml compare", "cml demo")
 RAW = {"tub.tar.gz": "donkeycar_tub/tub.tar.gz", "lspet": "lspet400", "zind": "zind_layouts", "coco": "coco_mini"}
@@ -107,16 +107,20 @@ def run(command: str, folder: Path, kind: str = "sh", page: str = "before") -> N
 
 
 def shortened(command: str) -> str:
-    """A command with few steps, seeds and drawn pictures."""
+    """A command with few steps, seeds, drawn pictures and variants."""
     if command.startswith("cml compare captioning"):
         return re.sub(r"(--\w+-steps) \d+", rf"\1 {STEPS}", command) + " --seeds 1"
     if re.match(r"cml prepare (scenes|people|rooms|heads)", command):
-        return re.sub(r"\s--count \d+", "", command) + " --count 600"
+        return re.sub(r"\s--count \d+", "", command) + f" --count {COUNT}"
     if command.startswith(LONG) and "--resume" not in command:
         command = re.sub(r"\s--steps \d+", "", command) + f" --steps {STEPS}"
         command = re.sub(r"--seeds \d+", "--seeds 1", command)
         counted = re.sub(r"\s--count \d+", "", command)
-        return f"{counted} --count 600" if command.startswith("cml demo") else counted
+        if command.startswith("cml demo"):
+            counted += f" --count {COUNT}"
+        if re.match(r"cml (demo|compare) (pose|layout|caption|value) ((?!--variants|--losses|--vary).)*$", counted):
+            counted += " --variants log-ratio"
+        return counted
     return command
 
 
