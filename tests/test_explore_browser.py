@@ -23,15 +23,6 @@ N = 60
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=60_000)
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
 def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     angles = np.linspace(0, 355, N)
     distance = made("circular")
