@@ -49,6 +49,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _own_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugins that other tests have loaded do not stand in the commands that a test is told to run."""
+    monkeypatch.setattr("cml.plugins._sources", {})
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Callable[[str], Path]:
     """Give the folder of a real data set by name; skip with the reason where it is missing."""

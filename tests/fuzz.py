@@ -2,14 +2,16 @@
 
 Needs the extra ``fuzz`` (atheris). A finding is any exception but cml's own (UserError, LabelError), an input that
 takes over 10 seconds or over 2 GB, or a crash of the process; each kind is kept once, as a file below ``--out``, and
-the run goes on. Not for: the parsers and their first inputs (fuzz_parsers.py), nor for the test suite, which replays
-what was found (test_fuzz_findings.py).
+the run goes on; ``--replay FILE`` reads one again. Not for: the parsers and their first inputs (fuzz_parsers.py), nor
+for the test suite, which replays what was found (test_fuzz_findings.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -30,12 +32,15 @@ def main() -> None:
     options.add_argument("parser", help="name of the parser, or 'list'")
     options.add_argument("--seconds", type=int, default=600)
     options.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "cml-fuzz")
+    options.add_argument("--replay", type=Path, help="read this one input, and print the megabytes that it took")
     options.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     chosen, _ = options.parse_known_args()
     if chosen.parser == "list":
         from fuzz_parsers import PARSERS
 
         print("\n".join(PARSERS))
+    elif chosen.replay:
+        replay(chosen.parser, chosen.replay)
     elif chosen.child:
         fuzz(chosen.parser, chosen.out)
     else:
@@ -64,6 +69,11 @@ def supervise(parser: str, seconds: int, out: Path) -> None:
         if code == 0:
             break
         slow += 1
+        for kept in out.glob("oom-*"):  # the fuzzer's own memory grows too, with every input before this one
+            alone = [sys.executable, __file__, parser, "--replay", str(kept)]
+            said = subprocess.run(alone, stdout=subprocess.PIPE, text=True, timeout=10 * SECONDS_AN_INPUT).stdout
+            if said and int(said) < MEGABYTES:
+                kept.unlink()
         (out / f"died-{slow}.txt").write_text(text[-20_000:])
         if not counts:  # it does not even start
             sys.exit(text[-2000:])
@@ -73,6 +83,17 @@ def supervise(parser: str, seconds: int, out: Path) -> None:
     )
     print(f"{parser}: {took:.0f} s, {executions} inputs, {executions / took:.0f} a second, {len(found)} findings")
     print("".join(f"  {name}\n" for name in found), end="")
+
+
+def replay(name: str, path: Path) -> None:
+    """Give a parser one input, in a process of its own, and print the megabytes that this took."""
+    from fuzz_parsers import PARSERS
+
+    from cml.errors import UserError
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(UserError):
+        PARSERS[name].run(path.read_bytes(), Path(folder))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 
 def fuzz(name: str, out: Path) -> None:

@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 import small_data
 
-from cml import plugins
-
 
 @pytest.mark.filterwarnings("ignore:A batch takes")
 @pytest.mark.parametrize("count", [28, 12])
 def test_the_printed_steps_run_and_the_validation_tells(
-    count: int, real_data: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    count: int, real_data: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(plugins, "_sources", {})  # those of other tests would stand in the printed commands
     photographs = sorted((real_data("coco_mini") / "train2017").glob("*.jpg"))[:count]
     way = small_data.journey(photographs, tmp_path, small_data.in_this_process, steps=15)
     assert way.faults == []
