@@ -31,6 +31,7 @@ from cml.data_prep.drawn.people.people import draw_people
 from cml.distances import registry as distances
 from cml.models.embedding import EmbeddingModel
 from cml.runs.demo import small_config
+from cml.trackers.tensorboard import TensorBoard
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.callbacks import TRACK_EVERY, Callback, Tracking, Watched
 from cml.training.loop import model_config, train
@@ -111,14 +112,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         network()  # so that there are gradients
 
         def followed() -> float:
-            watched = Watched(
-                [Callback(on_step=lambda state: None), Tracking("tensorboard")], config, Path(folder), model
-            )
+            tracker = TensorBoard()
+            watched = Watched([Callback(on_step=lambda state: None), Tracking(tracker)], config, Path(folder), model)
             value, seen = torch.zeros(()), max(steps, 2 * TRACK_EVERY)
             begin = time.perf_counter()
             for step in range(seen):
                 watched.step(step + 1, 1e-3, value, None, 150)
             seconds = (time.perf_counter() - begin) / seen
+            tracker.end()  # its thread writes into the folder
             return seconds
 
         paths = []
