@@ -72,7 +72,11 @@ def run_page(page: Path, text: str, before: Path, scratch: Path) -> int:
         if (data / place).exists():
             (folder / name).symlink_to(data / place)
     for name in ("photos", "labels.csv", *(place for place in MADE if needs(text, place))):
-        copy(before / name, folder / name)
+        (folder / name).parent.mkdir(exist_ok=True)
+        if name == "runs/mine":  # commands write into it
+            shutil.copytree(before / name, folder / name)
+        else:  # one place: the features of its images are computed once
+            (folder / name).symlink_to(before / name)
     ran = 0
     for block in blocks:
         commands = [block["text"]]
@@ -122,15 +126,6 @@ def shortened(command: str) -> str:
             counted += " --variants log-ratio"
         return counted
     return command
-
-
-def copy(source: Path, target: Path) -> None:
-    """Copy a file or folder; the folders above it are made."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        shutil.copytree(source, target)
-    else:
-        shutil.copy(source, target)
 
 
 def draw_photos(folder: Path) -> None:
