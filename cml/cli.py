@@ -102,8 +102,10 @@ def _run(name: str, arguments: list[str]) -> None:
 
 
 def _complain(error: object) -> None:
-    if launch().complains:
-        _say(f"error: {shortened(str(error))}")
+    with contextlib.suppress(UserError):  # of a variable of torchrun, which is what has to be said
+        if not launch().complains:
+            return
+    _say(f"error: {shortened(str(error))}")
 
 
 def _say(last_words: str) -> None:

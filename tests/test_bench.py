@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -384,6 +385,41 @@ def test_the_table_and_the_page_have_every_method(
     page = (tmp_path / "board.html").read_text("utf-8")
     assert "<script" not in page
     assert f'href="results/tiny/{SET}/{TRACK}/cosent.json"' in page
+    assert "-galleries" not in page
+
+
+def test_a_gallery_shows_what_the_ranks_say(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["bench", "page", str(results), "--out", str(tmp_path / "board.html"), "--galleries", "3"]
+    assert main(command) == 0
+    link = f"board-galleries/tiny/{TRACK}/{SET}.html"
+    assert f'href="{link}"' in (tmp_path / "board.html").read_text("utf-8")
+    page = (tmp_path / link).read_text("utf-8")
+    assert page.count('class="row" id=') == 3
+    asked, held = sets.open_set(SET, "tiny").test(0, 0)
+    with np.load(at(results, "cosent").with_suffix(".npz")) as ranks:
+        top = ranks["top"][0]
+    for query in range(3):
+        row = page[page.index(f'title="{asked.item_ids[query]} ') :]
+        shown = re.findall(r'<figure title="(\S+) ', row[row.index(">cosent<") :])[:5]
+        assert shown == [held.item_ids[item] for item in top[query, :5]]
+    assert main([*command[:-1], "-1"]) == 2
+    assert "0 queries or more. Got -1" in capsys.readouterr().err
+    at(results, "cosent").with_suffix(".npz").write_bytes(at(results, "random").with_suffix(".npz").read_bytes())
+    assert main(command) == 2
+    assert "a rank was changed" in capsys.readouterr().err
+
+
+def test_a_set_that_is_not_here_has_no_gallery(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sets, "SPLITS", {"tiny": {SET: "0" * 64}})
+    sets.open_set.cache_clear()
+    try:
+        assert main(["bench", "page", str(results), "--out", str(tmp_path / "board.html"), "--galleries", "3"]) == 0
+    finally:
+        sets.open_set.cache_clear()
+    assert f"{SET} has no gallery: The split of {SET}" in capsys.readouterr().err
+    assert "board-galleries/" not in (tmp_path / "board.html").read_text("utf-8")
 
 
 def _board(scores: np.ndarray) -> table.Board:

@@ -396,6 +396,11 @@ def test_what_cannot_be_split_is_refused(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert main(["compare", "pose"]) == 2
     assert capsys.readouterr().err == ""  # the first of the machine has said it
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    assert main(["compare", "pose"]) == 2
+    line = "error: The variable WORLD_SIZE should be a whole number, as torchrun sets it: 'two'.\n"
+    assert capsys.readouterr().err == line
+    monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="Each of several processes takes its own device"):
         own_device("cuda:1", Launch(0, 2))
     assert own_device("auto" if not torch.cuda.is_available() else "cpu", Launch(0, 2)) == torch.device("cpu")

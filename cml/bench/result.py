@@ -169,6 +169,22 @@ def read_result(path: Path) -> Result:
     return found
 
 
+def read_ranks(path: Path, found: Result) -> Ranks:
+    """Read the ranks of a result.
+
+    Raises:
+        DataError: they are not those whose digest it gives.
+    """
+    held = path.with_suffix(".npz")
+    if not held.is_file() or hashlib.sha256(held.read_bytes()).hexdigest() != found.ranks_sha256:
+        raise DataError(f"{path}: {held.name} is not the file of ranks whose digest it gives: a rank was changed.")
+    try:
+        with np.load(held, allow_pickle=False) as arrays:
+            return Ranks(arrays["top"], arrays["probe"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: {held.name} should hold its ranks ({error}).") from error
+
+
 def results_in(folder: Path) -> list[Path]:
     """The files of results below a folder, or the file itself.
 
@@ -223,14 +239,10 @@ def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator
         if found.scores or found.values:
             yield "it says that it failed, but has scores"
         return
-    held = path.with_suffix(".npz")
-    if not held.is_file() or hashlib.sha256(held.read_bytes()).hexdigest() != found.ranks_sha256:
-        yield f"{held.name} is not the file of ranks whose digest it gives: a rank was changed"
     try:
-        with np.load(held, allow_pickle=False) as arrays:
-            ranks = Ranks(arrays["top"], arrays["probe"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        yield f"{held.name} should hold its ranks ({error})"
+        ranks = read_ranks(path, found)
+    except DataError as error:
+        yield str(error).partition(": ")[2].rstrip(".")
         return
     if fault := ranks.fault(1 if how is None else rules.seeds, data.test_distances):
         yield f"its ranks: {fault}"

@@ -79,6 +79,8 @@ class Page:
     """Folder of the results."""
     out: Path = Path("leaderboard.html")
     """The page."""
+    galleries: int = 0
+    """Write a gallery of so many test queries for each set beside the page: what every method retrieves."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ def _page(arguments: Sequence[str]) -> None:
     from cml.bench.leaderboard import write_leaderboard
 
     options = parse(Page, arguments, prog="cml bench page")
-    write_leaderboard(options.results, options.out)
+    for sentence in write_leaderboard(options.results, options.out, options.galleries):
+        say(sentence)
     print(f"leaderboard: {options.out}")
 
 

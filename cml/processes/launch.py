@@ -8,6 +8,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from cml.errors import UserError
+
+_ALWAYS = ("RANK", "WORLD_SIZE")
+_LOCAL = {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}  # what they are where nobody set them
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -30,9 +35,16 @@ class Launch:
 
 
 def launch() -> Launch:
-    """This process, by the environment variables that torchrun sets."""
-    said = os.environ
-    if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= said.keys() or int(said["WORLD_SIZE"]) < 2:
+    """This process, by the environment variables that torchrun sets.
+
+    Raises:
+        UserError: one of them is no whole number.
+    """
+    if not {*_ALWAYS, "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         return Launch()
-    local = int(said.get("LOCAL_RANK", 0)), int(said.get("LOCAL_WORLD_SIZE", 1))
-    return Launch(int(said["RANK"]), int(said["WORLD_SIZE"]), *local)
+    for name in (*_ALWAYS, *_LOCAL):
+        if name in os.environ and not os.environ[name].isdecimal():
+            raise UserError(f"The variable {name} should be a whole number, as torchrun sets it: {os.environ[name]!r}.")
+    rank, size = (int(os.environ[name]) for name in _ALWAYS)
+    local_rank, local_size = (int(os.environ.get(name, alone)) for name, alone in _LOCAL.items())
+    return Launch(rank, size, local_rank, local_size) if size > 1 else Launch()

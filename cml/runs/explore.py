@@ -85,7 +85,8 @@ class Chosen:
     @property
     def pictures(self) -> list[Drawn]:
         """What makes the pictures, their labels drawn on them."""
-        return [Drawn(self.trained, split, split.paths[item], item, _SIDE) for split, item in self.items]
+        shown = self.trained.task, self.trained.dataset
+        return [Drawn(*shown, split, split.paths[item], item, _SIDE) for split, item in self.items]
 
     def columns(self) -> dict[str, tuple[NDArray[Any], float | None]]:
         """The columns of plain labels, as the dataset calls them."""

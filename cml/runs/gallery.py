@@ -59,7 +59,8 @@ def write_run_gallery(
     gain = retrieved.mean(list(methods)[-1]) - retrieved.mean(name)  # 0 where there is no baseline
     page = [
         shown_row(
-            trained,
+            trained.task,
+            trained.dataset,
             retrieved,
             int(row),
             titles,

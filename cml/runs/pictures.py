@@ -78,7 +78,8 @@ def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     order = np.argsort(-behind, kind="stable")  # queries without a comparable item come last
     order = order[: max(1, int(np.isfinite(behind).sum()))]
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
-    rows = [shown_row(trained, retrieved, int(row), [*methods, ORACLE], size=_SIDE, ids=False) for row in shown]
+    dataset, every = (trained.task, trained.dataset), [*methods, ORACLE]
+    rows = [shown_row(*dataset, retrieved, int(row), every, size=_SIDE, ids=False) for row in shown]
     legend = trained.task.legend(trained.dataset.info)
     write_sheet(path, rows, unit=trained.report[1], side=_SIDE, legend=legend)
 

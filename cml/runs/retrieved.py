@@ -23,8 +23,9 @@ from cml.runs.trained_run import Embeddings, TrainedRun
 if TYPE_CHECKING:
     from PIL import Image
 
-    from cml.data.prepared import Split
+    from cml.data.prepared import PreparedDataset, Split
     from cml.reporting.gallery import GalleryRow, Picture
+    from cml.task import Task
 
 _BLOCK = 256  # queries whose label distances are held at a time
 
@@ -81,7 +82,8 @@ def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> 
 
 
 def shown_row(
-    trained: TrainedRun,
+    task: Task,
+    dataset: PreparedDataset,
     retrieved: Retrieved,
     query: int,
     methods: Sequence[str],
@@ -94,7 +96,8 @@ def shown_row(
     """One query and what each of ``methods`` retrieves for it.
 
     Args:
-        trained: The run.
+        task: How labels are drawn.
+        dataset: Whose queries and gallery they are.
         retrieved: What ``retrieve`` found.
         query: Number of the query.
         methods: Which methods to show, in this order.
@@ -106,10 +109,11 @@ def shown_row(
     """
     from cml.reporting.gallery import GalleryRow
 
-    queries, gallery = trained.splits
+    queries, gallery = dataset.split("query"), dataset.split("gallery")
 
     def picture(split: Split, item: int, distance: float | None) -> Picture:
-        return _picture(trained, split, item, distance, size, ids)
+        drawn = Drawn(task, dataset, split, split.paths[item], item, size)
+        return drawn.picture(distance) if ids else _wordless(drawn, distance)
 
     return GalleryRow(
         query=picture(queries, query, None),
@@ -131,7 +135,8 @@ def shown_row(
 class Drawn:
     """Makes an item's picture with its label; equal for equal items, so that a page makes each but once."""
 
-    trained: TrainedRun = field(compare=False)
+    task: Task = field(compare=False)
+    dataset: PreparedDataset = field(compare=False)
     split: Split = field(compare=False)
     path: Path
     item: int
@@ -149,35 +154,36 @@ class Drawn:
 
     def __call__(self) -> Image.Image:
         """The photograph with its label."""
-        with _fitting(self.trained, self.split, self.item):
-            return self.trained.task.draw(self.plain(), self.split.labels[self.item], self.trained.dataset.info)
+        with self._fitting():
+            return self.task.draw(self.plain(), self.split.labels[self.item], self.dataset.info)
 
     def words(self) -> str:
         """The label in words."""
-        with _fitting(self.trained, self.split, self.item):
-            return self.trained.task.describe(self.split.labels[self.item], self.trained.dataset.info)
+        with self._fitting():
+            return self.task.describe(self.split.labels[self.item], self.dataset.info)
+
+    def picture(self, distance: float | None = None) -> Picture:
+        """For a gallery: the item's id is its name, the label in words its caption."""
+        from cml.reporting.gallery import Picture
+
+        return Picture(self, self.words(), distance, self.split.item_ids[self.item])
+
+    @contextlib.contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """While a task shows a label: what it cannot show is perhaps of another task."""
+        try:
+            yield
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise DataError(
+                f"The task {self.task.name!r} cannot show the label {reprlib.repr(self.split.labels[self.item])} of "
+                f"the item {self.split.item_ids[self.item]!r} in {self.dataset.folder} ({type(error).__name__}: "
+                f"{error}). Is it the task of this dataset?"
+            ) from error
 
 
-@contextlib.contextmanager
-def _fitting(trained: TrainedRun, split: Split, item: int) -> Iterator[None]:
-    """While a task shows a label: what it cannot show is perhaps of another task."""
-    try:
-        yield
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise DataError(
-            f"The task {trained.task.name!r} of {trained.folder} cannot show the label "
-            f"{reprlib.repr(split.labels[item])} of the item {split.item_ids[item]!r} ({type(error).__name__}: "
-            f"{error}): was it trained on other labels?"
-        ) from error
-
-
-def _picture(trained: TrainedRun, split: Split, item: int, distance: float | None, size: int, ids: bool) -> Picture:
+def _wordless(drawn: Drawn, distance: float | None) -> Picture:
     from cml.reporting.gallery import Picture
 
-    drawn = Drawn(trained, split, split.paths[item], item, size)
-    words = drawn.words()
-    if ids:
-        return Picture(drawn, words, distance, split.item_ids[item])
     plain, image = drawn.plain(), drawn()
     seen = image.size != plain.size or image.tobytes() != plain.tobytes()
-    return Picture(image, "" if seen else words, distance)
+    return Picture(image, "" if seen else drawn.words(), distance)
