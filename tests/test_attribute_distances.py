@@ -12,7 +12,8 @@ from cml.distances import LabelDistance, token_overlap
 from cml.distances.cosine import Cosine
 from cml.distances.hamming import Hamming
 from cml.distances.jaccard import Jaccard
-from cml.distances.label_distance import Float32, LabelError
+from cml.distances.label_distance import Float32
+from cml.distances.labels import LabelError
 from cml.errors import UserError
 
 

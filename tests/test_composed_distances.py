@@ -12,7 +12,8 @@ import cml.distances
 from cml.distances import LabelDistance
 from cml.distances.combined import Combined
 from cml.distances.jaccard import Jaccard
-from cml.distances.label_distance import Float32, LabelError
+from cml.distances.label_distance import Float32
+from cml.distances.labels import LabelError
 from cml.distances.sets import Sets
 from cml.errors import UserError
 from cml.registry import Choice

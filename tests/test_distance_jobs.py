@@ -29,7 +29,8 @@ from cml.distances.jobs.check import verify
 from cml.distances.jobs.forecast import forecast, pairs_a_second, pairs_a_strip
 from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
 from cml.distances.jobs.work import MatrixWork, Strip, cut
-from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
 from cml.storage.atomic import locked
 from cml.storage.work_folder import FolderError

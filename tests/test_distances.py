@@ -16,7 +16,8 @@ from scipy.spatial.transform import Rotation
 import cml.distances
 from cml.distances import LabelDistance, Labels, Neighbors, blas_threads
 from cml.distances.euclidean import Euclidean
-from cml.distances.label_distance import Float32, LabelError
+from cml.distances.label_distance import Float32
+from cml.distances.labels import LabelError
 from cml.distances.nearest import nearest_columns
 from cml.errors import UserError
 

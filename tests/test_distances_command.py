@@ -17,7 +17,8 @@ from cml.cli import main
 from cml.distances.euclidean import Euclidean
 from cml.distances.jobs.run import Result
 from cml.distances.jobs.summary import QUANTILES, summarize
-from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 
 

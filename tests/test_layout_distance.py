@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.distances.label_distance import LabelError
+from cml.distances.labels import LabelError
 from cml.distances.layout.distance import Layout
 from cml.errors import UserError
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cml.distances import exact_products
 from cml.distances.euclidean import Euclidean
 from cml.distances.keypoints.distance import Keypoints
-from cml.distances.label_distance import LabelError
+from cml.distances.labels import LabelError
 from cml.errors import UserError
 
 Pose = NDArray[np.float64]

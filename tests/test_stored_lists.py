@@ -10,7 +10,8 @@ from cml.distances.euclidean import Euclidean
 from cml.distances.jobs.run import Runner, write_neighbors
 from cml.distances.jobs.stored_lists import folder_of, note, stored_neighbors
 from cml.distances.jobs.work import NeighborsWork
-from cml.distances.label_distance import Labels, Neighbors, Search
+from cml.distances.label_distance import Neighbors, Search
+from cml.distances.labels import Labels
 from cml.errors import UserError
 
 QUIET = Runner(bar_after=None)

@@ -56,13 +56,13 @@ def write_set_gallery(one: Board, name: str, results: Path, page: Path, queries:
         fault = ranks.fault(len(ranks.top), data.test_distances)
         if fault or found.split != data.split:
             raise DataError(f"{path}: {fault or 'its split is not that of the set here'}. Run cml bench check.")
-        tops[method] = ranks.top[0, :, :_FIRST]
-    retrieved = Retrieved({}, {})
+        tops[method] = ranks.top[0, :, :_FIRST].astype(np.int64)
+    items = {method: np.full((len(splits[0]), _FIRST), -1) for method in tops}
+    distances = {method: np.full(items[method].shape, np.inf, np.float32) for method in tops}
     for method, top in tops.items():
-        items, distances = (np.full((len(splits[0]), _FIRST), fill) for fill in (-1, np.float32(np.inf)))
-        items[asked] = held[top]
-        distances[asked] = data.report[0] * np.take_along_axis(data.test_distances, top.astype(np.int64), axis=1)
-        retrieved.items[method], retrieved.distances[method] = items, distances
+        items[method][asked] = held[top]
+        distances[method][asked] = data.report[0] * np.take_along_axis(data.test_distances, top, axis=1)
+    retrieved = Retrieved(items, distances)
     behind = np.mean([retrieved.mean(method) - retrieved.mean(ORACLE) for method in tops if method != ORACLE], axis=0)
     task = tasks.get(dataset.info.task)
     write_gallery(

@@ -24,7 +24,8 @@ from cml.bench.suite import SETS, SPLITS, SUITES, SetSpec, Suite, known
 from cml.data.dataset_info import INFO
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode
-from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.storage.atomic import atomic_file, cache_folder, locked
 from cml.storage.npy import map_array

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from cml.distances.label_distance import LabelDistance, LabelError, Labels, Neighbors
+from cml.distances.label_distance import LabelDistance, Neighbors
+from cml.distances.labels import LabelError, Labels
 from cml.errors import UserError
 from cml.registry import Choice, Registry
 

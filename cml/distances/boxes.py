@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from cml.distances.label_distance import Float32, Float64, LabelDistance, LabelError, Labels, short
+from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.labels import LabelError, Labels, short
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import numpy as np
 
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import check_same_length, pack_vectors
-from cml.distances.label_distance import Float32, Float64, LabelDistance, Labels
+from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.labels import Labels
 from cml.settings import check_above_zero, check_word
 
 

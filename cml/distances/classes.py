@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import LabelError, Labels, short
 
 
 @dataclass(frozen=True)

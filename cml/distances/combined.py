@@ -16,7 +16,8 @@ import numpy as np
 
 from cml.distances import made
 from cml.distances.composed import Composed
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
 
 SAMPLE = 1000  # labels whose pairs the medians are taken over

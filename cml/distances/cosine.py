@@ -13,7 +13,8 @@ import numpy as np
 
 from cml.distances.euclidean import check_same_length, pack_vectors
 from cml.distances.exact_products import UNIT_ROUNDOFF, squared_euclidean
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import LabelError, Labels
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from cml.data.columns import Numbers
 from cml.data.images import native_size
 from cml.data.masks import MaskFault, check_size
 from cml.data.prepared import PreparedDataset
-from cml.distances.label_distance import LabelDistance, LabelError, Labels
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import LabelError, Labels
 from cml.errors import DataError
 
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from cml.data.columns import Numbers
 from cml.distances.exact_products import TILE_ROWS, squared_euclidean
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
 
 LARGEST = 1e18  # a label's length up to which squared distances fit into float32

@@ -14,7 +14,8 @@ import numpy as np
 
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import pack_vectors
-from cml.distances.label_distance import Float32, Float64, LabelDistance, LabelError, Labels
+from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.labels import LabelError, Labels
 
 EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
 

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import LabelError, Labels, short
 from cml.distances.token_overlap import overlap, pack
 from cml.errors import UserError
 

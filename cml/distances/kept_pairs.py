@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.label_distance import Float32, Labels
+from cml.distances.label_distance import Float32
+from cml.distances.labels import Labels
 from cml.processes.bar import Bar
 from cml.storage.atomic import atomic_file, open_regular
 

@@ -21,7 +21,8 @@ import numpy as np
 
 from cml.distances.content import Content, content
 from cml.distances.kept_pairs import KeptPairs
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
 from cml.storage.atomic import cache_folder
 

@@ -15,7 +15,8 @@ import numpy as np
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import pack_vectors
 from cml.distances.haversine import EARTH_RADIUS, check_on_earth
-from cml.distances.label_distance import Float32, Float64, LabelDistance, LabelError, Labels
+from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.labels import LabelError, Labels
 from cml.errors import UserError
 from cml.settings import check_above_zero, check_word
 

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import LabelError, Labels, short
 from cml.errors import DataError, UserError
 from cml.storage.npy import map_array
 

@@ -18,7 +18,8 @@ from scipy.spatial.transform import Rotation as Turn
 
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import pack_vectors
-from cml.distances.label_distance import Float32, Float64, LabelDistance, LabelError, Labels
+from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.labels import LabelError, Labels
 from cml.errors import UserError
 from cml.settings import check_word
 

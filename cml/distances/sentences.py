@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cml.distances.cosine import Cosine
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import LabelError, Labels, short
 from cml.distances.sets import Sets
 from cml.errors import DataError
 from cml.settings import check_word

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from cml.distances import made
 from cml.distances.composed import Composed
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, short
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import LabelError, Labels, short
 
 _BLOCK_BYTES = 16 << 20  # of distances between members at a time
 _COUNT = "count"

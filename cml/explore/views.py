@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.label_distance import LabelDistance, Labels, Neighbors
+from cml.distances.label_distance import LabelDistance, Neighbors
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.explore.maps import MAPS, landmark_mds, principal, turned_to
 from cml.processes.bar import SILENT, Bar

@@ -12,7 +12,8 @@ import numpy as np
 from cml import tasks
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode, label_faults
-from cml.distances.label_distance import LabelDistance, Labels
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.task import label_distance_of
 

@@ -22,7 +22,7 @@ from cml.training.run_folder import MODEL
 
 if TYPE_CHECKING:
     from cml.data.prepared import Split
-    from cml.distances.label_distance import Labels
+    from cml.distances.labels import Labels
 
 EXPLORER, SQUARE = "explorer.html", "square.png"
 BESIDE = ("frozen", "oracle")

@@ -15,7 +15,8 @@ from cml import tasks
 from cml.command_line.options import say
 from cml.data.prepared import PreparedDataset, Split
 from cml.distances.dataset_labels import encode
-from cml.distances.label_distance import LabelDistance, Labels
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import features_file, frozen_features

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.jobs.stored_lists import stored_neighbors
-from cml.distances.label_distance import Int32, LabelDistance, Labels
+from cml.distances.label_distance import Int32, LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 
 Int64 = NDArray[np.int64]

@@ -19,7 +19,8 @@ from torch.utils.data import Dataset
 
 from cml.data.augmentation import Jitter, jittered_box, mirrored
 from cml.data.images import Images
-from cml.distances.label_distance import LabelDistance, Labels
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.loss import LabelSource
 from cml.processes.ranks import Ranks

@@ -17,7 +17,8 @@ from cml.data.images import Images
 from cml.data.inputs import ImageSource
 from cml.data.prepared import PreparedDataset
 from cml.distances.jobs.stored_matrix import through_matrix
-from cml.distances.label_distance import LabelDistance, Labels
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.models import Backbone

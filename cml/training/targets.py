@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.label_distance_loss import sample_label_distances
 from cml.losses.loss import LabelSource

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.label_distance import Labels
+from cml.distances.labels import Labels
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.captions.bags import Bags, Float, Int, ranks, unpack, vocabulary
-from cml.distances.label_distance import Labels, Neighbors, Search
+from cml.distances.label_distance import Neighbors, Search
+from cml.distances.labels import Labels
 
 if TYPE_CHECKING:
     from cml.distances.captions.bounds import Sizes

@@ -18,7 +18,8 @@ import numpy as np
 
 from cml.distances.captions.bags import Float, Int, pack
 from cml.distances.captions.tokens import WHITESPACE, WORDS, stop_words, tokenize
-from cml.distances.label_distance import Float32, LabelDistance, LabelError, Labels, Search, short
+from cml.distances.label_distance import Float32, LabelDistance, Search
+from cml.distances.labels import LabelError, Labels, short
 from cml.errors import DataError, UserError
 from cml.settings import check_word
 from cml.word_vectors.contract import WordVectors

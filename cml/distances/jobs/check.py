@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.folder import check_finished, read_record
 from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work
-from cml.distances.label_distance import LabelDistance, Labels
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
 from cml.storage.npy import map_array
 

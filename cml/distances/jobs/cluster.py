@@ -27,7 +27,7 @@ from cml import distances
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.folder import FORMAT
 from cml.distances.jobs.work import Arrays, MatrixWork, NeighborsWork, Strip, Work
-from cml.distances.label_distance import Labels
+from cml.distances.labels import Labels
 from cml.errors import UserError, extra_needed
 from cml.registry import Choice
 

@@ -23,7 +23,8 @@ from cml.distances.jobs.folder import JobFolder, job_folder
 from cml.distances.jobs.forecast import check_room, forecast, pairs_a_second, pairs_a_strip
 from cml.distances.jobs.row_file import TILE
 from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work, cut
-from cml.distances.label_distance import LabelDistance, Labels
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.processes.bar import Bar
 

@@ -17,7 +17,8 @@ from cml.distances.jobs.check import open_job
 from cml.distances.jobs.folder import key
 from cml.distances.jobs.run import Runner, progress_bar, write_neighbors
 from cml.distances.jobs.work import NeighborsWork, Work
-from cml.distances.label_distance import LabelDistance, Labels, Neighbors
+from cml.distances.label_distance import LabelDistance, Neighbors
+from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
 from cml.storage.atomic import cache_folder, read_json, write_json
 from cml.storage.npy import map_array

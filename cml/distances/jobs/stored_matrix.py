@@ -18,7 +18,8 @@ from cml.distances.jobs.forecast import pairs_a_second, pairs_a_strip
 from cml.distances.jobs.run import Runner, on_threads, progress_bar, write_matrix
 from cml.distances.jobs.stored_lists import folder_of
 from cml.distances.jobs.work import MatrixWork, Strip, cut
-from cml.distances.label_distance import LabelDistance, Labels
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
 from cml.distances.pair_function import PairFunction
 from cml.distances.precomputed import Precomputed
 from cml.errors import DataError

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 
 SAMPLE_ITEMS = 512  # items whose pairs are looked at: 130,816, the same that fix a loss's constants at training

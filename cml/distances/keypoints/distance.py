@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.exact_products import TILE_COLUMNS, UNIT_ROUNDOFF, Rows, compute_again, noise_floor, running_sum
 from cml.distances.keypoints.poses import stacked, visible_joints
-from cml.distances.label_distance import Float32, Float64, LabelDistance, Labels
+from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.settings import check_word
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.keypoints.poses import stacked, visible_joints
-from cml.distances.label_distance import Float32, Float64, LabelDistance, Labels
+from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.settings import check_above_zero, check_whole
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.euclidean import LARGEST
-from cml.distances.label_distance import LabelError, short
+from cml.distances.labels import LabelError, short
 from cml.errors import UserError
 
 _JOINTS = {3: "[x, y, visible]", 4: "[x, y, z, visible]"}

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cml.distances.keypoints.poses import stacked, visible_joints
-from cml.distances.label_distance import Float32, LabelDistance, Labels
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.settings import check_whole, check_word
 

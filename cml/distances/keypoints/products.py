@@ -9,7 +9,8 @@ import numpy as np
 
 from cml.distances.exact_products import TILE_COLUMNS, TILE_ROWS, UNIT_ROUNDOFF, Rows, noise_floor
 from cml.distances.keypoints.kernel import settle_tile
-from cml.distances.label_distance import Float32, Float64, Labels
+from cml.distances.label_distance import Float32, Float64
+from cml.distances.labels import Labels
 
 
 class PoseProducts:
