@@ -264,8 +264,8 @@ def test_a_folder_of_embeddings_is_shown_beside_the_methods(
     board = table.board(results, "tiny", TRACK)
     assert "mine (C)" in board.order
     assert "mine (C)" not in board.ranks
-    assert all(method != "mine (C)" for method, _ in board.told)
-    assert "(C): an embedding that was made elsewhere" in board.notes()
+    assert all(method != "mine (C)" for method, _ in board.best)
+    assert "(C) marks an embedding that was made elsewhere" in board.notes()
     low, high = board.to_json()["intervals"]["cosent"][SET]
     row = next(line for line in board.grid() if line[0] == "cosent")
     assert row[1].rstrip("*") == f"{table.score_of(board.results['cosent'][SET]):.3f} ± {(high - low) / 2:.3f}"
@@ -442,7 +442,7 @@ def test_ranks_borda_and_the_critical_difference_follow_their_definitions(tmp_pa
     assert board.means == {"m0": 1.0, "m1": (2.5 + 2 + 2) / 3, "m2": (2.5 + 3 + 3) / 3}
     assert board.borda["m0"] == 6
     assert board.critical == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 3)), rel=1e-3)  # Demsar, table 5
-    assert all(("m0", name) in board.told and ("m2", name) not in board.told for name in board.sets)
+    assert all(("m0", name) in board.best and ("m2", name) not in board.best for name in board.sets)
     from cml.bench.diagram import draw_diagram
 
     draw_diagram(board, tmp_path / "critical.png")

@@ -1,4 +1,4 @@
-"""The critical-difference diagram: methods on a line of mean ranks, bars over those that cannot be told apart."""
+"""The critical-difference diagram: mean ranks on a line, and bars over those that do not differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def draw_diagram(board: Board, path: Path) -> None:
     """Draw it into a picture, of the kind that its name ends in.
 
     Raises:
-        UserError: fewer than 3 methods or sets, of which nothing can be told.
+        UserError: there are fewer than 3 methods or sets.
 
     Reference: Demsar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 2006.
     """

@@ -90,7 +90,7 @@ def _view(one: Board, results: Path, folder: Path) -> dict[str, Any]:
     for method, (_, *texts) in zip(one.order, one.grid()[1:], strict=True):
         cells = [_cell(one, method, name, text, results, folder) for name, text in zip(one.sets, texts, strict=False)]
         rows.append({"method": visible_text(method), "cells": cells, "rest": texts[len(one.sets) :]})
-    notes = one.notes().replace(f"{BEST}:", "Bold:")
+    notes = one.notes().replace(f" {BEST} marks", " Bold marks")
     sets = [{"name": name, "gallery": ""} for name in one.sets]
     return {"title": f"{one.version}, {one.track}", "sets": sets, "rows": rows, "notes": notes}
 

@@ -1,4 +1,4 @@
-"""Results of one version and track beside each other: scores, mean ranks, Borda counts, and which differences are told.
+"""Results of one version and track beside each other: scores, mean ranks, Borda counts, significant differences.
 
 Not for: the page (leaderboard.py), nor the results themselves (result.py).
 """
@@ -22,7 +22,7 @@ from cml.retrieval import text_table
 from cml.retrieval.comparison import interval_text
 
 _UNRANKED = ("oracle", "random")
-BEST = "*"  # marks the best of a set, and what cannot be told from it
+BEST = "*"  # marks the best of a set, and what does not differ from it significantly
 ELSEWHERE = " (C)"  # ends the name of an embedding that was made elsewhere, beside the methods of another track
 _LEVEL = 0.05
 
@@ -38,9 +38,10 @@ class Board:
         results: Method to set to result.
         ranks: Method to its ranks on the sets, 1 the best; of those alone that were run on all sets. One that failed
             on a set shares the last ranks there.
-        told: (method, set) of the best of each set and of those that cannot be told from it: the 95 % interval of the
+        best: (method, set) of the best of each set and of those not significantly different: the 95 % interval of the
             paired difference over seeds and queries holds 0.
-        friedman: p of all methods being alike (Friedman, 1937); NaN for fewer than 3 methods or sets.
+        friedman: p of the hypothesis that all methods perform alike (Friedman, 1937); NaN for fewer than 3 methods or
+            sets.
         critical: Mean ranks that are farther apart differ (Nemenyi, 1963; Demsar, Statistical Comparisons of
             Classifiers over Multiple Data Sets, JMLR 2006).
     """
@@ -50,7 +51,7 @@ class Board:
     sets: list[str]
     results: Mapping[str, Mapping[str, Result]]
     ranks: Mapping[str, NDArray[np.float64]]
-    told: frozenset[tuple[str, str]]
+    best: frozenset[tuple[str, str]]
     friedman: float
     critical: float
 
@@ -91,30 +92,32 @@ class Board:
         found = self.results[method].get(name)
         if found is None:
             return "not run"
-        return "failed" if found.failed else f"{_score_text(found)}{BEST if (method, name) in self.told else ''}"
+        return "failed" if found.failed else f"{_score_text(found)}{BEST if (method, name) in self.best else ''}"
 
     def notes(self) -> str:
         """What the figures are."""
         some = [one for row in self.results.values() for one in row.values()]
         runs = max((len(one.values) for one in some), default=0)
         trials = max((len(one.trials) for one in some), default=0)
-        how = f"mean of {runs} runs, each method chosen from {trials} trials on validation items"
+        how = f"Each figure is the mean of {runs} runs with the best of {trials} trials on validation items."
         if self.track == "C":
-            how = "embeddings that were made elsewhere"
+            how = "The embeddings were made elsewhere."
         elif any(one.track == "C" for one in some):
-            how += f"; {ELSEWHERE}: an embedding that was made elsewhere, not ranked"
+            how += f" {ELSEWHERE.strip()} marks an embedding that was made elsewhere and is not ranked."
         tests = ""
         if not math.isnan(self.friedman):
-            alike = "" if self.friedman < _LEVEL else "; the methods cannot be told apart by their ranks"
+            rejected = "is" if self.friedman < _LEVEL else "is not"
             tests = (
-                f" All methods being alike has p = {self.friedman:.2g} (Friedman{alike}); mean ranks that differ by "
-                f"{self.critical:.2f} or more are told apart (Nemenyi, 5 %)."
+                f" The hypothesis that all methods perform alike {rejected} rejected (Friedman test, "
+                f"p = {self.friedman:.2g}). Two methods differ significantly if their mean ranks differ by "
+                f"{self.critical:.2f} or more (Nemenyi test, 5 %)."
             )
         return (
-            f"Suite {self.version}, track {self.track}: 1 - (d@10 - oracle) / (random - oracle), 0 for chance, 1 for "
-            f"the order of the labels, with its 95 % interval over seeds and queries; {how}. random is a single random "
-            f"order. {BEST}: the best of the set, or not to be told from it (95 % interval of the paired difference "
-            f"over seeds and queries). seconds: of one run.{tests}"
+            f"Suite {self.version}, track {self.track}. The score is 1 - (d@10 - oracle) / (random - oracle): 0 for "
+            "chance, 1 for the ranking by the labels, with its 95 % interval over seeds and queries. The row random is "
+            f"one random ranking. {how} {BEST} marks the best method of a set and those that do not differ from it "
+            "significantly: the 95 % interval of the paired difference over seeds and queries contains 0. The last "
+            f"column is the seconds of one run.{tests}"
         )
 
     def markdown(self) -> str:
@@ -188,9 +191,9 @@ def of_results(version: str, track: str, found: list[Result]) -> Board:
             results.setdefault(one.method + ELSEWHERE * (one.track != track), {})[one.set] = one
     ranked = [method for method, row in results.items() if _competes(method) and len(row) == len(sets)]
     scores = np.array([[score_of(results[method][name]) for name in sets] for method in ranked])  # (M, sets)
-    told = frozenset((method, name) for name in sets for method in _best(name, results))
+    best = frozenset((method, name) for name in sets for method in _best(name, results))
     if not ranked:
-        return Board(version, track, sets, results, {}, told, math.nan, math.nan)
+        return Board(version, track, sets, results, {}, best, math.nan, math.nan)
     from scipy import stats
 
     ranks: NDArray[np.float64] = stats.rankdata(-scores, axis=0)  # equal scores share their mean rank
@@ -199,11 +202,11 @@ def of_results(version: str, track: str, found: list[Result]) -> Board:
         friedman = float(stats.friedmanchisquare(*ranks).pvalue)
         studentized = float(stats.studentized_range.ppf(1 - _LEVEL, len(ranked), np.inf)) / math.sqrt(2)
         critical = studentized * math.sqrt(len(ranked) * (len(ranked) + 1) / (6 * len(sets)))
-    return Board(version, track, sets, results, dict(zip(ranked, ranks, strict=True)), told, friedman, critical)
+    return Board(version, track, sets, results, dict(zip(ranked, ranks, strict=True)), best, friedman, critical)
 
 
 def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
-    """The best method of a set and those that cannot be told from it."""
+    """The best method of a set and those that do not differ from it significantly."""
     there = {
         method: row[name]
         for method, row in results.items()
