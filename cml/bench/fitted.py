@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from cml.bench.sets import BenchSet, Part, features_of
+from cml.data.augmentation import stored_size
+from cml.data.images import Images, Size
 from cml.distances.label_distance import Float32
 from cml.errors import UserError
 from cml.training.config import TrainConfig
@@ -76,15 +78,24 @@ def label_mds(data: BenchSet, config: TrainConfig) -> Fitted:
 
 
 def _network(data: BenchSet, config: TrainConfig) -> Fitted:
-    from cml.data.augmentation import stored_size
-    from cml.data.images import Images
     from cml.training.batches import TrainingData
     from cml.training.loop import train
 
-    before = time.perf_counter()
-    images = Images(data.train.paths, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
+    before, images = time.perf_counter(), _images(tuple(data.train.paths), config)
     try:
         model = train(TrainingData(images, data.train.labels, data.distance), config, quiet=True).model
     except (UserError, FloatingPointError) as error:
         return Fitted(functools.partial(features_of, config), time.perf_counter() - before, str(error))
-    return Fitted(lambda part: model.embed(part.paths), time.perf_counter() - before)
+    return Fitted(lambda part: model.embed(_images(tuple(part.paths), config)), time.perf_counter() - before)
+
+
+def _images(paths: tuple[Path, ...], config: TrainConfig) -> Images:
+    """The images of a part, decoded once for all trials."""
+    return _decoded(paths, stored_size(config.image_size, config.crop), config.cache_bytes)
+
+
+@functools.lru_cache(maxsize=8)
+def _decoded(paths: tuple[Path, ...], size: Size, cache_bytes: int) -> Images:
+    images = Images(paths, size, cache_bytes=cache_bytes)
+    images.load()
+    return images

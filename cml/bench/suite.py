@@ -105,7 +105,9 @@ class Suite:
 _HEADS = TrainConfig(
     sampler="random(batch_size=64)", dimension=64, image_size=(128, 128), steps=300, freeze_backbone=True, workers=0
 )
-_NETWORK = replace(_HEADS, backbone="small-cnn", weights="none", image_size=(64, 64), freeze_backbone=False)
+_NETWORK = replace(
+    _HEADS, backbone="small-cnn", weights="none", image_size=(48, 48), precision="bfloat16", freeze_backbone=False
+)
 _FULL = Suite("2026.1", 3000, 1600, 400, 100, 500, 20, 5, _HEADS, _NETWORK)
 _SMALLER = replace(_HEADS, steps=150, image_size=(96, 96))
 LATEST = "2026.1"
