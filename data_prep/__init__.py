@@ -24,6 +24,7 @@ registry: Registry[DataSource] = Registry(
         "elpv": "cml.data_prep.elpv:Elpv",
         "folder": "cml.data_prep.folder:Folder",
         "heads": "cml.data_prep.drawn.source:Heads",
+        "things": "cml.data_prep.drawn.source:Things",
         "hf": "cml.data_prep.hugging_face:HuggingFace",
         "in_shop": "cml.data_prep.in_shop:InShop",
         "lspet": "cml.data_prep.lspet:Lspet",

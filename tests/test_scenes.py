@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
 from cml import distances
+from cml.data.prepared import PreparedDataset
 from cml.data_prep.drawn.scenes.captions import NOUNS, NUMBERS, PLACES, RELATIONS, SIZE_WORDS, describe, vocabulary
 from cml.data_prep.drawn.scenes.pen import Pen
 from cml.data_prep.drawn.scenes.scenes import RING, Scenes, Thing, draw_scenes, sample_things
+from cml.data_prep.drawn.scenes.single import CLASSES, TEST, TRAINING, draw_singles
 from cml.data_prep.drawn.scenes.things import COLOURS, KINDS, sample_rgb
 from cml.data_prep.drawn.scenes.words import glove_text
 from cml.data_prep.drawn.source import Scenes as ScenesSource
+from cml.data_prep.drawn.source import Things as ThingsSource
 from cml.distances.captions.tokens import WORDS, tokenize
 from cml.errors import UserError
 from cml.word_vectors.open import SCENE_WORDS
@@ -329,3 +332,42 @@ def test_prepared_scenes_are_a_whole_dataset(tmp_path: Path, scenes: Scenes) -> 
 def test_too_few_scenes_are_refused() -> None:
     with pytest.raises(UserError, match="at least 12"):
         ScenesSource(count=11)
+
+
+def test_single_things_are_reproducible_and_halves_share_no_picture() -> None:
+    few, more = draw_singles(4, TRAINING, seed=3, size=32), draw_singles(7, TRAINING, seed=3, size=32)
+    assert np.array_equal(few[0], more[0][:4])
+    assert few[1] == more[1][:4]
+    other = draw_singles(4, TEST, seed=3, size=32)[0]
+    for one in few[0].astype(float):  # not even the crop behind the thing
+        assert np.abs(one - other).mean(axis=(1, 2, 3)).min() > 5
+
+
+def test_single_things_show_their_class() -> None:
+    images, names = draw_singles(1200, TRAINING, size=32)
+    assert set(names) == set(TRAINING)
+    behind = np.median(images.reshape(len(images), -1, 3), axis=1)  # (N, 3)
+    apart = np.abs(images - behind[:, None, None]).sum(axis=3)
+    colours: dict[str, list[np.ndarray]] = {}
+    for image, far, name in zip(images, apart, names, strict=True):
+        colours.setdefault(name, []).append(image[far >= np.quantile(far, 0.95)].mean(axis=0))
+    for name in ("red apple", "yellow apple", "green box", "red box", "blue cup", "blue fish", "red fish", "red star"):
+        red, green, blue = np.median(colours[name], axis=0)
+        word = name.partition(" ")[0]
+        least = {"red": red - green, "yellow": green - blue, "green": green - red, "blue": blue - red}[word]
+        assert least > 40, name
+
+
+def test_things_have_classes_of_their_own_for_testing(tmp_path: Path) -> None:
+    assert len(set(CLASSES)) == len(CLASSES)
+    assert min(len(TRAINING), len(TEST)) >= 20
+    dataset = ThingsSource(count=90, size=16).prepare(tmp_path / "things")
+    found = {role: set(dataset.split(role).labels) for role in ("train", "query")}
+    assert found["train"] <= set(TRAINING)
+    assert found["query"] <= set(TEST)
+    assert dataset.info.queries_are_gallery
+    assert (len(dataset.split("train")), len(dataset.split("query"))) == (60, 30)
+    assert dataset.info.details["recall_ks"] == [1, 2, 4, 8]
+    again = ThingsSource(count=90, train=40, size=16).prepare(tmp_path / "fewer")
+    assert (len(again.split("train")), len(again.split("query"))) == (40, 50)
+    assert PreparedDataset.open(tmp_path / "things").fingerprint == dataset.fingerprint

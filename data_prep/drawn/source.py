@@ -1,4 +1,4 @@
-"""Drawn people, heads, rooms and scenes as prepared datasets: no input, no download.
+"""Drawn people, heads, rooms, scenes and things as prepared datasets: no input, no download.
 
 Not for: drawing, which the folders beside this file do.
 """
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from cml.data.prepared_writer import Item
+from cml.data_prep.class_labels import Protocol
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.layout_masks import DETAILS, MASK_FRAME, layout_type
 from cml.data_prep.source import made_with
@@ -58,9 +59,10 @@ class _Drawn(DatasetSource):
         return made_with(self, revision=1, without=["workers", *(["train"] if self.train is None else [])])
 
     def _content(self, skip_bad: bool, after: ExitStack) -> Content:
-        drawn = self._draw()
-        train = self.count * 2 // 3 if self.train is None else self.train
+        drawn, train = self._draw(), self._training
         query = self.count // 12 if self.train is None else (self.count - train) // 4
+        if drawn.details.get("gallery") == "queries":
+            query = self.count - train
         items = (
             Item(
                 item_id=f"{number:05d}",
@@ -76,6 +78,11 @@ class _Drawn(DatasetSource):
         )
         about = {"source": f"drawn by cml.data_prep.drawn.{self.name}.{self.name}"}
         return Content(items, {**drawn.details, "image_size": [self.size, self.size]}, about, self.count)
+
+    @property
+    def _training(self) -> int:
+        """How many pictures are for training."""
+        return self.count * 2 // 3 if self.train is None else self.train
 
     def _draw(self) -> _Drawing:
         raise NotImplementedError
@@ -175,3 +182,32 @@ class Scenes(_Drawn):
 
         scenes = draw_scenes(self.count, size=self.size, seed=self.seed, workers=self.workers)
         return _Drawing(scenes.images, map(list, scenes.captions), {"word_vectors": "scene-words"})
+
+
+@dataclass(frozen=True)
+class Things(_Drawn):
+    """Drawn things over photographs, one in each picture, as classes such as "red ball".
+
+    Command: cml prepare things --out DIR
+
+    Input: none; every picture follows from the seed. A class is a kind of thing in a colour. Half of the classes are
+    for training and the others for testing, where every image is a query that is searched among all others; Recall@1,
+    2, 4, 8.
+
+    Licence: the drawings are free; the two photographs behind them are scikit-learn's sample images (CC BY).
+    """
+
+    name = "things"
+    task = "classes"
+    licence = _LICENCE.format("behind them")
+
+    def _draw(self) -> _Drawing:
+        from cml.data_prep.drawn.scenes.single import TEST, TRAINING, draw_singles
+
+        halves = ((self._training, TRAINING), (self.count - self._training, TEST))
+        drawn = [
+            draw_singles(count, classes, size=self.size, seed=self.seed, workers=self.workers)
+            for count, classes in halves
+        ]
+        images, classes = (itertools.chain(*parts) for parts in zip(*drawn, strict=True))
+        return _Drawing(images, classes, Protocol((1, 2, 4, 8)).details())

@@ -80,10 +80,20 @@ def draw_scenes(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) 
 def _draw_scene(
     rng: Rng, size: int, photos: tuple[Image.Image, ...]
 ) -> tuple[NDArray[np.uint8], tuple[str, ...], tuple[Thing, ...]]:
-    """One image (size, size, 3), its captions and things. Noise comes last: what is before it suits any size."""
+    """One image (size, size, 3), its captions and things."""
     place = rng.uniform(0, len(RING))
     things = sample_things(rng, place)
     captions = describe(things, rng)
+    return draw_picture(rng, size, photos, things, place), captions, things
+
+
+def draw_picture(
+    rng: Rng, size: int, photos: tuple[Image.Image, ...], things: Sequence[Thing], place: float
+) -> NDArray[np.uint8]:
+    """Draw things over a photograph tinted as a place of the ring: (size, size, 3).
+
+    Noise comes last: what is before it suits any size.
+    """
     oversampling = 4 if size <= 96 else 3 if size <= 160 else 2
     side = size * oversampling
     background = sample_background(rng, photos[int(rng.integers(len(photos)))], size)
@@ -95,7 +105,7 @@ def _draw_scene(
     light = 1 if rng.random() < 0.5 else -1
     for thing in sorted(things, key=lambda thing: things[thing.on].y if thing.on >= 0 else thing.y):  # stable
         _draw_thing(rng, canvas, thing, side, light)
-    return relight(rng, scene.reduce(oversampling)), captions, things
+    return relight(rng, scene.reduce(oversampling))
 
 
 def _draw_thing(rng: Rng, canvas: ImageDraw.ImageDraw, thing: Thing, side: int, light: int) -> None:
