@@ -35,6 +35,9 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_dir_shows_what_there_is_and_each_has_a_docstring() -> None:
     assert dir(cml) == sorted(cml.__all__) == cml.__all__
+    for part in (cml.distances, cml.losses, cml.models, cml.retrieval, cml.sampling):
+        assert dir(part) == sorted(part.__all__)
+        assert all(hasattr(part, name) for name in part.__all__)
     for name in cml.__all__:
         if name != "__version__":
             assert inspect.getdoc(getattr(cml, name)), name

@@ -156,3 +156,7 @@ def register(
 
 
 __all__ = ["LabelDistance", "LabelError", "Labels", "Neighbors", "get", "made", "names", "register", "registry"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,3 +6,7 @@ register = registry.register
 names = registry.names
 
 __all__ = ["CUSTOM", "Backbone", "as_backbone", "get", "has_published_weights", "names", "register", "registry"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -19,3 +19,7 @@ register = registry.register
 names = registry.names
 
 __all__ = ["Batch", "Sampler", "get", "names", "register", "registry"]
+
+
+def __dir__() -> list[str]:
+    return __all__
