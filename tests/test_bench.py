@@ -355,11 +355,16 @@ def test_results_of_a_plugin_name_its_code_and_are_checked_with_it(
         assert "near_stress.py has changed" in said.err + said.out
 
 
-def test_small_versions_are_run_but_not_submitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--quick", "--version", "2026.1-pilot", "--out", str(tmp_path)]) == 2
+def test_small_versions_are_run_but_not_submitted(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "--quick", "--version", "2026.1", "--out", str(tmp_path)]) == 2
     assert "give --quick or --version, not both" in capsys.readouterr().err
-    pilot = Path(__file__).parents[1] / "results" / "2026.1-pilot"
-    assert main(["bench", "submit", str(pilot), "--into", str(tmp_path)]) == 2
+    path = tmp_path / "2026.1-quick" / SET / TRACK / "cosent.json"
+    path.parent.mkdir(parents=True)
+    record = json.loads(at(results, "cosent").read_text("utf-8"))
+    path.write_text(json.dumps({**record, "suite": "2026.1-quick"}), "utf-8")
+    assert main(["bench", "submit", str(path), "--into", str(tmp_path)]) == 2
     assert "is of a small version" in capsys.readouterr().err
 
 
@@ -386,6 +391,23 @@ def test_the_table_and_the_page_have_every_method(
     assert "<script" not in page
     assert f'href="results/tiny/{SET}/{TRACK}/cosent.json"' in page
     assert "-galleries" not in page
+
+
+def test_the_table_of_trials_has_the_defaults_the_median_and_the_best(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "table", str(results), "--version", "tiny", "--trials", "--markdown"]) == 0
+    lines = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    rows = {cells[0].strip(): [float(cell) for cell in cells[1:]] for cells in lines[2:]}
+    assert rows.keys() == set(METHODS)
+    for method, found in rows.items():
+        scores = [one["score"] for one in json.loads(at(results, method).read_text("utf-8"))["trials"]]
+        np.testing.assert_allclose(found, [scores[0], np.median(scores), max(scores)], atol=6e-4)
+    assert [row[0] for row in rows.values()] == sorted((row[0] for row in rows.values()), reverse=True)
+    for method in METHODS:
+        at(results, method).unlink()
+    assert main(["bench", "table", str(results), "--version", "tiny", "--trials"]) == 2
+    assert "has trials of all ranked methods" in capsys.readouterr().err
 
 
 def test_a_gallery_shows_what_the_ranks_say(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,12 +109,9 @@ _NETWORK = replace(
     _HEADS, backbone="small-cnn", weights="none", image_size=(48, 48), precision="bfloat16", freeze_backbone=False
 )
 _FULL = Suite("2026.1", 3000, 1600, 400, 100, 500, 20, 5, _HEADS, _NETWORK)
-_SMALLER = replace(_HEADS, steps=150, image_size=(96, 96))
 LATEST = "2026.1"
 SUITES: Mapping[str, Suite] = {
     LATEST: _FULL,
-    # what two busy cores do in an hour: the first table of docs/results/benchmark.md
-    "2026.1-pilot": Suite("2026.1-pilot", 3000, 1000, 250, 100, 500, 6, 3, _SMALLER, replace(_NETWORK, steps=150)),
     # to see that everything works: its figures say little
     "2026.1-quick": Suite(
         "2026.1-quick", 900, 480, 120, 100, 200, 5, 2, replace(_HEADS, steps=100), replace(_NETWORK, steps=30)
@@ -130,15 +127,6 @@ SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets t
         "digits": "932b27490da9076c617f2c9730631eed509c0a839af94100134d5bf2e8723904",
         "elpv": "d81b6df1e6af56755bc1087c1cc40cccebeb844c572aa7a6df8ecb2942168e11",
         "earth": "85a15aeb296530292a958c8d449936109abe08a25d2f57ddbb6309437aa72dae",
-    },
-    "2026.1-pilot": {
-        "people": "62955c19636896f24ec8727c10a21800149519aeaa6062e80ca3e7141eb4e43b",
-        "rooms": "845fe92fb21a47dc025b8bc29d7a8dfeab4e515bdd6fcdf9665323c99e971f9d",
-        "scenes": "f39f669d1523c1269dfb4647a46910c0946020b520057ec5468d860904dc1723",
-        "heads": "eaa9a7ca62cfce1068a7a7525f2c317570f18cdfb3453103b59e19ad11451edd",
-        "digits": "91b04fefebdc3b3714a5ec7702fe6a44301ac3a5b251674bbcf821a7f8b1e73c",
-        "elpv": "10baba43b9ea2e61db9856453d2359bb19d06ecd2ef44ad9d0336b6eda369705",
-        "earth": "6b52d468817ce147eea65be7686ace6f1d936f65d8d9924453abdb0480f5881c",
     },
     "2026.1-quick": {
         "people": "3a2cd262064dd8176937989d2e70a7a689bec4cb7d90f03ef928e02b2d0957e2",

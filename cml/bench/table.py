@@ -120,6 +120,32 @@ class Board:
             f"column is the seconds of one run.{tests}"
         )
 
+    def trials(self) -> tuple[list[list[str]], str]:
+        """What tuning brings: header and rows as text, the method with the best defaults first, and what they are.
+
+        Raises:
+            UserError: no set has trials of all ranked methods.
+        """
+        methods = [one for one in self.ranks if any(found.trials for found in self.results[one].values())]
+        sets = [name for name in self.sets if not any(self.results[one][name].failed for one in methods)]
+        if not methods or not sets:
+            raise UserError(f"No set of {self.version} {self.track} has trials of all ranked methods.")
+        rows: dict[str, list[float]] = {}
+        for one in methods:
+            scores = np.array([[trial.score or 0.0 for trial in self.results[one][name].trials] for name in sets])
+            parts = scores[:, 0], np.median(scores, axis=1), scores.max(axis=1)
+            rows[one] = [float(part.mean()) for part in parts]
+        ordered = sorted(rows, key=lambda one: -rows[one][0])
+        grid = [
+            ["", "defaults", "median", "best"],
+            *([one, *(f"{value:.3f}" for value in rows[one])] for one in ordered),
+        ]
+        return grid, (
+            f"Suite {self.version}, track {self.track}. Scores of the trials on validation items: of the first trial, "
+            f"which has the defaults, the median trial and the best one, as means over {', '.join(sets)}. A trial that "
+            "failed counts as 0."
+        )
+
     def markdown(self) -> str:
         """The table and its notes as Markdown."""
         return f"{text_table.markdown(self.grid())}\n\n{self.notes()}\n"

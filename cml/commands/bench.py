@@ -63,6 +63,8 @@ class Table:
     """Of the suite; the latest that has results when not given."""
     track: str = ""
     """As the folders of results are called, as in A-efficientnet-lite0; the first when not given."""
+    trials: bool = False
+    """Print the scores of the trials on validation items instead: with defaults, of the median trial, of the best."""
     diagram: Path | None = None
     """Draw the critical-difference diagram into this picture."""
     markdown: bool = False
@@ -165,6 +167,7 @@ def _check(arguments: Sequence[str]) -> None:
 
 def _table(arguments: Sequence[str]) -> None:
     from cml.bench import table
+    from cml.retrieval import text_table
 
     options = parse(Table, arguments, prog="cml bench table")
     board = table.board(options.results, options.version, options.track)
@@ -172,7 +175,10 @@ def _table(arguments: Sequence[str]) -> None:
         from cml.bench.diagram import draw_diagram
 
         draw_diagram(board, options.diagram)
-    if options.json:
+    if options.trials:
+        grid, note = board.trials()
+        print(f"{text_table.markdown(grid)}\n" if options.markdown else text_table.aligned(grid), note, sep="\n")
+    elif options.json:
         print_json(board.to_json())
     else:
         print(board.markdown() if options.markdown else board)
