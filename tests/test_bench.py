@@ -410,6 +410,22 @@ def test_the_table_of_trials_has_the_defaults_the_median_and_the_best(
     assert "has trials of all ranked methods" in capsys.readouterr().err
 
 
+def test_differences_from_a_method_are_paired(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "table", str(results), "--version", "tiny", "--against", "cosent"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    found = {cells[0]: cells[1:] for cells in lines if cells and cells[0] in ("rkd-distance", "frozen", "label-mds")}
+    ours = np.array(result.read_result(at(results, "cosent")).values)
+    for method, (mean, _, half) in found.items():
+        apart = np.array(result.read_result(at(results, method)).values) - ours
+        low, high = interval(apart)
+        assert float(mean) == pytest.approx(apart.mean(), abs=6e-4)
+        assert float(half.rstrip("*")) == pytest.approx((high - low) / 2, abs=6e-4)
+        assert half.endswith("*") == (not low <= 0 <= high)
+    assert len(found) == 3
+    assert main(["bench", "table", str(results), "--version", "tiny", "--against", "cosine"]) == 2
+    assert "There are no results of 'cosine'. Did you mean 'cosent'?" in capsys.readouterr().err
+
+
 def test_a_gallery_shows_what_the_ranks_say(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["bench", "page", str(results), "--out", str(tmp_path / "board.html"), "--galleries", "3"]
     assert main(command) == 0

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cml.bench.result import Result, read_result, results_in
 from cml.bench.scores import interval
 from cml.bench.suite import SETS, SUITES
-from cml.errors import UserError
+from cml.errors import UserError, did_you_mean
 from cml.retrieval import text_table
 from cml.retrieval.comparison import interval_text
 
@@ -118,6 +118,29 @@ class Board:
             f"one random ranking. {how} {BEST} marks the best method of a set and those that do not differ from it "
             "significantly: the 95 % interval of the paired difference over seeds and queries contains 0. The last "
             f"column is the seconds of one run.{tests}"
+        )
+
+    def against(self, method: str) -> tuple[list[list[str]], str]:
+        """Paired differences of all methods' scores from those of one: header and rows as text, and what they are.
+
+        Raises:
+            UserError: there is no such method.
+        """
+        if method not in self.results:
+            raise UserError(
+                f"There are no results of {method!r}.{did_you_mean(method, self.results)} There are those of "
+                f"{', '.join(self.order)}."
+            )
+        rows = [["", *self.sets]]
+        for other in self.order:
+            if other != method and _competes(other):
+                found = [
+                    _difference(self.results[other].get(name), self.results[method].get(name)) for name in self.sets
+                ]
+                rows.append([other, *("" if one is None else _difference_text(one) for one in found)])
+        return rows, (
+            f"Suite {self.version}, track {self.track}. Differences of the score from that of {method}, with the 95 % "
+            f"interval over seeds and queries of the paired difference. {BEST} marks intervals that do not contain 0."
         )
 
     def trials(self) -> tuple[list[list[str]], str]:
@@ -241,14 +264,21 @@ def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
     if not there:
         return []
     first = max(there, key=lambda method: score_of(there[method]))
-    ours, found = _values(there[first]), [first]
-    for method, one in there.items():
-        theirs = _values(one)
-        if method != first and theirs.shape[1] == ours.shape[1]:
-            low, high = interval(ours - theirs if len(theirs) == len(ours) else ours - theirs.mean(axis=0))
-            if low <= 0 <= high:
-                found.append(method)
-    return found
+    apart = {method: _difference(there[first], one) for method, one in there.items() if method != first}
+    return [first, *(method for method, one in apart.items() if one is not None and one[1] <= 0 <= one[2])]
+
+
+def _difference(ours: Result | None, theirs: Result | None) -> tuple[float, float, float] | None:
+    """The mean of the paired differences of two results, and the ends of its 95 % interval."""
+    if ours is None or theirs is None or ours.failed or theirs.failed:
+        return None
+    mine, other = _values(ours), _values(theirs)  # what has no seeds is one row, which goes with all of the other
+    return (float(np.nanmean(mine - other)), *interval(mine - other)) if mine.shape[1] == other.shape[1] else None
+
+
+def _difference_text(found: tuple[float, float, float]) -> str:
+    mean, low, high = found
+    return f"{mean:+.3f} ± {(high - low) / 2:.3f}{'' if low <= 0 <= high else BEST}"
 
 
 def _competes(method: str) -> bool:

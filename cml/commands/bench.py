@@ -63,6 +63,8 @@ class Table:
     """Of the suite; the latest that has results when not given."""
     track: str = ""
     """As the folders of results are called, as in A-efficientnet-lite0; the first when not given."""
+    against: str = ""
+    """Print the paired differences of all methods from this one instead, with their 95 % intervals."""
     trials: bool = False
     """Print the scores of the trials on validation items instead: with defaults, of the median trial, of the best."""
     diagram: Path | None = None
@@ -175,8 +177,8 @@ def _table(arguments: Sequence[str]) -> None:
         from cml.bench.diagram import draw_diagram
 
         draw_diagram(board, options.diagram)
-    if options.trials:
-        grid, note = board.trials()
+    if options.trials or options.against:
+        grid, note = board.against(options.against) if options.against else board.trials()
         print(f"{text_table.markdown(grid)}\n" if options.markdown else text_table.aligned(grid), note, sep="\n")
     elif options.json:
         print_json(board.to_json())
