@@ -38,7 +38,7 @@ _MANY = 60  # with more bars a method has them only at some x, so that all are v
 _DODGE = 0.12  # share of the step between two x over which the methods' points spread
 # a reference farther away than this share of the compared methods' span is named, not drawn
 _REACH, _REACH_OF_FRAMES = 3.0, 0.35
-_BARS = 0.6  # share of the span that interval bars may add to the axis on each side
+_BARS = 4.0  # share of the span that interval bars may add to the axis on each side: two seeds can make them endless
 _FRAMES: Mapping[str, Any] = {"oracle": (0, (5, 2)), "random": (0, (1, 1.6))}
 
 
