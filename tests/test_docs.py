@@ -62,7 +62,7 @@ def test_a_comparison_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     stored = json.loads((tmp_path / "mine.json").read_text(encoding="utf-8"))
     assert stored == {"columns": ["method", "a@1"], "rows": [["one", "1 ± 2*"], ["two", "3"]]}
     assert results.filled("<!-- results: mine -->\n<!-- end of results -->") == (
-        "<!-- results: mine -->\n\n| method | a@1 |\n| --- | --- |\n| one | 1 ± 2* |\n| two | 3 |\n\n"
+        "<!-- results: mine -->\n\n| method | a@1 |\n| --- | --- |\n| one | 1\u00a0±\u00a02* |\n| two | 3 |\n\n"
         "<!-- end of results -->"
     )
 

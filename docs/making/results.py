@@ -30,7 +30,8 @@ def table(name: str) -> str:
     """A table as Markdown, from its file."""
     stored = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     lines = [stored["columns"], ["---"] * len(stored["columns"]), *stored["rows"]]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return text.replace(" ± ", "\u00a0±\u00a0")  # a wide table scrolls, its intervals are not broken into three lines
 
 
 def filled(text: str) -> str:
