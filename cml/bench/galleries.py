@@ -42,9 +42,10 @@ def write_set_gallery(one: Board, name: str, results: Path, page: Path, queries:
     data = open_set(name, one.version)
     dataset, (query, gallery) = open_dataset(data.folder), data.test(0, 0)
     splits = dataset.split("query"), dataset.split("gallery")
+    places = [{item: row for row, item in enumerate(split.item_ids)} for split in splits]
     asked, held = (
-        np.array([{item: row for row, item in enumerate(split.item_ids)}[item] for item in part.item_ids])
-        for split, part in zip(splits, (query, gallery), strict=True)
+        np.array([place_of[item] for item in part.item_ids])
+        for place_of, part in zip(places, (query, gallery), strict=True)
     )
     tops = {ORACLE: ranked_columns(data.test_distances, _FIRST)[0]}
     for method in one.order:
@@ -63,7 +64,8 @@ def write_set_gallery(one: Board, name: str, results: Path, page: Path, queries:
         items[method][asked] = held[top]
         distances[method][asked] = data.report[0] * np.take_along_axis(data.test_distances, top, axis=1)
     retrieved = Retrieved(items, distances)
-    behind = np.mean([retrieved.mean(method) - retrieved.mean(ORACLE) for method in tops if method != ORACLE], axis=0)
+    methods = [method for method in tops if method != ORACLE] or [ORACLE]  # all others may have failed
+    behind = np.mean([retrieved.mean(method) - retrieved.mean(ORACLE) for method in methods], axis=0)
     task = tasks.get(dataset.info.task)
     write_gallery(
         page,

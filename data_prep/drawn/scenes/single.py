@@ -43,7 +43,7 @@ def _draw_single(
     rng: np.random.Generator, size: int, photos: tuple[Image.Image, ...], classes: Sequence[str]
 ) -> tuple[NDArray[np.uint8], str]:
     """One image (size, size, 3) and its class, independent of the item that has its number among other classes."""
-    (rng,) = np.random.default_rng([int(rng.integers(2**32)), CLASSES.index(classes[0])]).spawn(1)
+    rng = np.random.default_rng([int(rng.integers(2**32)), CLASSES.index(classes[0])])
     name = classes[int(rng.integers(len(classes)))]
     colour, _, kind = name.partition(" ")
     half, height = rng.uniform(0.17, 0.27), KINDS[kind].height
