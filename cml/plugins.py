@@ -81,6 +81,11 @@ def flags() -> str:
     return "".join(f" --plugin {shlex.quote(source)}" for source in _sources)
 
 
+def sources() -> tuple[str, ...]:
+    """What loads the same plugins in another process: the whole paths of files, and names of modules."""
+    return tuple(str(Path(one).resolve()) if Path(one).is_file() else one for one in _sources)
+
+
 def file(name: str) -> Path | None:
     """The file of a plugin that is loaded; None for one that is a module."""
     return next((Path(source) for source in _sources if Path(source).name == name and Path(source).is_file()), None)

@@ -15,18 +15,20 @@ import numpy as np
 import pytest
 
 from cml import losses, plugins
-from cml.bench import fitted, result, sets, suite, table, track
+from cml.bench import computing, fitted, result, sets, suite, table, track
+from cml.bench.fitted import Fitted
 from cml.bench.scores import Ranks, interval, per_query
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
+from cml.training.config import TrainConfig
 
 SETTING = """
 from dataclasses import replace
-from cml.bench import result, sets, suite, table, track
+from cml.bench import computing, result, sets, suite, table, track
 heads = replace(suite.SUITES["2026.1"].heads, backbone="small-cnn", weights="none", image_size=(16, 16), steps=3,
                 dimension=4, sampler="random(batch_size=20)", device="cpu")
-tiny = suite.Suite("tiny", 60, 60, 20, 12, 44, 3, 2, heads, replace(heads, freeze_backbone=False))
+tiny = suite.Suite("tiny", 60, 60, 20, 12, 44, 3, 2, heads, replace(heads, freeze_backbone=False), 2)
 for module in (suite, sets, result, table):
     module.SUITES = {"tiny": tiny}
 track.AT_ONCE = {"A": 2, "B": 1}
@@ -95,6 +97,7 @@ def test_results_of_a_run_can_be_trusted(results: Path, capsys: pytest.CaptureFi
         ("trial tuned", "other settings than the suite draws"),
         ("trial chosen", "has the best score on validation"),
         ("config", "its config is not"),
+        ("more steps", "trained with steps 9, where the suite gives 3"),
         ("moved", "not where it lies"),
         ("twice", "ranks an item twice"),
         ("entry", "seconds"),
@@ -125,8 +128,10 @@ def test_a_tampered_result_is_refused_with_the_reason(results: Path, what: str, 
         held["trials"][1]["settings"]["learning_rate"] = 0.5
     elif what == "trial chosen":
         held["chosen"] = (held["chosen"] + 1) % 3
-    elif what == "config":
+    elif what in ("config", "more steps"):
         held["config"]["steps"] = 9
+        if what == "more steps":
+            held["config_sha256"] = result.config_digest(held["config"])
     elif what == "entry":
         held["seconds"] = "none"
     path.write_text(json.dumps(held), "utf-8")
@@ -187,7 +192,7 @@ def test_a_killed_run_keeps_its_trials(tmp_path: Path, monkeypatch: pytest.Monke
             raise KeyboardInterrupt
         return fit(letter, data, configs, *kept)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(track, "fit", counted)
+    monkeypatch.setattr(computing, "fit", counted)
     with pytest.raises(KeyboardInterrupt):
         track.run(plan(tmp_path, "cosent"))
     track.run(plan(tmp_path, "cosent"))
@@ -196,8 +201,8 @@ def test_a_killed_run_keeps_its_trials(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_two_processes_share_the_work(tmp_path: Path) -> None:
-    code = f"{SETTING}\nfrom pathlib import Path\nfit, made = track.fit, []\n"
-    code += "track.fit = lambda *given: made.append(len(given[2])) or fit(*given)\n"
+    code = f"{SETTING}\nfrom pathlib import Path\nfit, made = computing.fit, []\n"
+    code += "computing.fit = lambda *given: made.append(len(given[2])) or fit(*given)\n"
     code += f"track.run(track.Plan(suite.SUITES['tiny'], 'A', ['{SET}'], {METHODS}, Path({str(tmp_path)!r})))\n"
     code += "print(sum(made))"
     both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -216,9 +221,17 @@ def test_a_loss_that_does_not_suit_the_labels_is_a_result_too(tmp_path: Path) ->
     assert table.board(tmp_path, "tiny").grid()[-2][1] == "failed"
 
 
-def test_whole_networks_are_track_b(tmp_path: Path) -> None:
+def test_whole_networks_are_track_b(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained, steps = computing.fit, []
+
+    def fit(letter: str, data: sets.BenchSet, configs: list[TrainConfig], kept: Path | None = None) -> list[Fitted]:
+        steps.extend(one.steps for one in configs)
+        return trained(letter, data, configs, kept)
+
+    monkeypatch.setattr(computing, "fit", fit)
     track.run(plan(tmp_path, "cosent", letter="B"))
     assert result.check(result.place(tmp_path, "tiny", SET, "B-small-cnn", "cosent")).pretraining == "none"
+    assert steps == [2, 2, 2, 3, 3]  # trials are shorter than final runs
 
 
 def test_a_set_of_the_users_own_is_left_out_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

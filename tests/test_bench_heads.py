@@ -70,7 +70,7 @@ def _configs(name: str) -> list[TrainConfig]:
     """The first trials of a method."""
     method = METHODS[name]
     base = replace(CONFIG, loss=method.loss, dimension=2 if method.vectors else CONFIG.dimension)
-    return [with_settings(base, method.settings(number)) for number in range(3)]
+    return [with_settings(base, method.settings(number, "A")) for number in range(3)]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -161,9 +161,9 @@ def test_heads_that_differ_in_more_than_their_loss_and_rates_are_refused(width: 
 def test_every_trial_follows_from_its_number_and_the_first_is_the_default() -> None:
     assert len(METHODS) >= 14
     for method in METHODS.values():
-        assert method.settings(0) == {}
-        assert method.settings(3) == method.settings(3) != method.settings(4)
-        assert "learning_rate" in method.settings(1)
+        assert method.settings(0, "A") == {}
+        assert method.settings(3, "A") == method.settings(3, "A") != method.settings(4, "A")
+        assert method.settings(1, "A")["learning_rate"] > method.settings(1, "B")["learning_rate"]
     assert SUITES["2026.1"].trials == 20
     assert SUITES["2026.1"].seeds == 5
 

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -10,15 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import distributed
 import numpy as np
 import pytest
+from cluster_stand_in import Workers, two_workers
 
 import cml.distances
 from cml.distances.euclidean import Euclidean
 from cml.distances.jobs import cluster
 from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
 from cml.errors import UserError
+from cml.processes import cluster as connection
 from cml.storage.resumable import Building
 
 QUIET = Runner(bar_after=None)
@@ -45,50 +43,12 @@ class Slow(Euclidean):
 """
 
 
-class Workers:
-    """A scheduler and two worker processes on loopback."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        (folder / "own_distances.py").write_text(OWN)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.address = f"tcp://127.0.0.1:{port}"
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self.start("scheduler", "--host", "127.0.0.1", "--port", str(port))
-        self.workers = [self.start_worker() for _ in range(2)]
-
-    def start_worker(self) -> subprocess.Popen[bytes]:
-        preload = ("--preload", "own_distances")
-        return self.start("worker", self.address, "--nthreads", "1", "--no-nanny", *preload)
-
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join([str(self._folder), *sys.path])
-        limits = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "DASK_LOGGING__DISTRIBUTED": "error"}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dask", *command, "--no-dashboard"],
-            env=os.environ | limits | {"PYTHONPATH": path},
-            cwd=self._folder,
-        )
-        self._processes.append(process)
-        return process
-
-    def stop(self) -> None:
-        for process in reversed(self._processes):
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    started = Workers(tmp_path_factory.mktemp("cluster"))
-    try:
-        with distributed.Client(started.address, timeout=200, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=200)
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "own_distances.py").write_text(OWN)
+    with two_workers(folder, "own_distances") as started:
         yield started
-    finally:
-        started.stop()
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +56,7 @@ def slow(workers: Workers) -> type[Euclidean]:
     """The workers' own label distance, in this process too."""
     import importlib.util
 
-    found = importlib.util.spec_from_file_location("own_distances", workers._folder / "own_distances.py")
+    found = importlib.util.spec_from_file_location("own_distances", workers.folder / "own_distances.py")
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
@@ -161,7 +121,7 @@ def test_a_worker_killed_in_the_middle_costs_only_its_strips(
     assert killed == [workers.workers[0].pid]
     strips = 17
     lost = len(computed) - strips
-    assert 0 <= lost <= 2 * cluster.AHEAD  # what the dead worker had computed and not yet sent back
+    assert 0 <= lost <= 2 * connection.AHEAD  # what the dead worker had computed and not yet sent back
     workers.workers[0] = workers.start_worker()
 
 
@@ -172,7 +132,7 @@ def test_a_job_without_workers_says_so_and_goes_on_when_one_comes(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(cluster, "QUIET", 0.3)
+    monkeypatch.setattr(connection, "QUIET", 0.3)
     distance = cml.distances.get("slow-euclidean", log=str(tmp_path / "log"))
     labels = distance.encode(list(range(60)))
     out = tmp_path / "m"
@@ -232,10 +192,15 @@ def test_errors_of_workers_and_addresses_are_one_sentence(
         patch.setattr(cluster, "_recipe", other)
         with pytest.raises(UserError, match="makes another label distance of 'precomputed'"):
             write_matrix(stored, rows, tmp_path / "c", runner=there)
-    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    monkeypatch.setattr(connection, "PATIENCE", 1)
     for address in ("tcp://127.0.0.1:9", "nowhere at all"):
         with pytest.raises(UserError, match=f"No Dask scheduler answers at '{address}'"):
             write_matrix(Euclidean(), labels, tmp_path / "d", runner=replace(there, scheduler=address))
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "find_spec", {}.get)
+        patch.setattr(connection, "PATIENCE", 15)
+        with pytest.raises(UserError, match="The scheduler has no cml: install the same packages"):
+            write_matrix(Euclidean(), labels, tmp_path / "d", runner=there)
     # what failed on the cluster goes on here
     np.testing.assert_array_equal(
         np.load(write_matrix(Euclidean(), labels, tmp_path / "d", runner=QUIET).path),
@@ -245,7 +210,8 @@ def test_errors_of_workers_and_addresses_are_one_sentence(
 
 def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "cml.distances.jobs.cluster")
+    for name in ("cml.distances.jobs.cluster", "cml.processes.cluster"):
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(UserError, match=r"pip install 'cml\[cluster\]'"):
         write_matrix(
             Euclidean(), Euclidean().encode([1, 2, 3]), tmp_path / "m", runner=replace(QUIET, scheduler="tcp://x:1")

@@ -14,7 +14,7 @@ import math
 import platform
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -27,8 +27,11 @@ from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import SUITES, TRACKS, Method, Suite, known, method
 from cml.errors import DataError, UserError
+from cml.runs.trials import with_settings
 from cml.storage.atomic import atomic_file, write_json
+from cml.storage.made_with import as_json
 from cml.storage.saved_options import read_record
+from cml.training.config import TrainConfig
 from cml.version import __version__
 
 _CLOSE = 2e-5  # relative: files hold six digits
@@ -232,7 +235,8 @@ def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator
             yield str(error).rstrip(".")
             return
     if how is not None:
-        yield from _trial_faults(found, how, rules)
+        yield from _trial_faults(found, how, rules, track)
+        yield from _option_faults(found, how, rules.config(track, found.config.get("backbone", "")), data)
     elif found.trials:
         yield f"{found.method} is no method that has trials"
     if found.failed:
@@ -257,16 +261,24 @@ def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator
         yield "the scores of its queries are not those that the ranks give"
 
 
-def _trial_faults(found: Result, how: Method, rules: Suite) -> Iterator[str]:
+def _trial_faults(found: Result, how: Method, rules: Suite, track: str) -> Iterator[str]:
     if [one.number for one in found.trials] != list(range(rules.trials)):
         yield f"there should be the trials 0 to {rules.trials - 1}, all of them"
     for one in found.trials:
-        if one.settings != how.settings(one.number):
+        if one.settings != how.settings(one.number, track):
             yield f"trial {one.number} has other settings than the suite draws for it"
     scored = [(one.score, -one.number) for one in found.trials if one.score is not None]
     best = -max(scored)[1] if scored else None
     if found.chosen != best:
         yield f"trial {found.chosen} was chosen, but {best} has the best score on validation"
+
+
+def _option_faults(found: Result, how: Method, shared: TrainConfig, data: BenchSet) -> Iterator[str]:
+    expected = how.options(replace(shared, label_distance=data.label_distance), data.vectors)
+    chosen = next((one.settings for one in found.trials if one.number == found.chosen), {})
+    for name, value in as_json(dataclasses.asdict(with_settings(expected, chosen))).items():
+        if found.config.get(name, value) != value:  # an option that came later is not in it
+            yield f"it was trained with {name} {found.config[name]}, where the suite gives {value}"
 
 
 def _same(said: Any, is_so: Any, close: float = _CLOSE) -> bool:  # noqa: ANN401 - figures, or lists of them

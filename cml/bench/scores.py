@@ -6,7 +6,7 @@ which tells the rank correlation without the whole ranking. Not for: making them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,12 @@ class Ranks:
         top = [ranked_columns(block, depth(gallery))[0] for block in blocks]
         probe = [ranked_columns(np.ascontiguousarray(block[:, :probes]), probes)[0] for block in blocks]
         return cls(np.stack(top).astype(np.uint16), np.stack(probe).astype(np.uint8))
+
+    @classmethod
+    def joined(cls, runs: Iterable[Ranks]) -> Ranks:
+        """Those of several runs as one."""
+        every = list(runs)
+        return cls(np.concatenate([one.top for one in every]), np.concatenate([one.probe for one in every]))
 
     def fault(self, seeds: int, distances: Float32) -> str:
         """What is wrong with the ranks as such; "" if nothing."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cml.distances.label_distance import Float32
 from cml.errors import UserError, did_you_mean
 from cml.registry import Choice
 from cml.runs.trials import drawn, with_settings
@@ -83,6 +84,7 @@ class Suite:
         seeds: Final runs.
         heads: How heads on frozen features are trained.
         network: How whole networks are.
+        short: Steps of a trial of a whole network, a third of its final run's: a network takes minutes, a head seconds.
     """
 
     version: str
@@ -95,26 +97,31 @@ class Suite:
     seeds: int
     heads: TrainConfig
     network: TrainConfig
+    short: int
 
     def config(self, track: str, backbone: str = "") -> TrainConfig:
         """The options that all methods of a track share."""
         config = self.network if track == "B" else self.heads
         return replace(config, backbone=backbone) if backbone else config
 
+    def trial(self, track: str, config: TrainConfig) -> TrainConfig:
+        """The options of a trial whose final run would have these."""
+        return replace(config, steps=self.short) if track == "B" else config
+
 
 _HEADS = TrainConfig(
     sampler="random(batch_size=64)", dimension=64, image_size=(128, 128), steps=300, freeze_backbone=True, workers=0
 )
 _NETWORK = replace(
-    _HEADS, backbone="small-cnn", weights="none", image_size=(48, 48), precision="bfloat16", freeze_backbone=False
+    _HEADS, backbone="small-cnn", weights="none", image_size=(32, 32), precision="bfloat16", freeze_backbone=False
 )
-_FULL = Suite("2026.1", 3000, 1600, 400, 100, 500, 20, 5, _HEADS, _NETWORK)
+_FULL = Suite("2026.1", 3000, 1600, 400, 100, 500, 20, 5, _HEADS, _NETWORK, 100)
 LATEST = "2026.1"
 SUITES: Mapping[str, Suite] = {
     LATEST: _FULL,
     # to see that everything works: its figures say little
     "2026.1-quick": Suite(
-        "2026.1-quick", 900, 480, 120, 100, 200, 5, 2, replace(_HEADS, steps=100), replace(_NETWORK, steps=30)
+        "2026.1-quick", 900, 480, 120, 100, 200, 5, 2, replace(_HEADS, steps=100), replace(_NETWORK, steps=30), 10
     ),
 }
 
@@ -140,7 +147,8 @@ SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets t
 }
 
 RULES = ("oracle", "random", "frozen", "label-mds")  # the rows that every set has: no trials, no seeds
-_SHARED = {"learning_rate": "3e-4..3e-2:log", "weight_decay": "1e-4..1.0:log"}
+_RATES = {"A": "3e-4..3e-2:log", "B": "1e-4..1e-2:log"}  # a whole network takes lower rates than a head
+_DECAY = "1e-4..1.0:log"
 _TEMPERATURE = {"loss.temperature": "0.02..1.0:log"}
 _GRADED = {"loss.temperature": "0.01..0.5:log", "loss.neighbors": "3..30"}
 
@@ -159,10 +167,16 @@ class Method:
     vary: Mapping[str, str]
     vectors: bool = False
 
-    def settings(self, trial: int) -> dict[str, Any]:
+    def settings(self, trial: int, track: str) -> dict[str, Any]:
         """What a trial sets: nothing in the first, the defaults; the others are drawn by their number."""
-        found: dict[str, Any] = as_json(drawn(space({**_SHARED, **self.vary}), trial, seed=0)) if trial else {}
+        ranges = {"learning_rate": _RATES[track], "weight_decay": _DECAY, **self.vary}
+        found: dict[str, Any] = as_json(drawn(space(ranges), trial, seed=0)) if trial else {}
         return found
+
+    def options(self, shared: TrainConfig, vectors: Float32 | None) -> TrainConfig:
+        """The options of all methods with its loss; one that predicts labels embeds into their space."""
+        size = vectors.shape[1] if self.vectors and vectors is not None else shared.dimension
+        return replace(shared, loss=self.loss, dimension=size)
 
 
 METHODS: Mapping[str, Method] = {

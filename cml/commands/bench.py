@@ -41,6 +41,8 @@ class Bench:
     """Another backbone than the suite's, as cml train takes it."""
     out: Path = RESULTS
     """Folder of the results."""
+    scheduler: str = ""
+    """Address of a Dask scheduler, tcp://host:port, whose workers train."""
     markdown: bool = False
     """Print the table as Markdown."""
 
@@ -145,7 +147,7 @@ def _bench(options: Bench) -> None:
     rules = suite.known("suite", version, suite.SUITES)
     plan = track.Plan(rules, options.track, sets, methods, options.out, options.backbone)
     with going_on():
-        for sentence in track.run(plan):
+        for sentence in track.run(plan, options.scheduler):
             say(sentence)
     board = table.board(options.out, version, plan.place)
     print(board.markdown() if options.markdown else board)

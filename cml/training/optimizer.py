@@ -37,7 +37,7 @@ def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> to
         groups.append({"params": learning, "base_lr": rate, "waits": config.head_first})
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
-    return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay, fused=True)
 
 
 def learning_rate_factor(config: TrainConfig, step: int) -> float:

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             image_size=(64, 64),
             sampler=f"random(batch_size={given.batch})",
         )
-        configs = [with_settings(base, method.settings(number)) for number in range(given.heads)]
+        configs = [with_settings(base, method.settings(number, "A")) for number in range(given.heads)]
         distance = distances.get("keypoints", squared=False)
         labels = distance.encode(data.split("train").labels)
         blocks, width = distance.pairwise(labels, labels), {"efficientnet-lite0": 1280}.get(given.backbone, 256)

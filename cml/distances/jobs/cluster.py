@@ -16,11 +16,9 @@ Dask's connections carry pickles: use a cluster that you trust. Not for: threads
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cml import distances
@@ -29,27 +27,19 @@ from cml.distances.jobs.folder import FORMAT
 from cml.distances.jobs.work import Arrays, MatrixWork, NeighborsWork, Strip, Work
 from cml.distances.labels import Labels
 from cml.errors import UserError, extra_needed
+from cml.processes.cluster import Workers
 from cml.registry import Choice
 
 with extra_needed("cluster", "A scheduler"):
-    import distributed
     from distributed.diagnostics.plugin import WorkerPlugin
 
-PATIENCE = 15  # seconds for the scheduler to answer and for a first worker
-QUIET = 30  # seconds without a worker before that is said, and said again
-AHEAD = 2  # strips given out for each thread of the workers, so that none waits for this process
 
-
-class Cluster:
+class Cluster(Workers):
     """The workers of a Dask scheduler, each with the labels and the label distance of one job.
 
     Args:
         address: Of the scheduler.
         work: The job.
-
-    Attributes:
-        workers: Workers at the start.
-        threads: Their threads.
 
     Raises:
         UserError: nobody answers at ``address``, there is no worker, or the label distance cannot be made by its name.
@@ -57,39 +47,21 @@ class Cluster:
 
     def __init__(self, address: str, work: Work) -> None:
         self._name = f"cml-{uuid.uuid4().hex}"
-        self._address = address
         recipe = _recipe(work)
+        super().__init__(address)
         try:
-            self._client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"No Dask scheduler answers at {address!r} ({str(error).strip() or type(error).__name__}). Start one "
-                "with 'dask scheduler' and give its address, such as tcp://127.0.0.1:8786."
-            ) from None
-        try:
-            self._client.wait_for_workers(1, timeout=PATIENCE)
-            self._client.register_plugin(_Carrier(self._name, recipe), name=self._name)
-        except TimeoutError:
-            self._client.close()
-            raise UserError(
-                f"The scheduler at {address} has no worker: start some with 'dask worker {address}'."
-            ) from None
+            self.client.register_plugin(_Carrier(self._name, recipe), name=self._name)
         except BaseException:
-            self._client.close()
+            self.client.close()
             raise
-        threads = self._client.nthreads()
-        self.workers, self.threads = len(threads), sum(threads.values())
-
-    def __enter__(self) -> Cluster:
-        return self
 
     def __exit__(self, *error: object) -> None:
         try:
-            self._client.unregister_worker_plugin(self._name)
+            self.client.unregister_worker_plugin(self._name)
         finally:
-            self._client.close()
+            super().__exit__(*error)
 
-    def each(
+    def strips(
         self, strips: Sequence[Strip], store: Callable[[Strip, Arrays], object], done: Callable[[Strip], object]
     ) -> None:
         """Have all strips computed; each is stored by this thread as it comes, then ``done`` is told.
@@ -97,56 +69,13 @@ class Cluster:
         Raises:
             UserError: what a worker raised, or a strip took several workers down.
         """
-        left = iter(strips)
-        under_way: dict[str, Strip] = {}
 
-        def give(count: int) -> Iterator[Any]:
-            for _, strip in zip(range(count), left, strict=False):
-                key = f"{self._name}-{strip.start}"
-                under_way[key] = strip
-                yield self._client.submit(_compute, self._name, strip.start, strip.stop, key=key, pure=False)
+        def named(number: int) -> str:
+            return f"The strip of the rows {strips[number].start} to {strips[number].stop - 1}"
 
-        with self._watched():
-            coming = distributed.as_completed(list(give(AHEAD * self.threads)), loop=self._client.loop)
-            for future in coming:
-                strip = under_way.pop(future.key)
-                try:
-                    arrays = future.result()
-                except distributed.KilledWorker as error:
-                    raise UserError(
-                        f"The strip of the rows {strip.start} to {strip.stop - 1} took several workers down, the last "
-                        f"one {error.last_worker.address}; do they have enough memory?"
-                    ) from None
-                future.release()
-                store(strip, arrays)
-                done(strip)
-                coming.update(list(give(1)))
-
-    @contextlib.contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Say on stderr, every ``QUIET`` seconds, that there is no worker: Dask itself waits without a word."""
-        over = threading.Event()
-
-        def watch() -> None:
-            while not over.wait(QUIET):
-                try:
-                    trouble = "" if self._client.nthreads() else "has no worker left"
-                except (OSError, TimeoutError):
-                    trouble = "does not answer"
-                if trouble and not over.is_set():
-                    print(
-                        f"The scheduler at {self._address} {trouble}; the job waits, and finished strips are kept. "
-                        f"Start workers with 'dask worker {self._address}', or stop here and continue later.",
-                        file=sys.stderr,
-                    )
-
-        watcher = threading.Thread(target=watch, name="cml-cluster-watch", daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watcher.join(timeout=1)
+        for number, arrays in self.each([(_compute, self._name, one.start, one.stop) for one in strips], named):
+            store(strips[number], arrays)
+            done(strips[number])
 
 
 class _Carrier(WorkerPlugin):  # type: ignore[misc]

@@ -156,7 +156,7 @@ def _compute(job: JobFolder, runner: Runner, rate: float) -> int:
             from cml.distances.jobs.cluster import Cluster
 
             cluster = stack.enter_context(Cluster(runner.scheduler, work))
-            threads, where = cluster.threads, f"{cluster.workers} workers"
+            threads, where = cluster.threads, f"{cluster.count} workers"
         if runner.say is not None:
             runner.say(forecast(work, pending, job.folder, rate, threads, where))
         every = sum(map(work.pairs, job.strips))
@@ -166,7 +166,7 @@ def _compute(job: JobFolder, runner: Runner, rate: float) -> int:
                 bar.update(work.pairs(strip))
 
             if cluster is not None:
-                cluster.each(pending, job.store, done)
+                cluster.strips(pending, job.store, done)
             else:
                 on_threads(compute, pending, runner.threads, done)
         bands = job.bands()

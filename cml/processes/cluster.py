@@ -1,0 +1,126 @@
+"""The workers of a Dask cluster: found, watched, and given calls whose results come back as they are ready.
+
+Dask's connections carry pickles: use a cluster that you trust. Not for: what is computed there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
+from typing import Any, Self
+
+from cml.errors import UserError, extra_needed
+
+with extra_needed("cluster", "A scheduler"):
+    import distributed
+
+PATIENCE = 15  # seconds for the scheduler to answer and for a first worker
+QUIET = 30  # seconds without a worker before that is said, and said again
+AHEAD = 2  # calls given out for each thread of the workers, so that none waits for this process
+Call = tuple[Any, ...]  # a function of a module, and its arguments
+
+
+class Workers:
+    """The workers of a Dask scheduler; leaving the context ends the connection and what is under way.
+
+    Args:
+        address: Of the scheduler.
+
+    Attributes:
+        client: The connection.
+        count: Workers at the start.
+        threads: Their threads.
+
+    Raises:
+        UserError: nobody answers at ``address``, there is no worker, or cml is not installed there.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address, self._over = address, threading.Event()
+        try:
+            self.client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"No Dask scheduler answers at {address!r} ({str(error).strip() or type(error).__name__}). Start one "
+                "with 'dask scheduler' and give its address, such as tcp://127.0.0.1:8786."
+            ) from None
+        try:
+            self.client.wait_for_workers(1, timeout=PATIENCE)
+            found = {"The scheduler": self.client.run_on_scheduler(find_spec, "cml")}
+            asked = self.client.run(find_spec, "cml", on_error="ignore")  # of one that dies now
+            found |= {f"The worker {one}": spec for one, spec in asked.items()}
+            if without := next((name for name, spec in found.items() if spec is None), ""):
+                raise UserError(f"{without} has no cml: install the same packages for the scheduler and all workers.")
+        except TimeoutError:
+            self.client.close()
+            raise UserError(
+                f"The scheduler at {address} has no worker: start some with 'dask worker {address}'."
+            ) from None
+        except BaseException:
+            self.client.close()
+            raise
+        threads = self.client.nthreads()
+        self.count, self.threads = len(threads), sum(threads.values())
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._watch, name="cml-cluster-watch", daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self.client.close()
+
+    def each(self, calls: Iterable[Call], named: Callable[[int], str]) -> Iterator[tuple[int, Any]]:
+        """Have all calls computed: yields the number of each and its result, in the order in which they come.
+
+        Args:
+            calls: Taken one by one, some more than the workers have threads.
+            named: What a call is called in a message, by its number.
+
+        Raises:
+            UserError: what a worker raised, or a call took several workers down.
+        """
+        left, under_way = iter(enumerate(calls)), {}
+        token = f"cml-{uuid.uuid4().hex}"
+
+        def give(count: int) -> list[Any]:
+            given = []
+            for number, (function, *arguments) in itertools.islice(left, count):
+                under_way[key := f"{token}-{number}"] = number
+                given.append(self.client.submit(function, *arguments, key=key, pure=False))
+            return given
+
+        coming = distributed.as_completed(give(AHEAD * self.threads), loop=self.client.loop)
+        for future in coming:
+            number = under_way.pop(future.key)
+            try:
+                result = future.result()
+            except distributed.KilledWorker as error:
+                raise UserError(
+                    f"{named(number)} took several workers down, the last one {error.last_worker.address}; do they "
+                    "have enough memory?"
+                ) from None
+            future.release()
+            yield number, result
+            coming.update(give(1))
+
+    def _watch(self) -> None:
+        """Say on stderr, every ``QUIET`` seconds, that there is no worker: Dask itself waits without a word."""
+        while not self._over.wait(QUIET):
+            trouble = ""
+            with contextlib.suppress(RuntimeError):  # the connection is being closed
+                try:
+                    trouble = "" if self.client.nthreads() else "has no worker left"
+                except (OSError, TimeoutError):
+                    trouble = "does not answer"
+            if trouble and not self._over.is_set():
+                print(
+                    f"The scheduler at {self._address} {trouble}; the job waits, and what is finished is kept. "
+                    f"Start workers with 'dask worker {self._address}', or stop here and continue later.",
+                    file=sys.stderr,
+                )
