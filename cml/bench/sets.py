@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 import io
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import numpy as np
 
 from cml import data_prep, distances, tasks
 from cml.bench.suite import SETS, SPLITS, SUITES, SetSpec, Suite, known
-from cml.data.dataset_info import INFO
+from cml.data.dataset_info import FOLDERS, INFO, METADATA
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import Float32, LabelDistance
@@ -130,13 +131,13 @@ def open_set(name: str, version: str) -> BenchSet:
         UserError: its raw files are not there: says how to name them. Or its parts are not those of the suite.
     """
     spec, suite = known("set", name, SETS), known("suite", version, SUITES)
-    paths, drawn = spec.paths(), f"-{suite.count}" if "{count}" in spec.source else ""
+    given, drawn = spec.given(), f"-{suite.count}" if "{count}" in spec.source else ""
     folder = cache_folder() / "bench" / f"{name}{drawn}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder.parent / f".{name}.lock", f"the set {name}", wait=True):
         told = io.StringIO() if (folder / INFO).is_file() else sys.stderr  # that it is prepared is no news
         with contextlib.redirect_stderr(told):
-            dataset = data_prep.registry.get(spec.source.format(count=suite.count), **paths).prepare(folder)
+            dataset = data_prep.registry.get(spec.source.format(count=suite.count), **given).prepare(folder)
     made = deal(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
     fixed = SPLITS.get(version, {}).get(name, made.split)
     if made.split != fixed:
@@ -152,12 +153,10 @@ def deal(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache
     task = tasks.get(dataset.info.task)
     text = task.label_distance(task.recipe, dataset.info)
     distance = distances.made(text).fit(dataset.split("train").labels)
-    ids, groups = dataset.split("train").item_ids, _groups(dataset, spec.group)
-    order = _by_hash(ids)
-    held = {row for row in order if _share(groups.get(ids[row], ids[row]), "validation") < 0.2}
-    queries, gallery = (_by_hash(dataset.split(role).item_ids) for role in ("query", "gallery"))
-    if dataset.info.queries_are_gallery:
-        gallery = queries[suite.queries :]
+    ids, groups = dataset.split("train").item_ids, _groups(dataset, "train", spec)
+    order = _by_hash(ids, groups if spec.whole else None)
+    held = {row for row in order if _share(groups[row], "validation") < 0.2}
+    queries, gallery = _test_items(dataset, spec, suite)
 
     def part(role: str, rows: list[int]) -> Part:
         split, chosen = dataset.split(role), np.array(rows, np.int64)
@@ -202,10 +201,33 @@ def _network(backbone: str, weights: str, image_size: tuple[int, int]) -> Embedd
     return EmbeddingModel(ModelConfig(backbone, weights, 2, False, image_size))
 
 
-def _groups(dataset: PreparedDataset, column: str) -> dict[str, str]:
-    """The group of each training item, by its id; none without a column."""
-    lines = (dataset.folder / "train" / "metadata.jsonl").read_bytes().splitlines() if column else ()
-    return {str(item["item_id"]): str(item[column]) for item in map(msgspec.json.decode, lines)}
+def _test_items(dataset: PreparedDataset, spec: SetSpec, suite: Suite) -> tuple[list[int], list[int]]:
+    """Rows of queries and of gallery items, of either in an order from which the first are taken."""
+    ids = [dataset.split(role).item_ids for role in ("query", "gallery")]
+    if not spec.whole:
+        queries, gallery = map(_by_hash, ids)
+        return queries, queries[suite.queries :] if dataset.info.queries_are_gallery else gallery
+    asked = _groups(dataset, "query", spec)
+    if dataset.info.queries_are_gallery:
+        chosen = set(_by_hash(ids[0], asked)[: suite.queries + suite.gallery])
+        queries = [row for row in _by_hash(ids[0]) if row in chosen]
+        return queries, queries[suite.queries :]
+    searched = _groups(dataset, "gallery", spec)
+    gallery = _by_hash(ids[1], searched)[: suite.gallery]
+    there = {searched[row] for row in gallery}
+    return [row for row in _by_hash(ids[0]) if asked[row] in there], gallery
+
+
+def _groups(dataset: PreparedDataset, role: str, spec: SetSpec) -> list[str]:
+    """The group of each item of a role: itself, if the set has no groups."""
+    ids = dataset.split(role).item_ids
+    if not spec.group:
+        return list(ids)
+    lines = (dataset.folder / FOLDERS[role] / METADATA).read_bytes().splitlines()
+    column = {str(item["item_id"]): item[spec.group] for item in map(msgspec.json.decode, lines)}
+    if spec.cell:
+        column = {one: [math.floor(degrees / spec.cell) for degrees in place[:2]] for one, place in column.items()}
+    return [str(column[one]) for one in ids]
 
 
 def _share(text: str, salt: str) -> float:
@@ -213,5 +235,8 @@ def _share(text: str, salt: str) -> float:
     return int.from_bytes(hashlib.sha256(f"{salt}:{text}".encode()).digest()[:6]) / 2**48
 
 
-def _by_hash(ids: Sequence[str]) -> list[int]:
-    return sorted(range(len(ids)), key=lambda row: _share(ids[row], "order"))
+def _by_hash(ids: Sequence[str], groups: Sequence[str] | None = None) -> list[int]:
+    """Rows in the order of hashes of their ids; with groups, those of one group after another."""
+    own = [_share(one, "order") for one in ids]
+    first = own if groups is None else [_share(one, "group") for one in groups]
+    return sorted(range(len(ids)), key=lambda row: (first[row], own[row]))

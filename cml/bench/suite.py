@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,28 +31,41 @@ class SetSpec:
         source: The data source as text; {count} is how many pictures the suite has drawn.
         kind: Of label, for tables.
         group: Column of metadata.jsonl whose items stay together when validation items are split off; "" for none.
-        variable: Environment variable with the place of the raw files, where they are the user's own.
+        cell: Degrees of latitude and longitude: the places of the column that lie in one cell are one group.
+        whole: Whether training and test items are whole groups too: of so many classes or places, single items would
+            hardly ever have another one of theirs.
+        variable: Environment variable with the folder of the raw files, where they are the user's own.
+        files: Setting of the source to its path in that folder.
+        settings: Of the source, beside.
         tier: offline or download.
     """
 
     source: str
     kind: str
     group: str = ""
+    cell: float = 0.0
+    whole: bool = False
     variable: str = ""
+    files: Mapping[str, str] = field(default_factory=lambda: {"source": ""})
+    settings: Mapping[str, Any] = field(default_factory=dict)
     tier: str = "offline"
 
-    def paths(self) -> dict[str, Path]:
-        """The settings of the source that are the user's.
+    def given(self) -> dict[str, Any]:
+        """The settings of the source that its text does not have.
 
         Raises:
             UserError: the raw files are missing.
         """
         if not self.variable:
-            return {}
+            return dict(self.settings)
         given = os.environ.get(self.variable)
         if not given or not Path(given).exists():
             raise UserError(f"its raw files are the user's own: set {self.variable} to where they lie")
-        return {"source": Path(given)}
+        return {**self.settings, **{name: Path(given) / path for name, path in self.files.items()}}
+
+
+def _download(source: str, kind: str, variable: str, **fields: Any) -> SetSpec:  # noqa: ANN401 - those of SetSpec
+    return SetSpec(source, kind, variable=f"CML_{variable}", tier="download", **fields)
 
 
 SETS: Mapping[str, SetSpec] = {
@@ -64,8 +77,26 @@ SETS: Mapping[str, SetSpec] = {
     "elpv": SetSpec("elpv", "probability"),
     "earth": SetSpec("earth", "places", group="region"),
     "steering": SetSpec("donkeycar", "angles", variable="CML_TUB"),
-    "cub": SetSpec("cub", "classes", variable="CML_CUB", tier="download"),
-    "cars": SetSpec("cars", "classes", variable="CML_CARS", tier="download"),
+    "mpii": _download(
+        "mpii", "poses", "MPII", files={"annotations": "mpii_human_pose_v1_u12_1.mat", "images": "images"}
+    ),
+    "lsun": _download("lsun_layout", "layouts", "LSUN"),
+    "zind": _download("zind_layouts", "layouts", "ZIND"),
+    "coco": _download("coco_captions", "captions", "COCO", files={"source": "", "karpathy": "dataset_coco.json"}),
+    "agedb": _download("agedb", "ages", "AGEDB"),
+    "msls": _download(
+        "msls",
+        "views",
+        "MSLS",
+        group="value",
+        cell=0.002,
+        whole=True,
+        settings={"cities": ("amsterdam", "boston", "cph", "sf")},
+    ),
+    "cub": _download("cub", "classes", "CUB"),
+    "cars": _download("cars", "classes", "CARS"),
+    "sop": _download("sop", "classes", "SOP", group="class", whole=True),
+    "in-shop": _download("in_shop", "classes", "IN_SHOP", group="class", whole=True),
 }
 
 
