@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
-from cml.losses.pairs import Pairs, RowMean
+from cml.losses.pairs import Pairs, RowMean, ones
 from cml.losses.row_blocks import mean_over_pairs
 from cml.settings import check_above_zero, check_number
 
@@ -78,10 +78,10 @@ class GradedContrastiveLoss(ScaledLabelLoss):
 
         def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
             distances, labels, used = pairs  # (R, B) each
-            similarity = (1 - labels / reach).clamp(min=0)  # psi
+            similarity = labels.div_(-reach).add_(1).clamp_(min=0)  # psi
             push, pull = (self.margin - distances).relu().square(), distances.square()
             terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
-            return terms.where(used, 0).sum(dim=1) / 2, used.sum(dim=1)
+            return (terms * ones(used, terms)).sum(dim=1) / 2, used.sum(dim=1)
 
         return mean_over_pairs(embeddings, label_distances, row_values, normalize=self.normalize)
 

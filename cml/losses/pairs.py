@@ -48,8 +48,8 @@ def compare(embeddings: Tensor, label_distances: Tensor, *, normalize: bool) -> 
     label_distances = check_batch(embeddings, label_distances)
     with torch.autocast(embeddings.device.type, enabled=False):
         distances: Tensor = _Distances.apply(points(embeddings, normalize=normalize), len(label_distances))
-    labels, used = label_distances.to(distances.dtype), comparable(label_distances)
-    return Pairs(distances, labels.where(used, 0), used)
+    labels, used = usable(label_distances.to(distances.dtype))
+    return Pairs(distances, labels, used)
 
 
 def mean_of(values: Tensor, counts: Tensor) -> RowMean:
@@ -132,6 +132,18 @@ def comparable(label_distances: Tensor, first_anchor: int = 0) -> Tensor:
     return used
 
 
+def usable(label_distances: Tensor, first_anchor: int = 0) -> tuple[Tensor, Tensor]:
+    """Label distances (A, B) with 0 where a pair may not be used, and which may, (A, B) bool, as ``comparable`` says."""
+    labels = label_distances.nan_to_num(nan=0, posinf=0)
+    labels.diagonal(first_anchor).zero_()
+    return labels, comparable(label_distances, first_anchor)
+
+
+def ones(used: Tensor, like: Tensor) -> Tensor:
+    """1 for pairs that are used and 0 for others, to multiply by: several times as fast as ``torch.where``."""
+    return used.view(torch.uint8).to(like)
+
+
 class _Distances(torch.autograd.Function):
     """Euclidean distances (A, B) of the first A points to all."""
 
@@ -152,7 +164,7 @@ class _Distances(torch.autograd.Function):
 
 def slopes_of_distances(slopes: Tensor, distances: Tensor) -> Tensor:
     """From slopes in Euclidean distances to slopes in squared ones; 0 at distance 0, as torch's norm has it."""
-    return torch.where(distances > 0, slopes / distances, 0).div_(2)
+    return distances.reciprocal().nan_to_num_(nan=torch.nan, posinf=0).mul_(slopes).div_(2)
 
 
 def centred(full: Tensor) -> tuple[Tensor, Tensor]:

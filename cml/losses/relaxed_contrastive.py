@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import About
-from cml.losses.pairs import Pairs, RowMean
+from cml.losses.pairs import Pairs, RowMean, ones
 from cml.losses.row_blocks import mean_over_pairs
 from cml.settings import check_above_zero, check_number
 
@@ -75,11 +75,12 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
             distances, labels, used = pairs  # (R, B) each
             number = used.sum(dim=1, keepdim=True)  # (R, 1)
             used &= number >= 2
-            mean = distances.where(used, 0).sum(dim=1, keepdim=True) / number.clamp(min=1)  # (R, 1)
+            counted = ones(used, distances)
+            mean = (distances * counted).sum(dim=1, keepdim=True) / number.clamp(min=1)  # (R, 1)
             relative = distances / mean.where(mean > 0, 1)  # D
             weights = labels.div_(scale).square_().div_(-self.sigma).exp_()  # w
             terms = torch.lerp((self.delta - relative).relu().square(), relative.square(), weights)
-            return terms.where(used, 0).sum(dim=1), number[:, 0] >= 2
+            return (terms * counted).sum(dim=1), number[:, 0] >= 2
 
         return mean_over_pairs(embeddings, label_distances, row_values, normalize=self.normalize)
 

@@ -22,9 +22,9 @@ from cml.losses.pairs import (
     add_gradient,
     centred,
     check_batch,
-    comparable,
     slopes_of_distances,
     squared_distances,
+    usable,
 )
 
 
@@ -87,9 +87,8 @@ def mean_over_pairs(
 
     def row_terms(squared: Tensor, rows: slice) -> RowTerms:
         labels, distances = label_distances[rows].to(squared.dtype), squared.sqrt_().requires_grad_(learns)
-        used = comparable(labels, rows.start)
         with torch.set_grad_enabled(learns):
-            values, counts = row_values(Pairs(distances, labels.where(used, 0), used))
+            values, counts = row_values(Pairs(distances, *usable(labels, rows.start)))
             slopes = torch.autograd.grad(values.sum(), distances)[0] if learns else distances
         return RowTerms(values.detach(), counts, slopes_of_distances(slopes, distances.detach()))
 
