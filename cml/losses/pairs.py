@@ -133,7 +133,7 @@ def comparable(label_distances: Tensor, first_anchor: int = 0) -> Tensor:
 
 
 def usable(label_distances: Tensor, first_anchor: int = 0) -> tuple[Tensor, Tensor]:
-    """Label distances (A, B) with 0 where a pair may not be used, and which may, (A, B) bool, as ``comparable`` says."""
+    """Label distances (A, B) with 0 where a pair may not be used, and which may, (A, B) bool; see ``comparable``."""
     labels = label_distances.nan_to_num(nan=0, posinf=0)
     labels.diagonal(first_anchor).zero_()
     return labels, comparable(label_distances, first_anchor)
