@@ -368,6 +368,11 @@ def test_results_of_a_plugin_name_its_code_and_are_checked_with_it(
         assert "near_stress.py has changed" in said.err + said.out
 
 
+def test_an_unknown_verb_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "tabel", "--help"]) == 2
+    assert "Unknown verb 'tabel' of cml bench. Did you mean 'table'?" in capsys.readouterr().err
+
+
 def test_small_versions_are_run_but_not_submitted(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

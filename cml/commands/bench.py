@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.options import going_on, parse, print_json, say
-from cml.errors import DataError, UserError
+from cml.errors import DataError, UserError, did_you_mean
 
 RESULTS = Path("results")
 
@@ -128,8 +128,11 @@ class Embedding:
 def run(arguments: Sequence[str]) -> None:
     """Run the benchmark, or what the first word says."""
     verbs = {"check": _check, "table": _table, "page": _page, "submit": _submit, "embedding": _embedding}
-    if arguments and arguments[0] in verbs:
-        verbs[arguments[0]](arguments[1:])
+    verb = next(iter(arguments), "")
+    if verb in verbs:
+        verbs[verb](arguments[1:])
+    elif verb and not verb.startswith("-"):
+        raise UserError(f"Unknown verb {verb!r} of cml bench.{did_you_mean(verb, verbs)} Known: {', '.join(verbs)}.")
     else:
         _bench(parse(Bench, arguments, prog="cml bench"))
 
