@@ -99,8 +99,10 @@ def _run(plan: Plan, hows: dict[str, Method | None], computing: Computing) -> li
 
         waiting = [one for one, how in hows.items() if data.vectors is not None or how is None or not how.vectors]
         while waiting:
-            done = computing.every(worked, waiting)
-            left = list(itertools.compress(waiting, (not one for one in done)))
+            done = {one: worked(one) for one in waiting if hows[one] is None}  # they share features
+            learnt = [one for one in waiting if one not in done]
+            done |= zip(learnt, computing.every(worked, learnt), strict=True)
+            left = [one for one in waiting if not done[one]]
             if left == waiting:
                 time.sleep(_WAIT)
             waiting = left
