@@ -234,10 +234,19 @@ def test_whole_networks_are_track_b(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert steps == [2, 2, 2, 3, 3]  # trials are shorter than final runs
 
 
-def test_a_set_of_the_users_own_is_left_out_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_set_of_the_users_own_is_left_out_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("CML_TUB", raising=False)
     (said,) = track.run(replace(plan(tmp_path), sets=["steering"]))
-    assert "set CML_TUB" in said
+    assert "its raw files are the user's own: set CML_TUB to their folder" in said
+    assert "cml prepare donkeycar --help" in said
+    monkeypatch.setenv("CML_TUB", str(tmp_path / "none"))
+    given = ["bench", "--version", "tiny", "--sets", "steering", "--methods", "cosent", "--out", str(tmp_path)]
+    assert main(given) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "steering is left out: CML_TUB is" in line
+    assert "which does not exist" in line
 
 
 def test_an_embedding_made_elsewhere_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -442,6 +451,14 @@ def test_differences_from_a_method_are_paired(results: Path, capsys: pytest.Capt
     assert len(found) == 3
     assert main(["bench", "table", str(results), "--version", "tiny", "--against", "cosine"]) == 2
     assert "There are no results of 'cosine'. Did you mean 'cosent'?" in capsys.readouterr().err
+
+
+def test_a_table_takes_the_letter_of_its_track(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for given in ("A", TRACK):
+        assert main(["bench", "table", str(results), "--version", "tiny", "--track", given]) == 0
+        assert f"track {TRACK}." in capsys.readouterr().out
+    assert main(["bench", "table", str(results), "--version", "tiny", "--track", "B"]) == 2
+    assert f"There are no results of tiny B in {results}. There are those of {TRACK}." in capsys.readouterr().err
 
 
 def test_a_gallery_shows_what_the_ranks_say(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,9 +58,14 @@ class SetSpec:
         """
         if not self.variable:
             return dict(self.settings)
-        given = os.environ.get(self.variable)
+        given, source = os.environ.get(self.variable), self.source.partition("(")[0]
         if not given or not Path(given).exists():
-            raise UserError(f"its raw files are the user's own: set {self.variable} to where they lie")
+            wrong = (
+                f"{self.variable} is {given!r}, which does not exist" if given else "its raw files are the user's own"
+            )
+            raise UserError(
+                f"{wrong}: set {self.variable} to their folder, which cml prepare {source} --help describes."
+            )
         return {**self.settings, **{name: Path(given) / path for name, path in self.files.items()}}
 
 

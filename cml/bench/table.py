@@ -23,6 +23,7 @@ from cml.retrieval.comparison import interval_text
 
 _UNRANKED = ("oracle", "random")
 BEST = "*"  # marks the best of a set, and what does not differ from it significantly
+_NONE = "-"
 ELSEWHERE = " (C)"  # ends the name of an embedding that was made elsewhere, beside the methods of another track
 _LEVEL = 0.05
 
@@ -137,10 +138,11 @@ class Board:
                 found = [
                     _difference(self.results[other].get(name), self.results[method].get(name)) for name in self.sets
                 ]
-                rows.append([other, *("" if one is None else _difference_text(one) for one in found)])
+                rows.append([other, *(_NONE if one is None else _difference_text(one) for one in found)])
         return rows, (
             f"Suite {self.version}, track {self.track}. Differences of the score from that of {method}, with the 95 % "
-            f"interval over seeds and queries of the paired difference. {BEST} marks intervals that do not contain 0."
+            f"interval over seeds and queries of the paired difference. {BEST} marks intervals that do not contain 0, "
+            f"{_NONE} where one of the two failed or was not run."
         )
 
     def trials(self) -> tuple[list[list[str]], str]:
@@ -215,19 +217,21 @@ def board(out: Path, version: str = "", track: str = "") -> Board:
     Args:
         out: Folder of the results.
         version: Of the suite; the latest that has results where it is "".
-        track: With its backbone; the first where it is "".
+        track: With its backbone, or its letter alone; the first where it is "".
 
     Raises:
-        UserError: there are none.
+        UserError: there are none; says which tracks have some.
         DataError: a file is no result.
     """
     found = [read_result(path) for path in results_in(out)]
     version = version or next(name for name in SUITES if any(one.suite == name for one in found))
     found = [one for one in found if one.suite == version]
-    track = track or min((one.track for one in found), default="")
+    there = sorted({one.track for one in found})
+    track = next((one for one in there if track in (one, one.partition("-")[0], "")), track)
+    if track not in there:
+        others = f" There are those of {', '.join(there)}." if there else " Run cml bench."
+        raise UserError(f"There are no results of {version} {track} in {out}.{others}")
     found = [one for one in found if one.track in (track, "C")]
-    if not any(one.track == track for one in found):
-        raise UserError(f"There are no results of {version} {track} in {out}: run cml bench.")
     return of_results(version, track, found)
 
 

@@ -64,7 +64,7 @@ class Table:
     version: str = ""
     """Of the suite; the latest that has results when not given."""
     track: str = ""
-    """As the folders of results are called, as in A-efficientnet-lite0; the first when not given."""
+    """A or B, or as the folders of results are called, as in A-efficientnet-lite0; the first when not given."""
     against: str = ""
     """Print the paired differences of all methods from this one instead, with their 95 % intervals."""
     trials: bool = False
@@ -150,8 +150,11 @@ def _bench(options: Bench) -> None:
     rules = suite.known("suite", version, suite.SUITES)
     plan = track.Plan(rules, options.track, sets, methods, options.out, options.backbone)
     with going_on():
-        for sentence in track.run(plan, options.scheduler):
-            say(sentence)
+        left_out = track.run(plan, options.scheduler)
+    if len(left_out) == len(sets):
+        raise UserError(" ".join(left_out))
+    for sentence in left_out:
+        say(sentence)
     board = table.board(options.out, version, plan.place)
     print(board.markdown() if options.markdown else board)
     print(f"next: cml bench check {shlex.quote(str(options.out / version))}{plugins.flags()}")
