@@ -25,7 +25,8 @@ legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
 .lines { display: flex; flex-direction: column; width: max-content; }
 .line { display: flex; border-bottom: 1px solid var(--line); }
 .line span { flex: 0 0 116px; padding: 3px 0; text-align: right; }
-.line .name { flex-basis: 180px; text-align: left; }
+.line span:not([class]) { flex-basis: 80px; }
+.line .name { flex-basis: 168px; text-align: left; }
 .head { order: -1; color: var(--quiet); }
 .head a { text-decoration: underline; }
 .best { font-weight: 600; }
