@@ -16,6 +16,7 @@ TINY = {
     "accelerator": "--backbones small-cnn --size 32 --batch 4 --steps 1 --warm 1 --device cpu --no-compile",
     "average": "--backbones small-cnn --rounds 1 --images 4 --size 32",
     "backbones": "--backbones test_vit test_resnet --size 32 --items 4 --batch 2 --rounds 1",
+    "bench_trials": "--set digits --method cosent --version 2026.1-quick --trials 2",
     "bench_heads": "--items 80 --heads 2 --steps 2 --batch 20 --backbone small-cnn --weights none --runs 1",
     "caption_blocks": "--items 60 --batch 10 --rounds 1",
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",

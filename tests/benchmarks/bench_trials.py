@@ -1,0 +1,46 @@
+"""What the short trials of track B lose: the trials of a method once more, with the steps of final runs.
+
+    python tests/benchmarks/bench_trials.py [--set people] [--method log-ratio] [--version 2026.1] [--trials 20]
+
+Prints the rank correlation of the validation scores of both, and what the trial that the short ones choose reaches with
+all steps, beside the best and the median trial. The set lies in the cache, as for ``cml bench``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+
+from cml.bench.computing import tried
+from cml.bench.sets import open_set
+from cml.bench.suite import METHODS, SUITES
+from cml.runs.trials import with_settings
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--set", default="people")
+    parser.add_argument("--method", default="log-ratio")
+    parser.add_argument("--version", default="2026.1")
+    parser.add_argument("--trials", type=int, default=20)
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    suite, method, data = SUITES[given.version], METHODS[given.method], open_set(given.set, given.version)
+    base = method.options(suite.config("B"), data.vectors)
+    whole = [with_settings(base, method.settings(number, "B")) for number in range(given.trials)]
+    short, full = (
+        np.array([one.score if one.score is not None else -np.inf for one in tried(data, "B", configs)])
+        for configs in ([suite.trial("B", one) for one in whole], whole)
+    )
+    chosen = full[int(short.argmax())]
+    print(f"{given.method} on {given.set}: rank correlation {spearmanr(short, full).statistic:.2f}")
+    print(f"chosen {chosen:.3f}, best {full.max():.3f}, median {np.median(full):.3f}")
+
+
+if __name__ == "__main__":
+    main()
