@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -78,12 +79,27 @@ def test_sets_of_the_published_form_open(
     assert np.isfinite(found.test_distances).any()
 
 
-def test_a_set_is_run_on_real_photographs(real_data: RealData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = opened("zind", real_data("zind_layouts"), monkeypatch, tmp_path)
-    assert len(found.train) == 60
-    track.run(replace(plan(tmp_path / "results", "cosent"), sets=["zind"]))
-    path = result.place(tmp_path / "results", "tiny", "zind", "A-small-cnn", "cosent")
-    assert result.check(path).kind == "layouts"
+def real_coco(published: Path, folder: Path) -> Path:
+    """COCO's photographs and captions, those of the validation file as Karpathy's test part."""
+    shutil.copytree(published, folder)
+    roles = {}
+    for part, role in (("train", "train"), ("val", "test")):
+        listed = json.loads((folder / "annotations" / f"captions_{part}2017.json").read_text("utf-8"))
+        roles |= {image["id"]: role for image in listed["images"]}
+    karpathy(folder, roles)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "kind"), [("zind", "layouts"), ("coco", "captions")])
+def test_a_set_is_run_on_real_photographs(
+    name: str, kind: str, real_data: RealData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = real_data("zind_layouts") if name == "zind" else real_coco(real_data("coco_mini"), tmp_path / "raw")
+    found = opened(name, raw, monkeypatch, tmp_path)
+    assert len(found.train) >= 50
+    track.run(replace(plan(tmp_path / "results", "cosent"), sets=[name]))
+    path = result.place(tmp_path / "results", "tiny", name, "A-small-cnn", "cosent")
+    assert result.check(path).kind == kind
 
 
 def many_products(folder: Path, products: int = 60) -> Path:

@@ -1,8 +1,8 @@
 """A Linux process that lacks what Windows lacks, for the tests: python tests/windows.py FOLDER.
 
-No fcntl, but a msvcrt of the same meaning; none of the flags of os.open, of pwrite, preadv, SIGHUP and fork hooks; an
-open file cannot be renamed, a folder cannot be opened. It trains, goes on, evaluates and stores neighbour lists. Not
-for: line ends, paths and processes of Windows itself, which a workflow has to try.
+No fcntl and resource, but a msvcrt of fcntl's meaning; none of the flags of os.open, of pwrite, preadv, SIGHUP and fork
+hooks; an open file cannot be renamed, a folder cannot be opened. It trains, goes on, evaluates and stores neighbour
+lists. Not for: line ends, paths and processes of Windows itself, which a workflow has to try.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def take_away() -> None:
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_DIRECTORY", "pwrite", "preadv", "register_at_fork"):
         delattr(os, name)
     del signal.SIGHUP
+    sys.modules["resource"] = None  # type: ignore[assignment]
     os.supports_fd = os.supports_fd - {os.scandir}
 
     def refusing(source: str | Path, target: str | Path) -> None:
@@ -60,6 +61,7 @@ def main(folder: Path) -> None:
     """Work in a folder."""
     take_away()
     import cml
+    from cml.bench.computing import memory_mb
     from cml.errors import UserError
     from cml.storage.atomic import atomic_folder, locked
     from cml.training.callbacks import State
@@ -68,6 +70,8 @@ def main(folder: Path) -> None:
     images = np.tile(levels[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
     options: dict[str, Any] = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16), "steps": 4}
     options |= {"sampler": "random(batch_size=16)", "workers": 0, "checkpoint_every": 2, "quiet": True}
+
+    assert memory_mb() == 0  # the system does not tell
 
     def stop(state: State) -> None:
         if state.step == 3:

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from cml import plugins
-from cml.bench.fitted import Fitted, fit
+from cml.bench.fitted import fit
 from cml.bench.result import made_on
 from cml.bench.scores import FIRST, Ranks
 from cml.bench.sets import BenchSet, open_set
@@ -35,7 +35,7 @@ from cml.training.config import TrainConfig
 if TYPE_CHECKING:
     from cml.processes.cluster import Workers
 
-R = TypeVar("R", covariant=True)
+R = TypeVar("R")
 T = TypeVar("T")
 _one_at_a_time = threading.Lock()  # in a worker: training draws from random numbers of the whole process
 
@@ -60,24 +60,28 @@ class Final:
     made_on: dict[str, Any]
 
 
-class Call(Protocol[R]):
-    """What is computed of a set; pickle must find it by its name."""
+class _Recipe(NamedTuple):
+    """What a worker needs to have the same set and plugins."""
 
-    def __call__(self, data: BenchSet, *arguments: Any) -> R:  # noqa: ANN401 - of any call
-        """Compute it."""
+    name: str
+    version: str
+    split: str
+    parts: str
+    sources: tuple[str, ...]
+    needed: tuple[tuple[str, str], ...]
 
 
 class Computing(Protocol):
     """Where calls are computed."""
 
     def each(
-        self, data: BenchSet, call: Call[R], arguments: Sequence[tuple[Any, ...]], parts: str
+        self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
         """Make a call with each of some arguments, as yet undone: yields their numbers and results as they come.
 
         Args:
             data: The set.
-            call: What is computed.
+            call: A function of the set and the arguments, which pickle finds by its name.
             arguments: Of each call, without the set.
             parts: The loss and the backbone, which plugins may bring.
         """
@@ -93,7 +97,7 @@ class Here:
     """One after the other in this process."""
 
     def each(
-        self, data: BenchSet, call: Call[R], arguments: Sequence[tuple[Any, ...]], parts: str
+        self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
         """Make the calls when their results are asked for."""
         for number, some in enumerate(arguments):
@@ -116,10 +120,10 @@ class There:
     version: str
 
     def each(
-        self, data: BenchSet, call: Call[R], arguments: Sequence[tuple[Any, ...]], parts: str
+        self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
         """Send the calls to workers."""
-        recipe = (data.name, self.version, data.split, parts, plugins.sources(), plugins.needed(parts))
+        recipe = _Recipe(data.name, self.version, data.split, parts, plugins.sources(), plugins.needed(parts))
         calls = [(_in_worker, recipe, call, some) for some in arguments]
         yield from self.workers.each(calls, lambda number: f"A run of {parts} on {data.name}")
 
@@ -164,11 +168,6 @@ def final(data: BenchSet, track: str, config: TrainConfig, trials: int, wanted: 
     return Final(ranks, one.seconds, one.failed, memory_mb(), made_on())
 
 
-def untrained(fitted: Fitted, ranks: Ranks) -> Final:
-    """The one run of a row without trials."""
-    return Final(ranks, fitted.seconds, "", memory_mb(), made_on())
-
-
 def validated(embeddings: Float32, distances: Float32) -> float:
     """The normalised score of items (V, D), each searched among all others, of label distances (V, V)."""
     found = embedding_ranker(embeddings, embeddings)(slice(0, len(distances)))
@@ -189,11 +188,7 @@ def memory_mb() -> int:
     )
 
 
-def _in_worker(
-    recipe: tuple[str, str, str, str, tuple[str, ...], tuple[tuple[str, str], ...]],
-    call: Call[R],
-    arguments: tuple[Any, ...],
-) -> R:
+def _in_worker(recipe: _Recipe, call: Callable[..., R], arguments: tuple[Any, ...]) -> R:
     """Make a call in a worker, if it has the same set and the same plugins."""
     name, version, split, parts, sources, needed = recipe
     with _one_at_a_time:

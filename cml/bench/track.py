@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from cml import plugins
-from cml.bench.computing import Computing, Final, Here, There, final, memory_mb, tried, untrained
+from cml.bench.computing import Computing, Final, Here, There, final, memory_mb, tried
 from cml.bench.fitted import AT_ONCE, frozen, label_mds
 from cml.bench.result import BenchTrial, Result, config_digest, made_on, place, read_result, write_result
 from cml.bench.scores import Ranks
@@ -151,7 +151,8 @@ def _write_rule(plan: Plan, data: BenchSet, method: str, path: Path) -> None:
     else:
         ranker = embedding_ranker(fitted.embed(query), fitted.embed(gallery))
     ranks = Ranks.of([ranker], len(query), len(gallery))
-    write_result(path, _result(plan, data, method, config, [untrained(fitted, ranks)]), ranks, data)
+    made = Final(ranks, fitted.seconds, "", memory_mb(), made_on())
+    write_result(path, _result(plan, data, method, config, [made]), ranks, data)
 
 
 def _write_learnt(
