@@ -21,6 +21,8 @@ from cml.models.frozen import frozen_features
     ("name", "features", "side"),
     [
         ("small-cnn", 256, 64),
+        ("small-cnn(grid=1, stem=16)", 256, 64),
+        ("small-cnn(norm=group, stem=32)", 256, 40),
         ("resnet18", 512, 64),
         ("mobilenet_v3_small", 1024, 64),
         ("googlenet", 1024, 64),  # has side classifiers
@@ -30,6 +32,32 @@ def test_backbones_give_the_features_they_state(name: str, features: int, side: 
     made = get(name, "none")
     assert made.features == features
     assert made.module.train()(torch.zeros(2, 3, side, side)).shape == (2, features)
+
+
+def test_of_a_grid_of_one_cell_the_place_does_not_matter() -> None:
+    dot = torch.zeros(1, 3, 192, 192)
+    dot[..., 96, 96] = 9.0
+    shifted = dot.roll((32, -32), (2, 3))  # by whole cells of the last map, out of the edges' reach
+    for grid, same in ((1, True), (4, False)):
+        network = get(f"small-cnn(grid={grid}, stem=16)", "none").module.eval()
+        with torch.no_grad():
+            assert torch.allclose(network(dot), network(shifted), atol=1e-5) == same
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("grid=0", "'grid' of small-cnn must be from 1 to 16. Got 0"),
+        ("grid=17", "must be from 1 to 16. Got 17"),
+        ("stem=8", "'stem' of small-cnn must be a multiple of 16, at most 256. Got 8"),
+        ("stem=-16", "Got -16"),
+        ("stem=512", "Got 512"),
+        ("norm=layer", "'norm' of small-cnn must be batch or group. Got 'layer'"),
+    ],
+)
+def test_a_small_cnn_that_cannot_be_is_refused(settings: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        get(f"small-cnn({settings})", "none")
 
 
 def test_packaged_weights_know_imagenet() -> None:

@@ -263,23 +263,26 @@ def test_drawn_trials_go_on_after_a_kill(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_trial_that_diverges_is_noted_and_not_trained_again(
-    people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", [2, 4])
+def test_a_trial_that_diverges_is_noted_and_not_trained_again_unless_it_left_nothing(
+    people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     train, begun = sweep.train_task, []
 
     def diverging(task: Task, dataset: PreparedDataset, config: TrainConfig, out: Path, **more: Any) -> Trained:  # noqa: ANN401
         begun.append(config.dimension)
         if config.dimension == 4:
-            raise FloatingPointError("The loss is inf at step 2")
+            if step > 2:
+                train(task, dataset, config, out, **more)
+            raise FloatingPointError(f"The loss is inf at step {step}")
         return train(task, dataset, config, out, **more)
 
     monkeypatch.setattr(sweep, "train_task", diverging)
     for _ in range(2):
         found = swept(people, tmp_path, vary=["dimension=4,8"], seeds=1)
-        assert [one.failed for one in found.trials] == ["The loss is inf at step 2", ""]
+        assert [one.failed for one in found.trials] == [f"The loss is inf at step {step}", ""]
         assert list(found.trained) == ["dimension=8"]
-    assert begun == [4, 8]
+    assert begun == ([4, 8] if step > 2 else [4, 8, 4])
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -173,9 +173,9 @@ class _Runs:
         check_no_link(self._out, *one.folder.relative_to(self._out).parts)
         if known and finished(one, self._dataset):
             return known
-        if known and known.failed:
-            if (one.folder / "config.json").exists():  # else it failed in its first steps, which leaves nothing
-                run_folder.check_same(one.folder, one.options, self._dataset.fingerprint, self._dataset.made_of)
+        # what failed in its first steps leaves no folder that says of what code: it is tried again
+        if known and known.failed and (one.folder / "config.json").exists():
+            run_folder.check_same(one.folder, one.options, self._dataset.fingerprint, self._dataset.made_of)
             return known
         say(f"{len(self.done) + 1}/{self.total} {trial.title}, seed {trial.seed}")
         clock = _Clock()
