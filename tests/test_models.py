@@ -21,8 +21,8 @@ from cml.models.frozen import frozen_features
     ("name", "features", "side"),
     [
         ("small-cnn", 256, 64),
-        ("small-cnn(grid=1, stem=16)", 256, 64),
-        ("small-cnn(norm=group, stem=32)", 256, 40),
+        ("small-cnn(grid=1)", 256, 64),
+        ("small-cnn(grid=3, norm=group)", 256, 40),
         ("resnet18", 512, 64),
         ("mobilenet_v3_small", 1024, 64),
         ("googlenet", 1024, 64),  # has side classifiers
@@ -39,7 +39,7 @@ def test_of_a_grid_of_one_cell_the_place_does_not_matter() -> None:
     dot[..., 96, 96] = 9.0
     shifted = dot.roll((32, -32), (2, 3))  # by whole cells of the last map, out of the edges' reach
     for grid, same in ((1, True), (4, False)):
-        network = get(f"small-cnn(grid={grid}, stem=16)", "none").module.eval()
+        network = get(f"small-cnn(grid={grid})", "none").module.eval()
         with torch.no_grad():
             assert torch.allclose(network(dot), network(shifted), atol=1e-5) == same
 
@@ -49,9 +49,6 @@ def test_of_a_grid_of_one_cell_the_place_does_not_matter() -> None:
     [
         ("grid=0", "'grid' of small-cnn must be from 1 to 16. Got 0"),
         ("grid=17", "must be from 1 to 16. Got 17"),
-        ("stem=8", "'stem' of small-cnn must be a multiple of 16, at most 256. Got 8"),
-        ("stem=-16", "Got -16"),
-        ("stem=512", "Got 512"),
         ("norm=layer", "'norm' of small-cnn must be batch or group. Got 'layer'"),
     ],
 )

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from cml.retrieval.comparison import Comparison
 
 VARIANTS = ("log-ratio", "binary triplet, threshold")
-# drawn limbs and walls are a few pixels wide; a caption says what is in a picture, not where
-_NETWORK = "small-cnn(stem=16)"
-_NETWORKS = {"caption": "small-cnn(grid=1, stem=16)"}
+_NETWORKS = {"caption": "small-cnn(grid=1)"}  # a caption says what is in a picture, not where
 _PIXELS = 64 * 64  # that the small network sees of a picture
 
 
@@ -98,7 +96,7 @@ def small_config(steps: int, *, task: str = "pose", info: DatasetInfo | None = N
     recipe = tasks.get(task).recipe
     return replace(
         recipe,
-        backbone=_NETWORKS.get(task, _NETWORK),
+        backbone=_NETWORKS.get(task, "small-cnn"),
         weights="none",
         image_size=(round(scale * height), round(scale * width)),
         crop=1.0,

@@ -14,25 +14,19 @@ class SmallCNN(nn.Module):
 
     Args:
         norm: "batch", or "group": the features of an image do not depend on the rest of the batch.
-        stem: Channels of a convolution at full resolution before the strided ones; 0 for none. It takes a quarter more
-            time and sees details of few pixels.
         grid: The last map is averaged in this many rows and columns. With 1, where something is in the image does not
             matter.
     """
 
     features = 256
 
-    def __init__(self, norm: Literal["batch", "group"] = "batch", stem: int = 0, grid: int = 4) -> None:
+    def __init__(self, norm: Literal["batch", "group"] = "batch", grid: int = 4) -> None:
         super().__init__()
         if norm not in ("batch", "group"):
             raise UserError(f"The 'norm' of small-cnn must be batch or group. Got {norm!r} instead.")
         if not 1 <= grid <= 16:
             raise UserError(f"The 'grid' of small-cnn must be from 1 to 16. Got {grid} instead.")
-        if stem % 16 or not 0 <= stem <= 256:
-            raise UserError(f"The 'stem' of small-cnn must be a multiple of 16, at most 256. Got {stem} instead.")
-        widths = ((stem or 3, 32, 2), (32, 64, 2), (64, 128, 2), (128, 128, 1), (128, 192, 2), (192, 192, 1))
-        if stem:
-            widths = ((3, stem, 1), *widths)
+        widths = ((3, 32, 2), (32, 64, 2), (64, 128, 2), (128, 128, 1), (128, 192, 2), (192, 192, 1))
         self.stages = nn.Sequential(*(_conv(before, after, stride, norm) for before, after, stride in widths))
         # the position of a limb matters as much as its presence: a coarse grid instead of a global average
         self.pool = nn.AdaptiveAvgPool2d(grid)
