@@ -119,7 +119,7 @@ def shortened(command: str) -> str:
     if command.startswith(LONG) and "--resume" not in command:
         command = re.sub(r"\s--steps \d+", "", command) + f" --steps {STEPS}"
         command = re.sub(r"--seeds \d+", "--seeds 1", command)
-        counted = re.sub(r"\s--count \d+", "", command)
+        counted = re.sub(r"\s--(count|train) \d+", "", command)
         if command.startswith("cml demo"):
             counted += f" --count {COUNT}"
         if re.match(r"cml (demo|compare) (pose|layout|caption|value) ((?!--variants|--losses|--vary).)*$", counted):
