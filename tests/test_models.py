@@ -23,6 +23,7 @@ from cml.models.frozen import frozen_features
         ("small-cnn", 256, 64),
         ("small-cnn(grid=1)", 256, 64),
         ("small-cnn(grid=3, norm=group)", 256, 40),
+        ("small-cnn(grid=2, layers=4)", 256, 40),
         ("resnet18", 512, 64),
         ("mobilenet_v3_small", 1024, 64),
         ("googlenet", 1024, 64),  # has side classifiers
@@ -49,6 +50,7 @@ def test_of_a_grid_of_one_cell_the_place_does_not_matter() -> None:
     [
         ("grid=0", "'grid' of small-cnn must be from 1 to 16. Got 0"),
         ("grid=17", "must be from 1 to 16. Got 17"),
+        ("layers=5", "'layers' of small-cnn must be 4 or 6. Got 5"),
         ("norm=layer", "'norm' of small-cnn must be batch or group. Got 'layer'"),
     ],
 )

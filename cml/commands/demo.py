@@ -29,6 +29,8 @@ class Demo:
     """Runs per loss, with seeds 0, 1, ..; with 2 or more, the table has intervals over seeds."""
     precision: Precision = "float32"
     """bfloat16 runs the network under autocast: about twice as fast on processors that have it, slower on others."""
+    backbone: str = ""
+    """The network, trained from scratch; by default small-cnn(layers=4), for captions with grid=1."""
     variants: tuple[str, ...] = ()
     """Names of the task's variants to train, each in quotes; "log-ratio" and "binary triplet, threshold" when none are
     given. The gallery shows the first, beside the first binary one."""
@@ -56,6 +58,7 @@ def run(arguments: Sequence[str]) -> None:
         train=options.train,
         seeds=options.seeds,
         precision=options.precision,
+        backbone=options.backbone,
         variants=options.variants,
     )
     if options.json:

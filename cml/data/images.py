@@ -26,6 +26,7 @@ _ORIENTATION = 0x0112  # EXIF tag: how the camera was held
 MAX_PIXELS = 89_478_485  # an untrusted file may claim any size; beyond this Pillow warns of a bomb, cml refuses it
 # Formats of photographs and masks (MPO is a kind of JPEG): Pillow runs programs for others, such as Ghostscript for EPS
 FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+_PIECE = 256  # images that a thread decodes at a time, if there are many
 PIXELS = 2  # version of the pixels that a file becomes, part of the keys of caches
 RESIZING = (
     "Bilinear with antialiasing, the aspect not kept: first the width, then the height, each rounded to whole numbers. "
@@ -198,8 +199,15 @@ class Images:
                 raise DataError(f"The image number {items[row]} {fault}.") from None
             images[row] = np.asarray(resized(image, self.size))
 
-        with ThreadPoolExecutor(2) as pool:  # Pillow decodes and resizes outside the interpreter lock
-            for _ in pool.map(decode, range(len(items))):
+        def decode_piece(start: int) -> None:
+            for row in range(start, min(start + piece, len(items))):
+                decode(row)
+
+        # Pillow decodes and resizes outside the interpreter lock. Handing out small images one by one would take longer
+        # than decoding them
+        piece = min(_PIECE, 1 + len(items) // 16)
+        with ThreadPoolExecutor(2) as pool:
+            for _ in pool.map(decode_piece, range(0, len(items), piece)):
                 pass
         return images
 

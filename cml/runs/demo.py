@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cml.retrieval.comparison import Comparison
 
 VARIANTS = ("log-ratio", "binary triplet, threshold")
-_NETWORKS = {"caption": "small-cnn(grid=1)"}  # a caption says what is in a picture, not where
+_NETWORKS = {"caption": "small-cnn(grid=1, layers=4)"}  # a caption says what is in a picture, not where
 _PIXELS = 64 * 64  # that the small network sees of a picture
 
 
@@ -48,6 +48,7 @@ def demonstrate(
     train: int | None = None,
     seeds: int = 1,
     precision: Precision = "float32",
+    backbone: str = "",
     variants: Sequence[str] = (),
 ) -> Demonstrated:
     """Draw a task's pictures, train variants on them with a small network, evaluate, write the gallery.
@@ -60,6 +61,7 @@ def demonstrate(
         train: Of these, pictures for training; two thirds when None.
         seeds: Runs of each variant.
         precision: See ``TrainConfig``.
+        backbone: The network, trained from scratch; that of ``small_config`` when empty.
         variants: Names of the task's variants, ``VARIANTS`` when none are given. The gallery shows the first beside
             the first binary one.
 
@@ -79,6 +81,7 @@ def demonstrate(
     of_seeds = f", {seeds} seeds each" if seeds > 1 else ""
     say(f"2/2 training {', '.join(variants)} with the same network and budget{of_seeds}")
     config = replace(small_config(steps, task=task, info=dataset.info), precision=precision)
+    config = replace(config, backbone=backbone or config.backbone)
     compared = run_comparison(chosen, dataset, config, out / f"{chosen.sample}-runs", variants=variants, seeds=seeds)
     return Demonstrated(compared.comparison, compared.gallery, perf_counter() - began)
 
@@ -96,7 +99,7 @@ def small_config(steps: int, *, task: str = "pose", info: DatasetInfo | None = N
     recipe = tasks.get(task).recipe
     return replace(
         recipe,
-        backbone=_NETWORKS.get(task, "small-cnn"),
+        backbone=_NETWORKS.get(task, "small-cnn(layers=4)"),
         weights="none",
         image_size=(round(scale * height), round(scale * width)),
         crop=1.0,

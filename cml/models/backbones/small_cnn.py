@@ -8,6 +8,11 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 
+_LAYERS = {  # channels before and after each convolution, and its stride
+    4: ((3, 32, 2), (32, 64, 2), (64, 128, 2), (128, 256, 2)),
+    6: ((3, 32, 2), (32, 64, 2), (64, 128, 2), (128, 128, 1), (128, 192, 2), (192, 192, 1)),
+}
+
 
 class SmallCNN(nn.Module):
     """Strided convolutions: (B, 3, h, w) to (B, 256). It has no published weights.
@@ -16,22 +21,26 @@ class SmallCNN(nn.Module):
         norm: "batch", or "group": the features of an image do not depend on the rest of the batch.
         grid: The last map is averaged in this many rows and columns. With 1, where something is in the image does not
             matter.
+        layers: Convolutions, 4 or 6. With 4, a step takes two thirds of the time, which is the better choice for
+            minutes of training.
     """
 
     features = 256
 
-    def __init__(self, norm: Literal["batch", "group"] = "batch", grid: int = 4) -> None:
+    def __init__(self, norm: Literal["batch", "group"] = "batch", grid: int = 4, layers: Literal[4, 6] = 6) -> None:
         super().__init__()
         if norm not in ("batch", "group"):
             raise UserError(f"The 'norm' of small-cnn must be batch or group. Got {norm!r} instead.")
         if not 1 <= grid <= 16:
             raise UserError(f"The 'grid' of small-cnn must be from 1 to 16. Got {grid} instead.")
-        widths = ((3, 32, 2), (32, 64, 2), (64, 128, 2), (128, 128, 1), (128, 192, 2), (192, 192, 1))
-        self.stages = nn.Sequential(*(_conv(before, after, stride, norm) for before, after, stride in widths))
+        if layers not in _LAYERS:
+            raise UserError(f"The 'layers' of small-cnn must be 4 or 6. Got {layers} instead.")
+        self.stages = nn.Sequential(*(_conv(before, after, stride, norm) for before, after, stride in _LAYERS[layers]))
         # the position of a limb matters as much as its presence: a coarse grid instead of a global average
         self.pool = nn.AdaptiveAvgPool2d(grid)
         last = nn.BatchNorm1d(256) if norm == "batch" else nn.GroupNorm(16, 256)
-        self.project = nn.Sequential(nn.Flatten(), nn.Linear(192 * grid**2, 256), last, nn.ReLU(inplace=True))
+        pooled = _LAYERS[layers][-1][1] * grid**2
+        self.project = nn.Sequential(nn.Flatten(), nn.Linear(pooled, 256), last, nn.ReLU(inplace=True))
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Features (B, 256) of normalised pixels (B, 3, h, w)."""
@@ -39,7 +48,7 @@ class SmallCNN(nn.Module):
         return features
 
     def feature_map(self, pixels: Tensor) -> Tensor:
-        """The last convolution map (B, 192, h / 16, w / 16)."""
+        """The last convolution map (B, C, h / 16, w / 16), of 192 channels or, with 4 layers, 256."""
         maps: Tensor = self.stages(pixels)
         return maps
 
