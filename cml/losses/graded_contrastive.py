@@ -81,7 +81,8 @@ class GradedContrastiveLoss(ScaledLabelLoss):
             similarity = labels.div_(-reach).add_(1).clamp_(min=0)  # psi
             push, pull = (self.margin - distances).relu().square(), distances.square()
             terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
-            return (terms * ones(used, terms)).sum(dim=1) / 2, used.sum(dim=1)
+            counted = ones(used, terms)
+            return (terms * counted).sum(dim=1) / 2, counted.sum(dim=1).long()
 
         return mean_over_pairs(embeddings, label_distances, row_values, normalize=self.normalize)
 

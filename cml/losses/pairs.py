@@ -164,7 +164,8 @@ class _Distances(torch.autograd.Function):
 
 def slopes_of_distances(slopes: Tensor, distances: Tensor) -> Tensor:
     """From slopes in Euclidean distances to slopes in squared ones; 0 at distance 0, as torch's norm has it."""
-    return distances.reciprocal().nan_to_num_(nan=torch.nan, posinf=0).mul_(slopes).div_(2)
+    halves = torch.div(distances.new_tensor(0.5), distances)  # 1 / (2 D), in one pass
+    return halves.nan_to_num_(nan=torch.nan, posinf=0).mul_(slopes)
 
 
 def centred(full: Tensor) -> tuple[Tensor, Tensor]:
@@ -216,17 +217,19 @@ def add_gradient(gradient: Tensor, full: Tensor, block: slice, slopes: Tensor, s
     ``gradient`` and ``full`` are (B, D); ``slopes`` (R, B) are derivatives in squared distances; ``shifted`` and
     ``pairs`` are what ``squared_distances`` gave beside the block's distances.
     """
-    slopes = 2 * slopes
     for rows, columns, differences in _differences(full, block, pairs):
-        pull = differences.mul_(slopes[rows, columns, None])
+        pull = differences.mul_(2 * slopes[rows, columns, None])
         gradient.index_add_(0, rows + block.start, pull).index_add_(0, columns, pull, alpha=-1)
-    slopes[pairs[:, 0], pairs[:, 1]] = 0
+    if len(pairs):
+        slopes = slopes.index_put((pairs[:, 0], pairs[:, 1]), slopes.new_zeros(()))
     slopes = slopes.to(shifted)
     if len(slopes) == len(shifted):  # every item is an anchor of this block: one product does for both parts
         slopes = slopes + slopes.T
-        gradient += torch.addmm(slopes.sum(dim=1, keepdim=True) * shifted, slopes, shifted, alpha=-1).to(gradient)
+        of_all = torch.addmm(slopes.sum(dim=1, keepdim=True) * shifted, slopes, shifted, beta=2, alpha=-2)
+        gradient += of_all.to(gradient)
         return
     anchors = shifted[block]
-    of_anchors = torch.addmm(slopes.sum(dim=1, keepdim=True) * anchors, slopes, shifted, alpha=-1)
+    of_anchors = torch.addmm(slopes.sum(dim=1, keepdim=True) * anchors, slopes, shifted, beta=2, alpha=-2)
     gradient[block] += of_anchors.to(gradient)
-    gradient += torch.addmm(slopes.sum(dim=0)[:, None] * shifted, slopes.T, anchors, alpha=-1).to(gradient)
+    of_items = torch.addmm(slopes.sum(dim=0)[:, None] * shifted, slopes.T, anchors, beta=2, alpha=-2)
+    gradient += of_items.to(gradient)

@@ -73,14 +73,14 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
 
         def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
             distances, labels, used = pairs  # (R, B) each
-            number = used.sum(dim=1, keepdim=True)  # (R, 1)
-            used &= number >= 2
             counted = ones(used, distances)
-            mean = (distances * counted).sum(dim=1, keepdim=True) / number.clamp(min=1)  # (R, 1)
-            relative = distances / mean.where(mean > 0, 1)  # D
+            number = counted.sum(dim=1)
+            mean = (distances * counted).sum(dim=1) / number.clamp(min=1)
+            relative = distances * mean.where(mean > 0, 1).reciprocal()[:, None]  # D
             weights = labels.div_(scale).square_().div_(-self.sigma).exp_()  # w
             terms = torch.lerp((self.delta - relative).relu().square(), relative.square(), weights)
-            return (terms * counted).sum(dim=1), number[:, 0] >= 2
+            enough = number >= 2
+            return (terms * counted).sum(dim=1) * enough, enough
 
         return mean_over_pairs(embeddings, label_distances, row_values, normalize=self.normalize)
 
