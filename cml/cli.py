@@ -3,8 +3,6 @@
 Only the chosen subcommand is imported, so that ``cml --help`` answers at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import importlib

@@ -4,8 +4,6 @@ Each has a one-line message that a user can act on: the file or argument, the ru
 command line prints only that line; a traceback means a bug in cml.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import re

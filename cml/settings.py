@@ -4,8 +4,6 @@ Each check raises a ``UserError`` that names the setting, the rule and the value
 the value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 

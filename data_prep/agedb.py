@@ -3,8 +3,6 @@
 Not for: names and genders, which are in the files' names, nor AgeDB's pairs for recognising faces.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

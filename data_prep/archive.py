@@ -4,8 +4,6 @@ Every byte that is unpacked counts, whatever it belongs to: members that nobody 
 devices are passed over. Not for: which members belong to a dataset (its source knows), nor zip archives.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

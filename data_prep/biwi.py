@@ -3,8 +3,6 @@
 Not for: its depth images and head models, nor telling where in a frame a head is.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Not for: any one dataset's files (coco_captions.py, flickr8k.py).
 """
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Not for: its boxes, nor its own split for classification (the field test).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

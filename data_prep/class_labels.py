@@ -4,8 +4,6 @@ A published protocol is three things: which classes train, whether every test im
 queries have a gallery of their own, and the K of Recall@K. Not for: the files of any one dataset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Not for: COCO's people and objects (coco_keypoints.py), nor captions without their photographs.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

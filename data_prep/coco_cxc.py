@@ -3,8 +3,6 @@
 Not for: its judgements of two captions, or of a caption and a photograph.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Not for: what the annotations say (coco_captions.py, coco_keypoints.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 from pathlib import Path

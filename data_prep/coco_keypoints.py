@@ -3,8 +3,6 @@
 Not for: COCO's captions and its other objects.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -3,8 +3,6 @@
 Not for: reading any one dataset, nor the checks of settings and the split by hash (source.py).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack

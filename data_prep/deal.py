@@ -3,8 +3,6 @@
 Not for: public datasets, whose split is published or follows from each name alone (source.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import Counter

@@ -3,8 +3,6 @@
 The stand-in for the field's datasets where none can be fetched. Not for: recognising digits.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A tub is a video, so it is split by blocks of time. Not for: several tubs at onc
 JSON file a frame.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

@@ -3,8 +3,6 @@
 Not for: heights, of which the maps have colours alone, nor maps of your own.
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import zlib

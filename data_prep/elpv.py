@@ -3,8 +3,6 @@
 Not for: telling kinds of defects apart, which it does not label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Not for: Karpathy's JSON files of these datasets.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

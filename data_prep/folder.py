@@ -3,8 +3,6 @@
 Not for: reading the file (table.py), what the labels are (folder_labels.py), public datasets.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -4,8 +4,6 @@ Everything here is given a row, the label columns and "FILE:LINE", and raises a 
 for: the rows themselves (table.py), the images and their roles (folder.py).
 """
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -3,8 +3,6 @@
 Not for: models on the hub (cml/storage/hugging_face.py), nor data sets handed to cml.fit, which stay as they are.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

@@ -3,8 +3,6 @@
 Not for: its boxes, landmarks and attributes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Not for: any one dataset, nor for drawing rooms (cml.data_prep.drawn.rooms.rooms).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 Not for: the files of any one dataset, classes and their protocols (class_labels.py), captions (captioned.py).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack

@@ -3,8 +3,6 @@
 Not for: other pose sets, whose joints have other names and order.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from contextlib import ExitStack

@@ -7,8 +7,6 @@ takes a worker that sends thousands of arrays back, and not every system limits 
 is HDF5; what the values mean.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import math

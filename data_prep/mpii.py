@@ -3,8 +3,6 @@
 Not for: reading its annotation files (mpii_annotations.py), other pose sets, whose joints have other names and order.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ Both give the same people in the same form, checked one by one. Not for: which o
 roles (mpii.py).
 """
 
-from __future__ import annotations
-
 import math
 import reprlib
 from collections import Counter

@@ -3,8 +3,6 @@
 Not for: sequences, seasons and times of the day, nor the test cities, whose places are not published.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial

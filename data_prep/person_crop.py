@@ -4,8 +4,6 @@ Coordinates are in pixels, 0 at the outer edge of the first pixel: the first pix
 annotations, which each pose source does.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import reprlib

@@ -1,7 +1,5 @@
 """How photographs are made smaller, once, when a dataset is prepared. Not for: masks (layout_masks.py)."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from pathlib import Path

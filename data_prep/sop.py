@@ -1,7 +1,5 @@
 """Stanford Online Products: photographs of 22,634 products from a sale site; half of the products train, half test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

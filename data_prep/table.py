@@ -3,8 +3,6 @@
 Not for: what the columns mean (folder.py, folder_labels.py), nor the files of public datasets.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

@@ -3,8 +3,6 @@
 Not for: ZInD as it is published (panoramas and floor plans); the folder read here holds crops with masks made from it.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Mapping

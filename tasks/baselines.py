@@ -6,8 +6,6 @@ threshold's quantile are the best of a small grid on real sets (steering angles,
 held back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

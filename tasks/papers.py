@@ -3,8 +3,6 @@
 What a paper leaves open is chosen here and said in ``notes``. Not for: running them (cml.runs.reproduce).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -5,8 +5,6 @@ hold the two against each other. Distances of embeddings come from products in f
 digits. A loss that is not here goes head by head (heads.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

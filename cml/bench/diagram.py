@@ -1,7 +1,5 @@
 """The critical-difference diagram: mean ranks on a line, and bars over those that do not differ."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cml.bench.table import Board

@@ -3,8 +3,6 @@
 Not for: which options they are made with, and what sees which part of a set (track.py).
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 Not for: how a gallery looks (cml.reporting.gallery), the leaderboard itself (leaderboard.py).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

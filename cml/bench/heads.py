@@ -4,8 +4,6 @@ What a head learns is, to rounding, what ``cml train --freeze-backbone`` learns 
 the same start, batches, loss, rates and updates. Not for: whole networks (fitted.py).
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import time

@@ -3,8 +3,6 @@
 Not for: what the table holds (table.py).
 """
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

@@ -4,8 +4,6 @@
 the ranks. Not for: the scores themselves (scores.py), tables (table.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

@@ -3,8 +3,6 @@
 Another of these is another version, and results of two versions are never mixed. Not for: the losses themselves.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 Not for: the page (leaderboard.py), nor the results themselves (result.py).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

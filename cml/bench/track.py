@@ -5,8 +5,6 @@ loses at most one trial, and several processes take different pieces. Not for: h
 where (computing.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """Sizes and times as readable text."""
 
-from __future__ import annotations
-
 
 def size_text(size: float) -> str:
     """A number of bytes as text: 1.3 GB."""

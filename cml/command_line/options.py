@@ -1,7 +1,5 @@
 """Reading a command's options into a dataclass, picking a name, and printing on stdout and stderr."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import inspect

@@ -3,8 +3,6 @@
 The argument parser prints them in a box of several lines.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib

@@ -1,7 +1,5 @@
 """``cml bench``: run the benchmark of continuous metric learning, check its results, compare and publish them."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass

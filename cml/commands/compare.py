@@ -3,8 +3,6 @@
 Every run is kept; a comparison cut off and started again trains and evaluates only what is missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

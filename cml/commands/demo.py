@@ -1,7 +1,5 @@
 """``cml demo [TASK]``: from nothing to a comparison and a gallery in three minutes, on drawn data, without network."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

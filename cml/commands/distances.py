@@ -3,8 +3,6 @@
 Matrix and lists are jobs: killed at any moment, the same command continues where they stopped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``cml embed RUN --images DIR --out DIR``: the embeddings of a folder of images, and the list of its items."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

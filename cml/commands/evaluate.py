@@ -1,7 +1,5 @@
 """``cml evaluate RUN``: how well a trained embedding retrieves, beside oracle, random and frozen features."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

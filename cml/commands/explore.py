@@ -1,7 +1,5 @@
 """``cml explore RUN..``: a page to walk in an embedding, label distance beside embedding distance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``cml export KIND RUN --out ..``: a trained run as ONNX, as a folder to share, as features for captioning code."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

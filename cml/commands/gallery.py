@@ -1,7 +1,5 @@
 """``cml gallery RUN``: a page of what a trained embedding retrieves, beside the oracle and a baseline."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

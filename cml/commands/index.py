@@ -1,7 +1,5 @@
 """``cml index RUN IMAGES --out INDEX``: a search index of a folder of images; ``--add`` takes in further ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

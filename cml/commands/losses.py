@@ -1,7 +1,5 @@
 """``cml losses``: all losses with the labels that they take, their cost, source and use. ``cml losses NAME``: one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``cml reproduce PAPER EXPERIMENT --data DIR``: a published experiment with its own settings, beside its figures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

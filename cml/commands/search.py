@@ -1,7 +1,5 @@
 """``cml search INDEX IMAGE.. --k 5``: the images of an index that are nearest to given ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``cml train TASK --data DIR --out RUN``: train an embedding and keep everything about it in a run folder."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

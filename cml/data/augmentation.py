@@ -4,8 +4,6 @@ Small jitter of scale and position is drawn for each image. Mirroring is drawn o
 poses are as far apart as the originals. Single images may only be mirrored together with their labels.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

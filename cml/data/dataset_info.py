@@ -1,7 +1,5 @@
 """dataset.json, which describes a prepared dataset, and the names of its parts."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Encoding the images of prepared datasets; JPEG and PNG files are kept byte for byte."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

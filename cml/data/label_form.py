@@ -4,8 +4,6 @@ The reader and the writer of prepared datasets check it. Further rules of a labe
 ``encode``.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import reprlib

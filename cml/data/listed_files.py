@@ -1,7 +1,5 @@
 """Checks that the files named in a dataset's metadata exist, without one system call per file."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -4,8 +4,6 @@ A mask belongs to an image of the same size. ``details`` in dataset.json may lis
 and name the one that does not count (``ignore_id``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Nothing in a file is trusted before it is checked, neither its paths nor the for
 lines at a time; if anything in them is unusual, all are read again one by one, to describe the faults.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import hashlib

@@ -3,8 +3,6 @@
 Several items are written at a time; a bad one is an error or is counted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

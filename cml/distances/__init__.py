@@ -1,7 +1,5 @@
 """Label distances by name: ``cml.distances.get("keypoints", normalization="torso")``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -5,8 +5,6 @@ each other: on a busy machine a small product on two BLAS threads takes ten time
 hands BLAS one large product.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import threading

@@ -3,8 +3,6 @@
 Not for: masks (layout), or sets whose members all look for their nearest (sets).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

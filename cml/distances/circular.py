@@ -3,8 +3,6 @@
 Not for: numbers on a line (euclidean), or rotations in space (rotation).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ It lets class data run through everything that is written for continuous labels:
 losses over label distances beside the losses over classes. Not for: several answers an item (hamming, jaccard).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

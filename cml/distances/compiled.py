@@ -4,8 +4,6 @@ numba keeps compiled code on disk and looks only at the file of the outermost fu
 function in another file delete the ``__pycache__`` of its callers. Not for: the loops themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

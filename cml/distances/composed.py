@@ -1,7 +1,5 @@
 """What a label distance made of others has from them. Not for: how they are put together (sets, combined)."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from abc import abstractmethod

@@ -5,8 +5,6 @@ your own functions and classes the code, constants, closures and the globals tha
 files or the network cannot be seen. Not for: arrays of packed labels, which ``Labels.fingerprint`` digests.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import pickle

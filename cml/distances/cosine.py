@@ -3,8 +3,6 @@
 Not for: vectors whose length matters (euclidean).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

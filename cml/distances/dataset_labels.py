@@ -3,8 +3,6 @@
 Not for: what a label means, which the label distances check.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

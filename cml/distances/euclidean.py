@@ -4,8 +4,6 @@ Not for: numbers that wrap around, such as hours or headings (circular), poses w
 directions without a length (cosine).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -7,8 +7,6 @@ and all equal labels) are computed again by the direct formula. So every result 
 float32, whatever the blocks, threads or BLAS. Not for: what is compared, which the label distances say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Not for: sets of names of which most are absent from most labels (jaccard).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -3,8 +3,6 @@
 Not for: places with a direction of view (place), or coordinates in metres (euclidean).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Not for: attributes that every label answers, yes and no counting alike (hamming).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

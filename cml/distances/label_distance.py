@@ -5,8 +5,6 @@ blocks of distances on demand (``pairwise``), so that nothing downstream ever ne
 import torch. Not for: concrete distances, which are one file each beside this one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

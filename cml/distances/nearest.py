@@ -1,7 +1,5 @@
 """The smallest entries of each row of a block of distances: what exact nearest-neighbour lists are made of."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -3,8 +3,6 @@
 Not for: angles in a plane (circular), or the position of a camera (place).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

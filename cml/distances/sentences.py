@@ -3,8 +3,6 @@
 Not for: the model that makes the vectors (cml.word_vectors.sentence_model), distances of words (captions).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field

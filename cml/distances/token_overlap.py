@@ -5,8 +5,6 @@ in one digest with a probability of about 3e-8 among a million names). Overlaps 
 the names that occur. Not for: what follows from the overlap, which jaccard and hamming say.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Iterable, Sequence

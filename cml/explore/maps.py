@@ -3,8 +3,6 @@
 A map of label distances needs no N x N matrix: the distances to m landmarks place every item. Not for: drawing them.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ It opens from the disk and asks no network. Its only script and its style sheets
 labels are data, which the script shows as text. Not for: what is on it (views.py, sprites.py).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

@@ -1,7 +1,5 @@
 """Small pictures of many items in sheets of tiles, WebP. Not for: which pictures, which the caller draws."""
 
-from __future__ import annotations
-
 import io
 import statistics
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 Not for: maps (maps.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The work is O(N) blocks of embedding distances and O(N m) label distances, m of 
 are. Not for: pages of it (page.py), nor figures to report, which are of queries and gallery (cml.retrieval).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

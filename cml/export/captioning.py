@@ -4,8 +4,6 @@ As in public extractors, images keep their aspect ratio and are not cropped (or 
 of the last convolution map over its positions, and ``att`` the map pooled to S x S positions, both keyed by COCO id.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import shutil

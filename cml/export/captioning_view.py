@@ -1,7 +1,5 @@
 """The part of an image that a captioning feature sees: all of it at its own size, or its centre."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

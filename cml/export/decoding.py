@@ -1,7 +1,5 @@
 """Images decoded ahead of the network, in order, on several threads; unreadable ones are reported."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Sequence

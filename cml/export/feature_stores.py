@@ -5,8 +5,6 @@ two LMDB files with ASCII ids as keys and the same .npy and .npz bytes as values
 are on the disk; writing an id again changes nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import importlib

@@ -1,7 +1,5 @@
 """The results of a search in an index, as a page with pictures."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The graph contains the centre crop, scaling and normalisation; the config describes decoding and resizing.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import warnings

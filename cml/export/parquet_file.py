@@ -1,7 +1,5 @@
 """Embeddings as a Parquet file for vector databases (the extra ``parquet``): id, vector and label."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cml.errors import extra_needed

@@ -1,7 +1,5 @@
 """The network whose features are exported: a trained run's trunk, or a published network of the same kind."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cml.errors import UserError

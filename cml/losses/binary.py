@@ -5,8 +5,6 @@ Not for: training at its best on continuous labels (log_ratio.py), nor triplets 
 which has no tensor of triplets).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

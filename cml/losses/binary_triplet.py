@@ -1,7 +1,5 @@
 """The binary triplet loss: a rule makes positives and negatives of label distances, then triplets as with classes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ Their contract is ``loss(embeddings (B, D), classes (B,) int64) -> scalar``. Not
 loss would take for classes of one item each and silently learn nothing; a rule must come first (binary.py).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ class, n another. All of them run on continuous labels too, behind a rule: ``bin
 losses (class_proxies.py).
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 from cml.errors import UserError

@@ -6,8 +6,6 @@ proxies, S their cosine, y the item's class. The proxies are made by ``prepare``
 learning rate and are saved with the run. Not for: proxy losses that the library lacks (proxy_nca_pp.py, proxy_gml.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """CoSENT: of any two pairs of a batch, the pair with the smaller label distance should have the higher cosine."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

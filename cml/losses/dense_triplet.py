@@ -1,7 +1,5 @@
 """The dense triplet loss: of any two items, the one with the smaller label distance should lie nearer, by a margin."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -6,8 +6,6 @@ the cosine equals it only where both are orthogonal; here it is the true cosine 
 ours: the sources at hand state none. This file is what the losses share; each has a file of its own, direction_*.py.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

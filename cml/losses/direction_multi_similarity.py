@@ -1,7 +1,5 @@
 """The multi-similarity loss with direction regularisation of its negatives."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """ProxyNCA with direction regularisation: an item is not pushed away from other proxies through its own."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

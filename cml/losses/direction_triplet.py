@@ -1,7 +1,5 @@
 """The triplet hinge with direction regularisation: negatives are not pushed through the anchor's positive."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Embeddings as losses take them: checked, in at least float32 whatever autocast says, of length 1 where asked for."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

@@ -5,8 +5,6 @@ comes from, its formula over pairs in plain torch, of which autograd makes the g
 One line in ``cml/losses/__init__.py``, or ``@cml.losses.register("name")`` elsewhere, gives it a name.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -3,8 +3,6 @@
 Not for: nDCG and H-AP as measures of a finished ranking (cml.retrieval).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """H-AP: the average precision of each anchor's ranking, with gains in the place of right and wrong."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

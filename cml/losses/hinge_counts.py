@@ -4,8 +4,6 @@ Going up the order, the columns seen so far come before the present one, and the
 counted in two levels: by bucket of places and within the bucket. A count below any place is then two look-ups.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numba

@@ -1,7 +1,5 @@
 """Kernel-weighted SupCon: the supervised contrastive loss, positives weighed by a kernel of their label distance."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

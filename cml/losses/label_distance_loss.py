@@ -4,8 +4,6 @@ A loss here is a function of the pairs of a batch (pairs.py) and says how many t
 found in the training set by ``fit``, or in the first batch where nobody called it.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, Self

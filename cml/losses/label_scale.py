@@ -5,8 +5,6 @@ distances by a scale first, which ``fit`` finds in the training set, so that one
 angles alike. Not for losses that are blind to the unit: those that use ranks or ratios only.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """LambdaRank on nDCG: each wrong order of two items costs what it takes from the anchor's nDCG."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """Language guidance: batches should look as similar as their class names read, beside a loss over classes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

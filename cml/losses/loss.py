@@ -7,8 +7,6 @@ once, of the whole training set, what depends on it: constants, proxies, a scale
 module over it. Gradients flow to the embeddings and the loss's own parameters, never to the labels.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

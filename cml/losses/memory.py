@@ -6,8 +6,6 @@ the number of its item, not its label, so labels may be of any kind; whoever has
 Not for losses over classes or vectors, and not for drawing batches.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

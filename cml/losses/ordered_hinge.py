@@ -6,8 +6,6 @@ counts the active pairs of i, so counting them is all the work. On the CPU that 
 devices pairs are compared one by one in blocks of bounded size. Not for hinges that are squared or weighted.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

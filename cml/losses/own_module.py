@@ -1,7 +1,5 @@
 """A torch module of the user's own as a loss. Not for: a loss that is to have a name (``cml.losses.register``)."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from cml.errors import UserError

@@ -4,8 +4,6 @@ The first A items of a batch are its anchors. Row a of the label distances (A, B
 an anchor's own column is left out, and so is a pair whose label distance is infinite (it cannot be compared).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ The library is imported where one of them is made. Not for: what a loss means (c
 rules that make pairs of continuous labels (binary.py).
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -4,8 +4,6 @@ They let losses for pairs or triplets of classes run on continuous labels, and a
 rule, label distances are gone. Not for drawing a batch; that is a sampler's work.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """ProxyGML: several proxies per class, of which each item looks only at its own and the nearest others."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """ProxyNCA++: the probability that an item picks its own class's proxy among all, at a low temperature."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """Rank-N-Contrast: seen from an anchor, each item should lie nearer than all items whose labels are farther away."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

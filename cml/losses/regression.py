@@ -1,7 +1,5 @@
 """Label regression: the embedding is a prediction of the label vector, and retrieval searches the predicted labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Literal
 

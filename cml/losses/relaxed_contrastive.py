@@ -1,7 +1,5 @@
 """Relaxed contrastive loss: each pair is pulled and pushed at once, weighed by how near its labels are."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """RKD-distance: embedding distances should be label distances, both measured in units of their batch mean."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

@@ -6,8 +6,6 @@ finds the slopes) or its slope in every squared distance as well (``mean_over_ro
 not see through, and where it is faster). Not for losses in which rows meet other than by their sum (rkd_distance.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

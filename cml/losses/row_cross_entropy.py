@@ -4,8 +4,6 @@ One softmax says how much weight each item should have, from label distances; th
 distances. Not for losses whose weights do not add up to 1 over the row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -5,8 +5,6 @@ value's bits above the column's number, which numpy sorts several times faster t
 spread over torch's threads. Elsewhere torch sorts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 

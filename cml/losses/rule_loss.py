@@ -3,8 +3,6 @@
 Not for: the rules themselves (positives.py).
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Literal, get_args
 

@@ -1,7 +1,5 @@
 """Soft-target cross-entropy: how an anchor's items share its attention should follow from their label distances."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """All registered losses as a table: what ``cml losses`` prints and the documentation shows."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Losses made of losses over label distances: a weighted sum of several, or one at several sizes of the embedding."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Self

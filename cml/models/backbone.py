@@ -11,8 +11,6 @@ The class or function may have settings, ``my-net(width=2)``, and gets those of 
 follow; ``image_size``, (height, width) in pixels; ``model``, the text after the slash in ``my-net/small``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator

@@ -3,8 +3,6 @@
 It is the input of the last pooling layer, or the output of the convolution stages.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ They are the ImageNet row of every evaluation, and ``freeze_backbone`` trains it
 ``$CML_CACHE`` (default ``~/.cache/cml``). Its keys depend on the image files, the backbone, all weights and the size.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

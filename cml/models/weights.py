@@ -1,7 +1,5 @@
 """Weights for a backbone from a user's .safetensors file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from torch import nn

@@ -1,7 +1,5 @@
 """The progress bar of all commands."""
 
-from __future__ import annotations
-
 import math
 import sys
 from typing import Any

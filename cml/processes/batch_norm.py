@@ -4,8 +4,6 @@ On GPUs that is torch's ``SyncBatchNorm``, which refuses tensors on a CPU; there
 differentiable sums over the processes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

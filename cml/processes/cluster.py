@@ -3,8 +3,6 @@
 Dask's connections carry pickles: use a cluster that you trust. Not for: what is computed there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import sys

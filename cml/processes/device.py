@@ -1,7 +1,5 @@
 """Where tensors live: the accelerator if there is one."""
 
-from __future__ import annotations
-
 import torch
 
 from cml.errors import UserError

@@ -1,7 +1,5 @@
 """Whether freed memory stays with the process or returns to the system; only for glibc's allocator."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

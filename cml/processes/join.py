@@ -3,8 +3,6 @@
 ``torchrun --nproc-per-node N -m cml train ..``: gloo on CPUs, nccl on GPUs.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Read from the environment, without torch, so that a command knows before any import whether it may print.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ proxies and the memory are the same everywhere without communication. The gradie
 complete; only the gradients of the network have to be summed. With one process all of this does nothing, at no cost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast

@@ -6,8 +6,6 @@ end a run in which one process reads a large data set. So a thread of every proc
 shared store and reads those of the others.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

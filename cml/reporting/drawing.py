@@ -4,8 +4,6 @@ Each function returns a new RGB image. A picture whose longer side is below ``le
 lines are thin on a small one.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ The page needs no network and has no script; its content security policy allows 
 embedded pictures. The template escapes every text.
 """
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import math

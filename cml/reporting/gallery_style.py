@@ -4,8 +4,6 @@ Pictures are backgrounds in the style sheet instead of ``img`` elements, since a
 many elements show it.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

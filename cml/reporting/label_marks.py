@@ -3,8 +3,6 @@
 Each function returns a new image.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from zlib import crc32

@@ -1,7 +1,5 @@
 """A legend below a picture: a patch of colour and a word for each kind of region."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from PIL import Image, ImageDraw, ImageFont

@@ -1,7 +1,5 @@
 """Numbers of one column as text, all with the same number of decimals."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The results of a search as one self-contained HTML page in the style of the gallery, with the same restrictions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Makes any text printable: captions, item ids and titles may hold any character."""
 
-from __future__ import annotations
-
 import re
 
 LONGEST = 400  # characters of one text that a page or picture shows

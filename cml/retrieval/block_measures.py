@@ -1,7 +1,5 @@
 """All measures of the rankings of a block of queries, from one block of label distances for all rankers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

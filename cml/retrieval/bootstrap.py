@@ -1,7 +1,5 @@
 """Bootstrap intervals of means over queries."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,8 +4,6 @@ An item is relevant if its label distance to the query is 0, which for class lab
 takes a threshold. A query without a relevant item in the gallery gives NaN.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

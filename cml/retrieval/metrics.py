@@ -4,8 +4,6 @@ All take ``retrieved`` (R, K), the label distances of the items in the order ret
 query for which a measure does not exist gives NaN; means leave it out and count it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Measures of a set of queries that are not means over them: the normalised score, the worst part of the labels."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """How well similarities of pairs agree with those judged by people: Spearman's correlation, as in CxC."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ All compare, for each query, the order of the gallery in the embedding with its 
 imports numba: import it only where it is used.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

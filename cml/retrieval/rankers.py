@@ -1,7 +1,5 @@
 """Rankers: the scores by which the gallery is ranked for each query, block by block."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ rounding, is no worse than the k nearest so far are measured in float64 at once,
 result is that of float64.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat

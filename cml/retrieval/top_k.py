@@ -3,8 +3,6 @@
 The module imports numba: import it only where it is used.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

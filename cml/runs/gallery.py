@@ -1,7 +1,5 @@
 """The gallery of a run: what its embedding retrieves, beside the oracle and a baseline."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

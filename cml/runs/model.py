@@ -1,7 +1,5 @@
 """A trained model for use from Python: embed, evaluate, search, save. Not for: runs on a prepared dataset (run.py)."""
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator

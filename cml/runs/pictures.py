@@ -3,8 +3,6 @@
 Not for: how they are drawn (cml.reporting), the figures in them (cml.retrieval.comparison).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

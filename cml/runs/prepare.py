@@ -1,7 +1,5 @@
 """Preparing a dataset from Python, as ``cml prepare`` does."""
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any

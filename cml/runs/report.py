@@ -3,8 +3,6 @@
 Not for: the figures on it, which are drawn before (pictures.py).
 """
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 Not for: what was published (cml.tasks.papers), training and evaluating (comparison.py).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

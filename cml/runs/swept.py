@@ -1,7 +1,5 @@
 """What a sweep found: every trial on held-out items, and what was chosen on the test set."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

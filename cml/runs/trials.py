@@ -5,8 +5,6 @@ by number from a seed and the trials before it alone, so that a search that was 
 ones. Not for: what they are drawn from (varied.py) and training them (sweep.py).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics

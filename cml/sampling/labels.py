@@ -1,7 +1,5 @@
 """What samplers ask of the labels of a training set, answered by a label distance."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The four ways to compose a batch: dense lists, grouped lists, random batches, and the binary baseline's lists."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

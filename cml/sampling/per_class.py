@@ -1,7 +1,5 @@
 """Batches with several items of each of their classes, as pair losses over classes need them."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

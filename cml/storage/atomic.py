@@ -4,8 +4,6 @@ The one rule: write under a temporary name beside the target, then rename. A kil
 none) and a temporary, which readers ignore and the next writer of the same name deletes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

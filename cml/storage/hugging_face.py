@@ -3,8 +3,6 @@
 Only config.json and model.safetensors of a model are ever fetched.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

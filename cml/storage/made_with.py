@@ -1,7 +1,5 @@
 """The settings that results were made with, and the first difference between two of them, in words."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

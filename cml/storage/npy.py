@@ -4,8 +4,6 @@ Files are mapped into memory: one that is shorter than its header says is refuse
 pickle is read.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from pathlib import Path

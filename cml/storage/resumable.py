@@ -4,8 +4,6 @@
 (work_folder.py). The next process with the same command drops what the journal does not list and continues.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -4,8 +4,6 @@ A name must be relative, without ``..``, backslash or NUL, and name a regular fi
 links are followed. The folder itself may be a link, since the user named it.
 """
 
-from __future__ import annotations
-
 import os
 import posixpath
 import reprlib

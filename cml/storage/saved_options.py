@@ -3,8 +3,6 @@
 msgspec converts strictly; here its errors get the file, the entry and the value.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

@@ -4,8 +4,6 @@ Beyond invalid JSON these are refused: NaN and infinity, duplicate keys, lone su
 digits, endless nesting.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -3,8 +3,6 @@
 Unlike PyYAML it refuses duplicate keys, and ``1e-3`` is a number as in YAML 1.2.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

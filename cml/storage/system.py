@@ -1,7 +1,5 @@
 """File operations in which operating systems differ: locks, flags, reading and writing at an offset."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.util

@@ -4,8 +4,6 @@ The first line of the journal holds the settings of the work, each further line 
 before its line. Links in the folder are never followed: if there is one, the work starts over.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """MLflow; ``MLFLOW_TRACKING_URI`` names the server or store."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """TensorBoard: event files in the run folder, read by ``tensorboard --logdir runs``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

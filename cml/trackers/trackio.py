@@ -1,7 +1,5 @@
 """Trackio: a local database that ``trackio show`` draws, or a Hugging Face Space."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

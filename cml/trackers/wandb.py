@@ -1,7 +1,5 @@
 """Weights & Biases; its own environment variables say where and whether it sends (``WANDB_MODE=offline``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 They are merged into the weights at the end, so that a run's model is like any other.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

@@ -6,8 +6,6 @@ weights, read and written in each step (``tests/benchmarks/average.py``). Severa
 a step, so each computes it for itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

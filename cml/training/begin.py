@@ -1,7 +1,5 @@
 """From labelled images to a run: everything before the first step, for arrays and for prepared datasets."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import warnings

@@ -1,7 +1,5 @@
 """Callbacks during training: the user's own, and experiment trackers. They see the state and may stop the run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -4,8 +4,6 @@ It makes a resumed run equal to one that was never interrupted, bit for bit on t
 (``weights_only=True``), and its checksums reveal damage.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -12,8 +12,6 @@ Reference: Gao, Zhang, Han, Callan: Scaling Deep Contrastive Learning Batch Size
 RepL4NLP 2021.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

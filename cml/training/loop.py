@@ -7,8 +7,6 @@ The same seed, machine and number of torch threads give the same bits, for any n
 threads or devices the order of sums may differ (tests/benchmarks/threads.py measures it).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 A killed run leaves at most one unfinished line, which is ignored.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

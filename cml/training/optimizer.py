@@ -1,7 +1,5 @@
 """The optimiser of a run, its learning rates, and a check that it holds everything that should be trained."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

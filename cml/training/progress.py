@@ -1,7 +1,5 @@
 """The progress of training, for metrics.jsonl and the progress bar."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path

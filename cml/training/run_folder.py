@@ -4,8 +4,6 @@ loss.safetensors holds the trained parameters of a loss (proxies), if it has any
 ``lock``. ``model.safetensors`` is written last: a run that has it is finished. Checksums reveal damaged files.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

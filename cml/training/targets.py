@@ -4,8 +4,6 @@ Implements ``cml.losses.loss.LabelSource`` and ``cml.sampling.sampler.ItemLabels
 whether labels are classes or vectors.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

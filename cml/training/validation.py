@@ -3,8 +3,6 @@
 It selects the best weights and may end a run early.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import math

@@ -5,8 +5,6 @@ so that they arrive as one line. A worker that hangs, dies or runs out of memory
 and none outlives its run. They are forks that share the training process's memory until either writes to it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

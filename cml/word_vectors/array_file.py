@@ -1,7 +1,5 @@
 """Word vectors in a memory-mapped ``.npy`` matrix, with the words in a text or parquet file."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path

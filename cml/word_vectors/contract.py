@@ -3,8 +3,6 @@
 A vector is identified by its row number in the file, which is the same in all calls and processes.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from abc import ABC, abstractmethod

@@ -3,8 +3,6 @@
 Pickles, and so gensim's own files, are never read.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 from pathlib import Path

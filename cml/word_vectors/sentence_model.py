@@ -3,8 +3,6 @@
 ``all-minilm-l6-v2`` is installed from a package and needs no network.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util

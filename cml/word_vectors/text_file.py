@@ -3,8 +3,6 @@
 A search reads and checks the whole file once, and keeps the vectors of the words that it finds.
 """
 
-from __future__ import annotations
-
 import functools
 import mmap
 import threading

@@ -3,8 +3,6 @@
 Not for: what is drawn (the folders beside this file).
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import multiprocessing

@@ -3,8 +3,6 @@
 Not for: what is drawn on them (``people.py``, ``scenes.py``).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 

@@ -3,8 +3,6 @@
 Not for: drawing, which the folders beside this file do.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack

@@ -5,8 +5,6 @@ captioner after cross-entropy (XE) and after self-critical training (RL): the fo
 draws the same batches for both, so their differences seed by seed are two more rows, with narrower intervals.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ The published numbers come from ``pycocoevalcap`` (extra ``captioning``). Self-c
 caption at a time against a fixed corpus, thousands of times: ``CiderD`` is that, equal to the package's to rounding.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math

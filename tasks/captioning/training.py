@@ -6,8 +6,6 @@ captions drawn of the image (Luo, *A Better Variant of Self-Critical Sequence Tr
 more in the same time than the greedy caption, and they are drawn without dropout: of the captioner that is then used.
 """
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from collections.abc import Sequence

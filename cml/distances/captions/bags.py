@@ -3,8 +3,6 @@
 Not for: text or vectors (distance.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -11,8 +11,6 @@ References: Kusner et al. 2015, "From Word Embeddings To Document Distances" (RW
 "Linear-Complexity Data-Parallel Earth Mover's Distance Approximations" (one document's tables for many others).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

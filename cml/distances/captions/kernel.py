@@ -12,8 +12,6 @@ a caption's words in ascending order, ties go by the content of the images. Not 
 Reference: Kusner et al. 2015, "From Word Embeddings To Document Distances" (WMD, and visiting by ascending bound).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

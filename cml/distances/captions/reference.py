@@ -3,8 +3,6 @@
 The reference for the kernels in kernel.py, 50 to 130 times slower.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

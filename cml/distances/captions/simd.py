@@ -14,8 +14,6 @@ and 41,000 to 44,000. Inside a compiled function:
 LANES (pad them).
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

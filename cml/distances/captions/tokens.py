@@ -3,8 +3,6 @@
 Not for: what a word means (cml.word_vectors).
 """
 
-from __future__ import annotations
-
 import re
 
 # As GloVe's own training text was cut: "don't" is do n't, "man's" is man 's; hyphens stay within a word.

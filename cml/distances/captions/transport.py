@@ -9,8 +9,6 @@ References: Ford and Fulkerson 1962, "Flows in Networks", ch. III (primal-dual t
 "A shortest augmenting path algorithm for dense and sparse linear assignment problems" (reductions, then paths).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from cml.distances.captions.bags import Float, Int

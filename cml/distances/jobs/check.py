@@ -3,8 +3,6 @@
 Not for: doing jobs (run.py).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

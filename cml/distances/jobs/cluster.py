@@ -14,8 +14,6 @@
 Dask's connections carry pickles: use a cluster that you trust. Not for: threads of one machine (run.py).
 """
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence

@@ -11,8 +11,6 @@ which strips, and at the end which bands below the diagonal, are safe on the dis
 run.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

@@ -3,8 +3,6 @@
 Not for: doing the job (run.py).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -8,8 +8,6 @@ Not for: checking a finished job (check.py), blocks on demand, which ``LabelDist
 stay in memory (``neighbors``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ They lie in ``$CML_CACHE`` (default ``~/.cache/cml``) below ``distances``: the f
 jobs lie that were written elsewhere. Deleting all of it costs only time. Not for: making lists (run.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace

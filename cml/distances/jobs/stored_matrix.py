@@ -6,8 +6,6 @@ batches cost more than all pairs of 2,000 images do. The matrix is a job like an
 in the next process. Not for: large sets, which get their blocks on demand.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ It answers what to ask before training: are many pairs equal (a ratio to 0 says 
 far apart near and far lie, where a threshold or a floor would cut. Not for: drawing it (cml.reporting.histogram).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

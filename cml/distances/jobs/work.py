@@ -5,8 +5,6 @@ same to the last bit whoever does it and however the rows are cut. Not for: wher
 and who computes them (run.py, cluster.py).
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import threading

@@ -8,8 +8,6 @@ References: Horn, "Closed-form solution of absolute orientation using unit quate
 calculation of RMSDs using a quaternion-based characteristic polynomial", Acta Cryst. A 2005 (Newton's method).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

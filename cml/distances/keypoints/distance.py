@@ -4,8 +4,6 @@ Squared L2 over the joints visible in both poses, as a mean per shared joint, so
 not look closer than others. Not for: deciding which joints exist or where the crop lies, which data_prep does.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ One pass over the products instead of fifteen, as written: the error bound count
 (products.py), or what is open, which the direct formula settles.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -3,8 +3,6 @@
 Not for: poses without a size on a common scale (procrustes), or squared pixels (keypoints).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Not for: comparing them, which the distances beside this file do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

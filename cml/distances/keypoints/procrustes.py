@@ -3,8 +3,6 @@
 Not for: poses in which place, size or rotation matters (keypoints, oks).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

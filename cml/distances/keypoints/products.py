@@ -3,8 +3,6 @@
 The file needs numba: import it where it is used. Not for: what a pose is and the direct formula (distance.py).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from cml.distances.exact_products import TILE_COLUMNS, TILE_ROWS, UNIT_ROUNDOFF, Rows, noise_floor

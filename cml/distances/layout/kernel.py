@@ -4,8 +4,6 @@ This is the matrix product of one-hot maps with AND for times and a bit count fo
 whole number, so results depend on neither blocks nor threads. Not for: reading or packing masks (distance.py).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """EfficientNet-Lite0, 1 and 2, whose ImageNet weights are installed from packages, so that nothing is downloaded."""
 
-from __future__ import annotations
-
 import importlib
 
 import torch

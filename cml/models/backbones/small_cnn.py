@@ -1,7 +1,5 @@
 """A small network for images of about 64 pixels, trained from scratch."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """All models of timm (the extra ``timm``): ``timm/resnet18``, ``timm/vit_small_patch14_dinov2.lvd142m``, .."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """All classifiers of torchvision that end in a linear layer; pixels are normalised with ImageNet's mean and std."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ A head is a handful of ellipsoids; each pixel's ray is cut with them, so that sh
 Not for: training anything meant for photographs of real people.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Every part of the body is the convex hull of a few spheres, painted three times 
 (``figure.py``), or the scene around the figure (``people.py``).
 """
 
-from __future__ import annotations
-
 import colorsys
 import itertools
 import math

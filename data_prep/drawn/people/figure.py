@@ -7,8 +7,6 @@ Frames are right-handed and the figure's own: x to its left, y up, z to its fron
 to thorax of the average figure), angles in degrees.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ one of scikit-learn's two sample photographs, among clutter and under changing l
 and comparisons of losses on a small machine. Not for: training anything meant for photographs of real people.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

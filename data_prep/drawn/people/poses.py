@@ -5,8 +5,6 @@ A pose is a stance and a gesture of each arm, with continuous variation around b
 poses; the angles come from no recorded motion.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

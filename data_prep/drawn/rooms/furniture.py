@@ -6,8 +6,6 @@ Furniture hides parts of walls and floor and the borders between them; masks do 
 A piece's frame has its origin on the floor in the middle of the piece: x along its back, y up, z to its front.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ Patterns fade where they are finer than a pixel, as they do in photographs. Not 
 a material is used (``walls.py``, ``furniture.py``). Colours are linear: twice the number is twice the light.
 """
 
-from __future__ import annotations
-
 import colorsys
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -6,8 +6,6 @@ demonstrations, tests and comparisons of losses on a small machine. Not for: tra
 real rooms.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Not for: which bands and patches a room has (``walls.py``), nor light (``trace.py``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

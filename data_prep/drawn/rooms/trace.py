@@ -4,8 +4,6 @@ Boxes and ellipsoids are cut with the rays of the part of the picture that they 
 and lit. Not for: the room's own surfaces as labels, which ``view.py`` finds, nor what furniture is made of.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ are exact at pixel centres. Not for: what surfaces look like (``walls.py``) or f
 Coordinates are in metres: x to the right, y up, z ahead, the room from 0 to its width, height and depth.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Everything here lies in the plane of its surface, so that it never hides the bor
 furniture, which stands in front (``furniture.py``), nor light (``trace.py``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

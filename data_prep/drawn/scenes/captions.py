@@ -5,8 +5,6 @@ sentence is true. All words stand in the tables below, so that ``vocabulary`` ca
 (``things.py``), nor understanding captions.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Shapes are drawn on a canvas larger than the picture, which smooths their edges 
 look like (``things.py``).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

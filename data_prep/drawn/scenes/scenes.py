@@ -5,8 +5,6 @@ scikit-learn's two sample photographs; ``captions.py`` says five sentences about
 demonstrations, tests and comparisons of losses on a small machine. Not for: training anything meant for photographs.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 What they look like is that of the things of scenes (``things.py``). Not for: several things at once (``scenes.py``).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Each is drawn with a pen in its own frame (``pen.py``), shaded from light to dar
 (``scenes.py``) and what is said of them (``captions.py``).
 """
 
-from __future__ import annotations
-
 import colorsys
 import math
 from collections.abc import Callable, Mapping

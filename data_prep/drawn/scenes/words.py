@@ -5,8 +5,6 @@ scene_words.md beside it says whose they are. ``python -m cml.data_prep.drawn.sc
 other captions.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from cml.data_prep.drawn.scenes.captions import vocabulary
