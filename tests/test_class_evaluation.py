@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-import cml.retrieval.class_metrics
+import cml.retrieval.metrics
 from cml import cli, distances
 from cml.data.prepared import DatasetInfo, PreparedDataset, check_dataset
 from cml.data.prepared_writer import PreparedWriter
 from cml.errors import DataError, UserError
 from cml.retrieval import embedding_ranker, evaluate
-from cml.retrieval.class_metrics import map_at_r, r_precision, recall
+from cml.retrieval.metrics import map_at_r, r_precision, recall
 from cml.runs.retrieved import retrieve
 from cml.runs.trained_run import TrainedRun
 
@@ -224,6 +224,6 @@ def test_published_ks_must_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_examples() -> None:
-    failed, tried = doctest.testmod(cml.retrieval.class_metrics)
+    failed, tried = doctest.testmod(cml.retrieval.metrics)
     assert tried > 0
     assert failed == 0

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cml.distances import LabelDistance, Labels
 from cml.errors import DataError, UserError
-from cml.retrieval import Evaluation, bootstrap, embedding_ranker, evaluate, random_ranker
+from cml.retrieval import Evaluation, embedding_ranker, evaluate, over_queries, random_ranker
 
 pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
 
@@ -127,11 +127,11 @@ def test_score_of_labels_that_are_all_alike_is_undefined() -> None:
 def test_intervals_of_ratios_equal_a_slow_bootstrap() -> None:
     rng = np.random.default_rng(1)
     above, below = rng.standard_normal((50, 1)), 2 + rng.random((50, 1))
-    found = bootstrap.ratio_intervals(above, below, resamples=100, seed=4)
+    found = over_queries.ratio_intervals(above, below, resamples=100, seed=4)
     drawn = np.random.default_rng(4).integers(0, 50, (100, 50))
     ratios = [above[row].mean() / below[row].mean() for row in drawn]
     assert found[0] == pytest.approx([np.percentile(ratios, 2.5), np.percentile(ratios, 97.5)], abs=1e-12)
-    assert np.isnan(bootstrap.ratio_intervals(above, 0 * below)).all()
+    assert np.isnan(over_queries.ratio_intervals(above, 0 * below)).all()
 
 
 @dataclass(frozen=True)
@@ -280,20 +280,20 @@ def test_intervals_equal_a_slow_bootstrap(monkeypatch: pytest.MonkeyPatch) -> No
     values = rng.standard_normal((60, 3))
     values[rng.random(values.shape) < 0.2] = np.nan
     values[:, 2] = np.nan
-    found = bootstrap.mean_intervals(values, resamples=200, seed=4)
+    found = over_queries.mean_intervals(values, resamples=200, seed=4)
     drawn = np.random.default_rng(4).integers(0, 60, (200, 60))
     for column in range(2):
         means = [np.nanmean([values[query, column] for query in row]) for row in drawn]
         assert found[column] == pytest.approx([np.percentile(means, 2.5), np.percentile(means, 97.5)], abs=1e-12)
     assert np.isnan(found[2]).all()
-    monkeypatch.setattr(bootstrap, "_CHUNK", 60 * 7)
-    assert bootstrap.mean_intervals(values, resamples=200, seed=4) == pytest.approx(found, abs=1e-12, nan_ok=True)
-    assert np.isnan(bootstrap.mean_intervals(values, resamples=0)).all()
+    monkeypatch.setattr(over_queries, "_CHUNK", 60 * 7)
+    assert over_queries.mean_intervals(values, resamples=200, seed=4) == pytest.approx(found, abs=1e-12, nan_ok=True)
+    assert np.isnan(over_queries.mean_intervals(values, resamples=0)).all()
 
 
 def test_intervals_are_as_wide_as_the_normal_theory_says() -> None:
     values = np.random.default_rng(2).standard_normal((2000, 1))
-    low, high = bootstrap.mean_intervals(values)[0]
+    low, high = over_queries.mean_intervals(values)[0]
     assert high - low == pytest.approx(2 * 1.96 * values.std() / math.sqrt(2000), rel=0.1)
     assert low < values.mean() < high
 

@@ -32,7 +32,7 @@ from cml.distances.dataset_labels import encode
 from cml.distances.layout.distance import Layout
 from cml.errors import DataError, UserError
 from cml.registry import Choice
-from cml.reporting.legend import with_legend
+from cml.reporting.sheet import with_legend
 from cml.runs.trained_run import TrainedRun
 from cml.sampling.lists import RandomBatches
 from cml.tasks.layout import TASK, describe, draw, label_distance, legend, mirror, surfaces

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from cml.errors import DataError, UserError
-from cml.retrieval import pair_similarity
-from cml.retrieval.pair_similarity import pair_spearman
+from cml.retrieval import over_queries
+from cml.retrieval.over_queries import pair_spearman
 from cml.runs.pairs import read_pairs
 
 PLACES = {"a": 0, "b": 1, "c": 2, "d": 3}
@@ -76,5 +76,5 @@ def test_broken_files_of_pairs(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_examples() -> None:
-    failed, tried = doctest.testmod(pair_similarity)
+    failed, tried = doctest.testmod(over_queries)
     assert (failed, tried > 0) == (0, True)

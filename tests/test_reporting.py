@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFont
 
 from cml.errors import UserError
+from cml.export.found_page import Found, write_search_page
 from cml.reporting.curves import smoothed, write_curves
 from cml.reporting.drawing import LEFT, RIGHT, contact_sheet, draw_gauge, draw_regions, draw_skeleton, draw_text, flat
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 from cml.reporting.metric_curves import Panel, write_metric_curves
-from cml.reporting.search_page import Found, write_search_page
 from cml.reporting.sheet import wrapped, write_sheet
 from cml.reporting.visible_text import visible_text
 
@@ -334,7 +334,7 @@ def test_pictures_are_made_as_they_are_written_one_at_a_time_and_once_each(
             return image
 
     monkeypatch.setattr("cml.reporting.gallery.SILENT", 0.0)
-    monkeypatch.setattr("cml.reporting.search_page.SILENT", 0.0)
+    monkeypatch.setattr("cml.export.found_page.SILENT", 0.0)
     top = [Picture(Made(level), "", float(level)) for level in range(20)]
     rows = [GalleryRow(Picture(Made(query), ""), {"a": top, "b": top[::-1]}, 0.0) for query in range(15, 30)]
     write_gallery(tmp_path / "gallery.html", rows, title="", unit="")

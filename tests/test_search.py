@@ -16,11 +16,10 @@ import cml
 from cml.cli import main
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, method_for
-from cml.export.found_page import own_label
+from cml.export.found_page import Found, own_label, write_search_page
 from cml.export.image_list import ImageList
 from cml.export.index import Hit, Index, add_to_index, build_index
 from cml.models.embedding import EmbeddingModel
-from cml.reporting.search_page import Found, write_search_page
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
 
 

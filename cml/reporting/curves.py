@@ -31,19 +31,11 @@ def write_curves(
     validation: str = "validation",
     validation_label: str = "validation",
 ) -> None:
-    """Draw the loss of a run, raw and smoothed, and below it the validation metric where there is one.
+    """Draw the loss of a run as PNG, raw and smoothed, and below it the validation metric where there is one.
 
-    Args:
-        path: The PNG.
-        metrics: Records of a run's metrics file: ``step`` and ``loss``, or ``step`` and ``validation``; other entries
-            are ignored. The last record of a step counts. Values that are not finite leave a gap.
-        title: Above the curves.
-        loss: Name of the loss in the records.
-        validation: Name of the validation metric in the records.
-        validation_label: What its axis is called.
-
-    Raises:
-        UserError: no record holds a finite loss or a finite validation metric.
+    ``metrics`` are the records of a run's metrics file, with ``step`` and an entry named ``loss`` or ``validation``, of
+    which at least one must be finite; other entries are ignored. The last record of a step counts. Values that are not
+    finite leave a gap. The axis of the validation metric is called ``validation_label``.
     """
     steps, losses = _series(metrics, loss)
     marks, values = _series(metrics, validation)
@@ -65,14 +57,9 @@ def write_curves(
 
 
 def smoothed(values: Float64, window: int) -> Float64:
-    """Centred moving mean over ``window`` values, shorter at both ends; values that are not finite are left out.
+    """Centred moving mean over ``window`` values, an odd number or the next one, shorter at both ends.
 
-    Args:
-        values: (N,).
-        window: At least 1; an even one counts as the next odd one.
-
-    Returns:
-        (N,), NaN where a window holds no finite value.
+    Values that are not finite are left out; NaN where a window holds no other.
     """
     half = window // 2
     finite = np.isfinite(values)
@@ -105,8 +92,7 @@ def _draw_loss(axis: Axes, steps: Float64, losses: Float64) -> None:
     smooth = smoothed(losses, max(1, n // 25))
     if n > _MOST_POINTS:
         edges = np.linspace(0, n, _MOST_POINTS + 1).astype(int)[:-1]
-        low = np.fmin.reduceat(losses, edges)
-        high = np.fmax.reduceat(losses, edges)
+        low, high = np.fmin.reduceat(losses, edges), np.fmax.reduceat(losses, edges)
         axis.fill_between(steps[edges], low, high, color=faint, linewidth=0, label="range of the steps")
         axis.plot(steps[edges], smooth[edges], color=color, linewidth=1.8, label="moving mean")
     elif n >= 50:

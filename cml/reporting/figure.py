@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,7 @@ DOTS = 150  # an inch
 # Okabe and Ito's colours without yellow, which is invisible on paper; order and marks distinguish them in grey print
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
-QUIET = "#6b6760"
-INK = "#1d1c1a"
+QUIET, INK = "#6b6760", "#1d1c1a"
 
 
 def new_figure(width: float, height: float, *, dots: int = DOTS) -> Figure:
@@ -41,21 +40,15 @@ def dress(axis: Axes, *, ylabel: str) -> None:
     axis.set_axisbelow(True)
 
 
-_UNDATED: Mapping[str, dict[str, None]] = {
-    "png": {"Software": None},
-    "svg": {"Date": None},
-    "pdf": {"CreationDate": None},
-}
-
-
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, SVG or PDF by the path's suffix, atomically; the same figure gives the same bytes."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     kind = path.suffix[1:]
+    dated = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}[kind]
     with atomic_file(path) as temporary, any_script(), rc_context({"svg.hashsalt": "cml", "pdf.fonttype": 42}):
-        options: dict[str, Any] = {"format": kind, "metadata": _UNDATED[kind]}
+        options: dict[str, Any] = {"format": kind, "metadata": {dated: None}}
         FigureCanvasAgg(figure).figure.savefig(temporary, **options)
 
 

@@ -19,7 +19,6 @@ from PIL import Image, ImageColor
 from cml.errors import UserError
 from cml.processes.bar import SILENT, Bar
 from cml.reporting.gallery_style import STEPS, PictureRules, write_page
-from cml.reporting.number_text import NumberText
 from cml.reporting.visible_text import visible_text
 
 _MOST_TICKS = 160  # of the overview
@@ -31,18 +30,13 @@ _LISTED = 8  # up to this many different labels can be chosen one by one
 class Picture:
     """One picture of the gallery.
 
-    Attributes:
-        image: The picture with its label drawn on it; or a function that makes it when it is written, so that only one
-            is in memory. Equal functions make equal pictures.
-        caption: Any text: the label in words.
-        distance: Label distance to the query. None for the query itself; infinite = cannot be compared.
-        name: The item's id, for the tooltip.
+    Equal functions make equal pictures, when they are written, so that only one is in memory.
     """
 
-    image: Image.Image | Callable[[], Image.Image]
-    caption: str
-    distance: float | None = None
-    name: str = ""
+    image: Image.Image | Callable[[], Image.Image]  # with its label drawn on it
+    caption: str  # any text: the label in words
+    distance: float | None = None  # to the query; None for the query itself; infinite = cannot be compared
+    name: str = ""  # the item's id, for the tooltip
 
     def drawn(self) -> Image.Image:
         """The picture itself."""
@@ -51,21 +45,13 @@ class Picture:
 
 @dataclass(frozen=True)
 class GalleryRow:
-    """A query and the results of each method for it.
-
-    Attributes:
-        query: The query.
-        retrieved: Title of the method to its top pictures, nearest first.
-        score: Score of the query, larger is worse. NaN = nothing could be compared; such rows come last.
-        gain: Improvement over a baseline; NaN = there is none, or nothing could be compared.
-        value: Its label, if that is a number, for choosing a range; else NaN.
-    """
+    """A query and the results of each method for it."""
 
     query: Picture
-    retrieved: Mapping[str, Sequence[Picture]]
-    score: float
-    gain: float = math.nan
-    value: float = math.nan
+    retrieved: Mapping[str, Sequence[Picture]]  # title of the method to its top pictures, nearest first
+    score: float  # larger is worse; NaN = nothing could be compared; such rows come last
+    gain: float = math.nan  # improvement over a baseline; NaN = there is none, or nothing could be compared
+    value: float = math.nan  # its label, if that is a number, for choosing a range
 
 
 def write_gallery(
@@ -99,12 +85,9 @@ def write_gallery(
         measure: What the rows' score is, in a few words.
         baseline: The method over which the rows' gain is.
         seed: Of the random order.
-
-    Raises:
-        UserError: no rows, different methods among them, a ragged table, a NaN or negative label distance, an empty
-            image.
     """
-    methods = _check(rows, table, thumbnail)
+    _check(rows, table, thumbnail)
+    legend = legend or {}
     ordered = [rows[number] for number in _falling([row.score for row in rows])]
     compared = sum(not math.isnan(row.score) for row in rows)
     from_middle = [-abs(place - compared // 2) if place < compared else math.nan for place in range(len(rows))]
@@ -115,37 +98,35 @@ def write_gallery(
     }
     if any(math.isfinite(row.gain) for row in rows):
         orders["gain"] = _falling([row.gain for row in ordered])
-    distances = [p.distance for row in rows for top in row.retrieved.values() for p in top if p.distance is not None]
-    finite = [distance for distance in distances if math.isfinite(distance)]
-    show = NumberText(finite)
-    least_span = 0.1 * (max(finite, default=0.0) - min(finite, default=0.0))  # for rows of almost equal distances
-    images = PictureRules(thumbnail)
-    scores = NumberText([row.score for row in rows if math.isfinite(row.score)])
-    places = _rising([row.score for row in ordered])
+    views = _Views(rows, thumbnail, visible_text(unit))
+    heights = _heights([row.score for row in ordered])
     parts, part_of = _parts([row.value for row in ordered])
-    view = [
-        {"part": part_of[place - 1]}
-        | _row_view(row, methods, place, images, show, scores, visible_text(unit), least_span)
-        for place, row in enumerate(Bar(ordered, "gallery", unit="query", delay=SILENT), start=1)
-    ]
+    bar = Bar(ordered, "gallery", unit="query", delay=SILENT)
+    view = [{"part": part_of[place - 1], "place": place, **views.row(row)} for place, row in enumerate(bar, start=1)]
+    colours = ("#{:02x}{:02x}{:02x}".format(*ImageColor.getrgb(colour)[:3]) for colour in legend.values())
+    rules = [f"body:has(#by-{name}:checked) .row{{order:var(--{name})}}" for name in orders]
+    for name, places in orders.items():  # the rows have the ids q1, q2, ..
+        rules += [f"#q{place + 1}{{--{name}:{number}}}" for number, place in enumerate(places)]
+    rules += [f"body:has(#part{part}:checked) .row:not(.p{part}){{display:none}}" for part in range(len(parts))]
+    rules += [f".k{place}{{--color:{colour}}}" for place, colour in enumerate(colours)]
     stride = -(-len(view) // _MOST_TICKS)
     write_page(
         path,
         "gallery.html.j2",
-        images,
+        views.images,
         title=visible_text(title) or "Gallery",
-        unit=visible_text(unit),
+        unit=views.unit,
         measure=visible_text(measure),
         baseline=visible_text(baseline),
         paragraphs=[visible_text(line, 2000) for line in summary.splitlines() if line.strip()],
         table=[[_cell(text) for text in cells] for cells in table],
         rows=random.Random(seed).sample(view, len(view)),
         orders=list(orders),
-        rules=_order_rules(orders) + _part_rules(parts) + _colour_rules(legend or {}),
+        rules="\n".join(rules),
         parts=parts,
-        legend=[(visible_text(word, 40), f"k{place}") for place, word in enumerate(legend or {})],
-        abreast=min(len(methods), 2 if len(methods) == 4 else 3),
-        ticks=[(row["place"], places[row["place"] - 1], row["score"]) for row in view[::stride]],
+        legend=[(visible_text(word, 40), f"k{place}") for place, word in enumerate(legend)],
+        abreast=min(len(views.methods), 2 if len(views.methods) == 4 else 3),
+        ticks=[(row["place"], heights[row["place"] - 1], row["score"]) for row in view[::stride]],
         median=(len(view) + 1) // 2,
     )
 
@@ -154,14 +135,6 @@ def _falling(values: Sequence[float]) -> list[int]:
     """Indices of the values from the largest to the least, NaN last."""
     numbers = [-math.inf if math.isnan(value) else value for value in values]
     return sorted(range(len(values)), key=lambda place: (math.isnan(values[place]), -numbers[place]))
-
-
-def _order_rules(orders: Mapping[str, Sequence[int]]) -> str:
-    """Style rules that show the rows, with ids q1, q2, .., in the selected order."""
-    rules = [f"body:has(#by-{name}:checked) .row{{order:var(--{name})}}" for name in orders]
-    for name, places in orders.items():
-        rules += [f"#q{place + 1}{{--{name}:{number}}}" for number, place in enumerate(places)]
-    return "\n".join(rules)
 
 
 def _parts(values: Sequence[float]) -> tuple[list[str], list[str]]:
@@ -175,24 +148,14 @@ def _parts(values: Sequence[float]) -> tuple[list[str], list[str]]:
     cuts = sorted({*starts} - {known[0]}) if known else []
     if len(known) < _FEWEST or not cuts or len(known) < len(values):
         return [], [""] * len(values)
-    show = NumberText(known)
+    show = number_text(known)
     ends = [0, *(bisect.bisect_left(known, cut) for cut in cuts), len(known)]
     spans = [(show(known[start]), show(known[end - 1])) for start, end in itertools.pairwise(ends)]
     words = [low if low == high else f"{low} to {high}" for low, high in spans]
     return words, [f" p{bisect.bisect_right(cuts, value)}" for value in values]
 
 
-def _part_rules(parts: Sequence[str]) -> str:
-    rules = (f"body:has(#part{part}:checked) .row:not(.p{part}){{display:none}}" for part in range(len(parts)))
-    return "\n" + "\n".join(rules)
-
-
-def _colour_rules(legend: Mapping[str, str]) -> str:
-    colours = ("#{:02x}{:02x}{:02x}".format(*ImageColor.getrgb(colour)[:3]) for colour in legend.values())
-    return "\n" + "\n".join(f".k{place}{{--color:{colour}}}" for place, colour in enumerate(colours))
-
-
-def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail: int) -> list[str]:
+def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail: int) -> None:
     if not rows:
         raise UserError("A gallery needs at least one query. Got none.")
     if not 16 <= thumbnail <= 1024:
@@ -213,66 +176,74 @@ def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail
                 if distance is not None and not distance >= 0:
                     where = f"Row {number}, {method!r}, picture {place}"
                     raise UserError(f"Label distances are >= 0 or infinite. {where} has {distance}.")
-    return methods
 
 
-def _row_view(
-    row: GalleryRow,
-    methods: Sequence[str],
-    place: int,
-    images: PictureRules,
-    show: NumberText,
-    scores: NumberText,
-    unit: str,
-    least_span: float,
-) -> dict[str, Any]:
-    """The values of a row for the template."""
-    known = [p.distance for top in row.retrieved.values() for p in top if p.distance is not None]
-    finite = [distance for distance in known if math.isfinite(distance)]
-    low = min(finite, default=0.0)
-    span = max(max(finite, default=0.0) - low, least_span)
+class _Views:
+    """The values of rows for the template, and the pictures that they name."""
 
-    def step(distance: float) -> int:
-        return round(STEPS * min(1.0, (distance - low) / span)) if span > 0 else 0
+    def __init__(self, rows: Sequence[GalleryRow], thumbnail: int, unit: str) -> None:
+        self.images, self.unit, self.methods = PictureRules(thumbnail), unit, list(rows[0].retrieved)
+        finite = [distance for row in rows for distance in _finite(p for top in row.retrieved.values() for p in top)]
+        self._show = number_text(finite)
+        self._least_span = 0.1 * (max(finite, default=0.0) - min(finite, default=0.0))  # for almost equal distances
+        self._scores = number_text([row.score for row in rows if math.isfinite(row.score)])
 
-    groups = []
-    for method in methods:
-        top = row.retrieved[method]
-        compared = [p.distance for p in top if p.distance is not None and math.isfinite(p.distance)]
-        mean = statistics.fmean(compared) if compared else None
-        groups.append(
-            {
-                "title": visible_text(method),
-                "mean": None if mean is None else show(mean),
-                "left_out": sum(p.distance is not None for p in top) - len(compared) if mean is not None else 0,
-                "pictures": [_picture_view(picture, images, show, step, unit) for picture in top],
-            }
-        )
-    return {
-        "place": place,
-        "query": _picture_view(row.query, images, show, step, unit),
-        "score": "not comparable" if math.isnan(row.score) else scores(row.score),
-        "groups": groups,
-    }
+    def row(self, row: GalleryRow) -> dict[str, Any]:
+        """Those of a row."""
+        finite = _finite(picture for top in row.retrieved.values() for picture in top)
+        low = min(finite, default=0.0)
+        span = max(max(finite, default=0.0) - low, self._least_span)
+        groups = []
+        for method in self.methods:
+            top = row.retrieved[method]
+            compared = _finite(top)
+            groups.append(
+                {
+                    "title": visible_text(method),
+                    "mean": self._show(statistics.fmean(compared)) if compared else None,
+                    "left_out": sum(p.distance is not None for p in top) - len(compared) if compared else 0,
+                    "pictures": [self._picture(picture, low, span) for picture in top],
+                }
+            )
+        score = "not comparable" if math.isnan(row.score) else self._scores(row.score)
+        return {"query": self._picture(row.query, low, span), "score": score, "groups": groups}
+
+    def _picture(self, picture: Picture, low: float, span: float) -> dict[str, Any]:
+        distance = picture.distance
+        caption, name = visible_text(picture.caption), visible_text(picture.name)
+        if distance is None:
+            number, words, bar = "", "", None
+        elif math.isinf(distance):
+            number, words, bar = "not comparable", "not comparable with the query", "none"
+        else:
+            step = round(STEPS * min(1.0, (distance - low) / span)) if span > 0 else 0
+            number, bar = self._show(distance), f"s{step}"
+            words = f"label distance {number} {self.unit}".strip()
+        words = " · ".join(part for part in (name, caption, words) if part)
+        image = self.images.name(picture.image)
+        return {"image": image, "caption": caption, "name": name, "number": number, "bar": bar, "words": words}
 
 
-def _picture_view(picture: Picture, images: PictureRules, show: NumberText, step: Any, unit: str) -> dict[str, Any]:  # noqa: ANN401
-    distance = picture.distance
-    caption, name = visible_text(picture.caption), visible_text(picture.name)
-    if distance is None:
-        number, words, bar = "", "", None
-    elif math.isinf(distance):
-        number, words, bar = "not comparable", "not comparable with the query", "none"
-    else:
-        number, words, bar = show(distance), f"label distance {show(distance)} {unit}".strip(), f"s{step(distance)}"
-    return {
-        "image": images.name(picture.image),
-        "caption": caption,
-        "name": name,
-        "number": number,
-        "bar": bar,
-        "words": " · ".join(part for part in (name, caption, words) if part),
-    }
+def _finite(pictures: Iterable[Picture]) -> list[float]:
+    """The distances of pictures that can be compared with the query."""
+    return [p.distance for p in pictures if p.distance is not None and math.isfinite(p.distance)]
+
+
+def number_text(values: Sequence[float]) -> Callable[[float], str]:
+    """Writes numbers of one column, all with the decimals that give the middle one about three digits."""
+    sizes = [abs(value) for value in values if value]
+    decimals = min(4, max(0, 2 - math.floor(math.log10(statistics.median(sizes) if sizes else 1.0))))
+
+    def text(value: float) -> str:
+        if math.isinf(value):
+            shown = "∞" if value > 0 else "-∞"
+        elif abs(value) >= 1e6 or 0 < abs(value) < 0.5 * 10**-decimals:
+            shown = f"{value:.2g}"
+        else:
+            shown = f"{value:,.{decimals}f}"
+        return shown.replace("-", "\u2212")  # a true minus sign
+
+    return text
 
 
 def _cell(text: str) -> dict[str, Any]:
@@ -280,16 +251,12 @@ def _cell(text: str) -> dict[str, Any]:
     return {"text": shown, "number": any(c.isdigit() for c in shown) and not any(c.isalpha() for c in shown)}
 
 
-def _rising(scores: Iterable[float]) -> list[str]:
+def _heights(scores: Sequence[float]) -> list[str]:
     """Height of each score in the overview, as a style class: s1 .. s20, or none for NaN."""
-    listed = list(scores)
-    finite = [score for score in listed if math.isfinite(score)]
+    finite = [score for score in scores if math.isfinite(score)]
     low, high = min([0.0, *finite]), max([0.0, *finite])
-    heights = []
-    for score in listed:
-        if math.isnan(score):
-            heights.append("none")
-        else:
-            part = (min(max(score, low), high) - low) / (high - low) if high > low else 0.0
-            heights.append(f"s{max(1, round(STEPS * part))}")
-    return heights
+    shares = ((min(max(score, low), high) - low) / ((high - low) or 1.0) for score in scores)
+    return [
+        "none" if math.isnan(score) else f"s{max(1, round(STEPS * share))}"
+        for score, share in zip(scores, shares, strict=True)
+    ]

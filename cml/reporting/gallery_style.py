@@ -30,8 +30,7 @@ Drawable = Image.Image | Callable[[], Image.Image | None]
 class PictureRules:
     """The embedded pictures: each distinct one is encoded once, as a rule that any number of elements use.
 
-    Args:
-        thumbnail: Largest width and height of a picture on the page, in CSS pixels.
+    They are at most ``thumbnail`` CSS pixels wide and high.
     """
 
     def __init__(self, thumbnail: int) -> None:
@@ -43,11 +42,7 @@ class PictureRules:
         self._ratios: list[float] = []
 
     def name(self, picture: Drawable | None) -> str | None:
-        """The class of an element that shows ``picture``; None where there is none.
-
-        Raises:
-            UserError: it has no pixels.
-        """
+        """The class of an element that shows ``picture``; None where there is none."""
         if not callable(picture):
             return None if picture is None else self._shown(picture)
         if picture not in self._made:
@@ -70,33 +65,25 @@ class PictureRules:
             self._rules.append(f".{self._names[key]}{{background-image:url(data:image/jpeg;base64,{data})}}")
         return self._names[key]
 
-    def rules(self) -> str:
-        """One rule per distinct picture."""
-        return "\n".join(self._rules)
-
-    def box(self) -> str:
-        """The shape of all boxes: the median of the pictures' shapes."""
+    def rules(self) -> tuple[str, str]:
+        """Length, height and colour of each step of a bar, and the shape of all boxes; a rule per distinct picture."""
+        rules = []
+        for step in range(STEPS + 1):
+            part = step / STEPS
+            ends = (_NEAR, _MIDDLE) if part < 0.5 else (_MIDDLE, _FAR)
+            mix = 2 * part if part < 0.5 else 2 * part - 1
+            color = ",".join(str(round(a + mix * (b - a))) for a, b in zip(*ends, strict=True))
+            rules.append(f".s{step}{{--part:{max(4, round(100 * part))}%;--color:rgb({color})}}")
         ratio = min(2.0, max(0.5, statistics.median(self._ratios)))
         width = round(self.thumbnail * min(1.0, ratio))
-        return f":root{{--width:{width}px;--ratio:{ratio:.3f}}}\n"
-
-
-def step_rules() -> str:
-    """Length, height and colour of each step of a bar."""
-    rules = []
-    for step in range(STEPS + 1):
-        part = step / STEPS
-        ends = (_NEAR, _MIDDLE) if part < 0.5 else (_MIDDLE, _FAR)
-        mix = 2 * part if part < 0.5 else 2 * part - 1
-        color = ",".join(str(round(a + mix * (b - a))) for a, b in zip(*ends, strict=True))
-        rules.append(f".s{step}{{--part:{max(4, round(100 * part))}%;--color:rgb({color})}}")
-    return "\n".join(rules) + "\n"
+        rules.append(f":root{{--width:{width}px;--ratio:{ratio:.3f}}}\n")
+        return "\n".join(rules), "\n".join(self._rules)
 
 
 def write_page(path: Path, template: str, images: PictureRules, *, rules: str = "", **shown: Any) -> None:  # noqa: ANN401
     """Write a page of pictures with a template and the values ``shown`` in it, atomically, without a script."""
-    made = (step_rules() + images.box() + rules, images.rules())
-    write_html(path, "cml.reporting", template, rules=made, **shown)
+    common, pictures = images.rules()
+    write_html(path, "cml.reporting", template, rules=(common + rules, pictures), **shown)
 
 
 def write_html(
@@ -111,14 +98,8 @@ def write_html(
 ) -> None:
     """Write a page atomically: a template with its style sheets and script and their hashes, every text escaped.
 
-    Args:
-        path: The HTML file.
-        package: The package with the folder ``templates``.
-        template: Name of the template.
-        styles: Names of style sheets, in addition to that of all pages.
-        rules: Generated style rules.
-        scripts: Names of files that are joined to its only script.
-        shown: Values for the template.
+    The names are those of files in the ``package``'s folder ``templates``: ``styles`` beside that of all pages and
+    generated ``rules``, ``scripts`` that are joined to its only one. The template shows the values in ``shown``.
     """
     import jinja2
 

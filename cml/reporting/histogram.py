@@ -26,17 +26,8 @@ def write_histogram(
     """Draw the distribution of label distances.
 
     The left axis is linear, the right one logarithmic, as for ratios of label distances. The title gives the shares of
-    zero and infinite distances. Zeros are in the first bar on the left; infinite ones have no bar.
-
-    Args:
-        path: The PNG.
-        distances: (P,) label distances >= 0.
-        unit: Their unit.
-        quantiles: Share to distance: marked and named.
-        title: Above the panels.
-
-    Raises:
-        UserError: no distance is above 0 and finite.
+    zero and infinite distances. Zeros are in the first bar on the left; infinite ones have no bar. The ``quantiles``,
+    share to distance, are marked and named.
     """
     positive = distances[np.isfinite(distances) & (distances > 0)].astype(np.float64)
     if len(positive) == 0:
@@ -60,17 +51,9 @@ def write_histogram(
         _mark(axis, {share: value for share, value in quantiles.items() if low <= value <= high})
     left.set_xlabel(visible_text(f"label distance, {unit}"), parse_math=False)
     right.set_xlabel(visible_text(f"label distance, {unit}, logarithmic"), parse_math=False)
-    figure.suptitle(
-        visible_text(
-            f"{title}{', ' if title else ''}{len(distances):,} pairs: {(distances == 0).mean():.2%} at 0, "
-            f"{np.isinf(distances).mean():.2%} infinite"
-        ),
-        x=0.01,
-        ha="left",
-        fontsize=11,
-        color=INK,
-        parse_math=False,
-    )
+    counts = f"{(distances == 0).mean():.2%} at 0, {np.isinf(distances).mean():.2%} infinite"
+    above = visible_text(f"{title}{', ' if title else ''}{len(distances):,} pairs: {counts}")
+    figure.suptitle(above, x=0.01, ha="left", fontsize=11, color=INK, parse_math=False)
     save_figure(figure, path)
 
 

@@ -44,23 +44,14 @@ _FRAMES: Mapping[str, Any] = {"oracle": (0, (5, 2)), "random": (0, (1, 1.6))}
 
 @dataclass(frozen=True)
 class Panel:
-    """One metric.
+    """One metric; its x axis is logarithmic if the x form a geometric sequence (16, 32, 64, 128)."""
 
-    Attributes:
-        curves: Method to {x: (value, lower end, upper end)}. Values that are not finite leave a gap.
-        ylabel: The metric, with its unit.
-        xlabel: Of the x axis, which is logarithmic if the x form a geometric sequence (16, 32, 64, 128).
-        ticks: Names of the x 0, 1, .. if they are not numbers.
-        log: The x axis is logarithmic in any case.
-        joined: Draw lines between points.
-    """
-
-    curves: Curves
-    ylabel: str
+    curves: Curves  # method to {x: (value, lower end, upper end)}; values that are not finite leave a gap
+    ylabel: str  # the metric, with its unit
     xlabel: str = "K"
-    ticks: Sequence[str] = ()
-    log: bool = False
-    joined: bool = True
+    ticks: Sequence[str] = ()  # names of the x 0, 1, .. if they are not numbers
+    log: bool = False  # the x axis is logarithmic in any case
+    joined: bool = True  # draw lines between points
 
 
 def write_metric_curves(
@@ -69,41 +60,36 @@ def write_metric_curves(
     """Draw metrics side by side, one line per method; bars are the intervals of the methods that are not ``quiet``.
 
     An SVG and a PDF for papers are written next to the PNG, with panels of 3.4 inches (a column) and 8 point letters.
-
-    Args:
-        path: The PNG.
-        panels: From left to right; a method looks the same in all of them.
-        quiet: Methods drawn in grey: references, not competitors.
-        title: Above the panels.
-
-    Raises:
-        UserError: no panel, or a panel without a method, with a method without values, or without a finite value.
+    A method looks the same in all panels; ``quiet`` ones are grey: references, not competitors.
     """
     if not panels:
         raise UserError("There is nothing to draw: no panel was given.")
     for panel in panels:
-        _check(panel)
+        if not panel.curves:
+            raise UserError("There is nothing to draw: no method was given.")
+        if empty := [method for method, points in panel.curves.items() if not points]:
+            raise UserError(f"The method {empty[0]!r} has no values to draw.")
+        if not any(math.isfinite(point[0]) for points in panel.curves.values() for point in points.values()):
+            raise UserError("There is nothing to draw: no method has a finite value.")
     methods = list(dict.fromkeys(itertools.chain.from_iterable(panel.curves for panel in panels)))
     loud = [method for method in methods if method not in quiet]
-    styles = {method: _loud_style(place) for place, method in enumerate(loud)}
-    styles |= {method: _quiet_style(method) for method in methods if method in quiet}
+    styles = {method: _style(method, loud.index(method) if method in loud else None) for method in methods}
 
     from matplotlib import rc_context
 
-    save_figure(_figure(panels, methods, styles, loud, title, 5.2), path)
+    save_figure(_figure(panels, styles, loud, title, 5.2), path)
     with rc_context({"font.size": 8}):
-        figure = _figure(panels, methods, styles, loud, title, _COLUMN)
+        figure = _figure(panels, styles, loud, title, _COLUMN)
         for kind in (".svg", ".pdf"):
             save_figure(figure, path.with_suffix(kind))
             figure.set_layout_engine("none")  # the PDF is laid out as the SVG is
 
 
 def _figure(
-    panels: Sequence[Panel], methods: Sequence[str], styles: Mapping[str, Style], loud: Sequence[str], title: str,
-    wide: float,
-) -> Figure:  # fmt: skip
+    panels: Sequence[Panel], styles: Mapping[str, Style], loud: Sequence[str], title: str, wide: float
+) -> Figure:
     """The panels, each ``wide`` inches wide, and the legend below them."""
-    width, letters = wide * len(panels), 0.8 if wide < 4 else 1.0
+    methods, width, letters = list(styles), wide * len(panels), 0.8 if wide < 4 else 1.0
     columns = _columns(methods, width / letters)
     figure = new_figure(width, 0.77 * wide + 0.22 * letters * -(-len(methods) // columns), dots=_DOTS)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
@@ -136,17 +122,10 @@ def _columns(methods: Sequence[str], width: float) -> int:
     return 1
 
 
-def _check(panel: Panel) -> None:
-    if not panel.curves:
-        raise UserError("There is nothing to draw: no method was given.")
-    empty = [method for method, points in panel.curves.items() if not points]
-    if empty:
-        raise UserError(f"The method {empty[0]!r} has no values to draw.")
-    if not any(math.isfinite(point[0]) for points in panel.curves.values() for point in points.values()):
-        raise UserError("There is nothing to draw: no method has a finite value.")
-
-
-def _loud_style(place: int) -> Style:
+def _style(method: str, place: int | None) -> Style:
+    """The look of the method at a ``place`` among those compared, or of a reference."""
+    if place is None:
+        return {"color": QUIET, "linestyle": _FRAMES.get(method, (0, (6, 1.5, 1, 1.5))), "linewidth": 1.3}
     return {
         "color": COLORS[place % len(COLORS)],
         "linestyle": ((0, ()), (0, (5, 1)), (0, (3, 1, 1, 1)))[place // len(COLORS) % 3],
@@ -154,10 +133,6 @@ def _loud_style(place: int) -> Style:
         "markersize": 5.0 if place == 0 else 4.0,
         "linewidth": 2.2 if place == 0 else 1.3,
     }
-
-
-def _quiet_style(method: str) -> Style:
-    return {"color": QUIET, "linestyle": _FRAMES.get(method, (0, (6, 1.5, 1, 1.5))), "linewidth": 1.3}
 
 
 def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[str]) -> set[str]:
@@ -216,9 +191,8 @@ def _draw(axis: Axes, panel: Panel, styles: Mapping[str, Style], loud: Sequence[
         least, most = (least, most + 1.2 * room * len(notes)) if above else (least - 1.2 * room * len(notes), most)
         if notes:
             look: Style = {"color": QUIET, "fontsize": "small", "va": align, "ha": "right", "zorder": 5}
-            look["parse_math"] = False
             look["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
-            axis.text(0.985, edge, "\n".join(notes), transform=axis.transAxes, **look)
+            axis.text(0.985, edge, "\n".join(notes), transform=axis.transAxes, parse_math=False, **look)
     axis.set_ylim(least - room, most + room)
     return set(panel.curves) - {method for method, *_ in far}
 
@@ -243,8 +217,7 @@ def _dodged(x: Float64, place: int, count: int, geometric: bool) -> Float64:
     """``x`` moved a little aside, by the method's place among ``count``."""
     part = _DODGE * ((place + 0.5) / count - 0.5)
     if geometric:
-        factor: float = float(x[1] / x[0] if len(x) > 1 else 2.0) ** part
-        return factor * x
+        return float(x[1] / x[0] if len(x) > 1 else 2.0) ** part * x
     return x + part * float(np.diff(x).min() if len(x) > 1 else 1.0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from cml.errors import UserError
 from cml.reporting.drawing import flat
-from cml.reporting.gallery import GalleryRow, Picture
-from cml.reporting.legend import with_legend
-from cml.reporting.number_text import NumberText
+from cml.reporting.gallery import GalleryRow, Picture, number_text
 from cml.reporting.visible_text import visible_text
 from cml.storage.atomic import atomic_file
 
@@ -23,31 +21,24 @@ if TYPE_CHECKING:
 _INK, _QUIET, _LINE, _BOX = "#1d1c1a", "#6b6760", "#d8d3ca", "#f3f0ea"
 _GAP = 6  # pixels between two pictures; three of them between two methods
 _QUERY_LINES, _LINES = 6, 3  # of words below a picture
+_LARGEST_TEXT = 0.06  # of a legend, in shares of the picture's longer side
+_SMALLEST_TEXT = 7.0  # pixels
 
 
 def write_sheet(
     path: Path, rows: Sequence[GalleryRow], *, unit: str, side: int = 144, legend: Mapping[str, str] | None = None
 ) -> None:
-    """Write the sheet; rows and methods keep their order.
+    """Write the sheet as PNG; rows and methods keep their order.
 
-    The number below a picture is its label distance to the query, the words are its caption, wrapped and cut.
-
-    Args:
-        path: The PNG.
-        rows: Queries with what each method retrieves; the first row's methods and their longest list make the columns.
-        unit: Unit of the label distances; may be empty.
-        side: Longer side of a picture in pixels.
-        legend: Word to the colour that it has on all pictures.
-
-    Raises:
-        UserError: no row, no method, or rows of different methods.
+    The number below a picture is its label distance to the query, in ``unit``, the words are its caption, wrapped and
+    cut. A picture's longer side is ``side`` pixels. ``legend`` is as for ``with_legend``.
     """
     methods = list(rows[0].retrieved) if rows else []
     if not methods or any(set(row.retrieved) != set(methods) for row in rows):
         raise UserError("A sheet needs a row, and one or more methods that are the same in all rows.")
     columns = max(1, *(len(row.retrieved[method]) for row in rows for method in methods))
     every = [picture for row in rows for top in row.retrieved.values() for picture in top]
-    show = NumberText([p.distance for p in every if p.distance is not None and math.isfinite(p.distance)])
+    show = number_text([p.distance for p in every if p.distance is not None and math.isfinite(p.distance)])
     sheet = _Sheet(side, methods, columns)
     for row in rows:
         sheet.add(row, show)
@@ -65,7 +56,7 @@ class _Sheet:
         self.width = self.starts[-1] + columns * (side + _GAP) + _GAP
         self.bands: list[Image.Image] = []
 
-    def add(self, row: GalleryRow, show: NumberText) -> None:
+    def add(self, row: GalleryRow, show: Callable[[float], str]) -> None:
         """One query."""
         cells = [(_GAP, row.query, "", _QUERY_LINES)]
         for start, method in zip(self.starts, self.methods, strict=True):
@@ -74,7 +65,7 @@ class _Sheet:
                 known = distance is not None and math.isfinite(distance)
                 number = show(distance) if known and distance is not None else "not comparable"
                 cells.append((start + place * (self.side + _GAP), picture, number, _LINES))
-        texts = [self._lines(picture, lines) for _, picture, _, lines in cells]
+        texts = [wrapped(visible_text(p.caption), self.side, self.words, lines) for _, p, _, lines in cells]
         images = [self._fitted(picture) for _, picture, _, _ in cells]
         high = max(image.height for image in images)
         step, under = round(1.25 * self.words.size), round(1.45 * self.number.size)
@@ -116,9 +107,6 @@ class _Sheet:
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
         return image.resize(size, Image.Resampling.LANCZOS)
 
-    def _lines(self, picture: Picture, most: int) -> list[str]:
-        return wrapped(visible_text(picture.caption), self.side, self.words, most)
-
 
 def wrapped(text: str, width: float, font: FreeTypeFont, most: int) -> list[str]:
     """``text`` in lines of at most ``width`` pixels; what ``most`` lines cannot hold ends in an ellipsis.
@@ -148,6 +136,35 @@ def _cut(text: str, width: float, font: FreeTypeFont) -> str:
     while text and font.getlength(text + "…") > width:
         text = text[:-1].rstrip()
     return text + "…"
+
+
+def with_legend(image: Image.Image, colors: Mapping[str, str], largest: float | None = None) -> Image.Image:
+    """The picture with a strip below it that says in one row what each colour means, from word to colour.
+
+    The words are at most ``largest`` pixels high, by default in proportion to the picture.
+    """
+    words = {visible_text(word, 24): color for word, color in colors.items()}
+    if not words:
+        return flat(image)
+
+    def widths(size: float) -> list[float]:  # of each patch, its word and the gap behind it
+        font = ImageFont.load_default(size)
+        return [1.05 * size + font.getlength(word) + 0.55 * size for word in words]
+
+    size = max(_SMALLEST_TEXT, largest or _LARGEST_TEXT * max(image.size))
+    while sum(widths(size)) + 0.35 * size > image.width and size > _SMALLEST_TEXT:
+        size -= 0.25
+    strip = round(1.7 * size)
+    picture = Image.new("RGB", (image.width, image.height + strip), "#16181c")
+    picture.paste(flat(image), (0, 0))
+    draw, font = ImageDraw.Draw(picture), ImageFont.load_default(size)
+    spare = max(0.0, (image.width - (sum(widths(size)) + 0.35 * size)) / len(words))
+    x, middle = 0.35 * size + spare / 2, image.height + strip / 2
+    for (word, color), width in zip(words.items(), widths(size), strict=True):
+        draw.rectangle((x, middle - 0.4 * size, x + 0.8 * size, middle + 0.4 * size), fill=color)
+        draw.text((x + 1.05 * size, middle), word, fill="#ffffff", font=font, anchor="lm")
+        x += width + spare
+    return picture
 
 
 def _font(size: float) -> FreeTypeFont:

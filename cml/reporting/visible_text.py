@@ -13,12 +13,7 @@ _UNSHOWABLE = re.compile(
 
 
 def visible_text(text: str, longest: int = LONGEST) -> str:
-    r"""``text`` in one printable line, with other characters escaped: a NUL becomes ``\x00``.
-
-    Args:
-        text: Any string, also with lone surrogates.
-        longest: Longer texts are cut here and end in an ellipsis.
-    """
+    r"""``text`` in one printable line, other characters escaped: a NUL becomes ``\x00``; cut to ``longest``."""
     cut = text[: 4 * longest]  # do not search megabytes
     shown = _UNSHOWABLE.sub(_spelt, _BLANK.sub(" ", cut)).strip()
     if len(shown) <= longest and len(text) == len(cut):

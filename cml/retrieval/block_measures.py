@@ -1,58 +1,68 @@
 """All measures of the rankings of a block of queries, from one block of label distances for all rankers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.retrieval.class_metrics import map_at_r, r_precision, recall
-from cml.retrieval.metrics import hits, mean_label_distance, ndcg, relevance_gains, retrieved_distances
+from cml.errors import UserError
+from cml.retrieval import metrics
+from cml.retrieval.metrics import GAINS, Float32, Float64, Floats, relevance_gains
+from cml.retrieval.results import largest_k
 
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
+DISTANCE_KS, NDCG_KS, HIT_KS = range(1, 11), range(10, 101, 10), (1, 5, 10)
+_DEFAULTS = {"label_distance": DISTANCE_KS, "ndcg": NDCG_KS, "hit": HIT_KS, "recall": ()}
+HIT_NEIGHBORS = 50
+_HIT_SHARE = 10  # by default Hit@K is measured if the true nearest are at most 1 / this of the gallery
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What is measured; every K is at most the size of the gallery.
+    """What is measured, as ``evaluate`` takes it."""
 
-    Attributes:
-        distance_ks: K of the mean label distance of the first K.
-        ndcg_ks: K of nDCG.
-        hit_ks: K of Hit@K.
-        hit_neighbors: How many nearest by label count as hits.
-        recall_ks: K of Recall@K; with any of classes, also MAP@R and R-precision.
-        gain: Gain of nDCG.
-        correlation: Whether rank correlations and H-AP are measured, of whole rankings.
-        count_lone: Whether a query that has nothing relevant is a miss of Recall@K, not undefined.
-        within: The label distance up to which an item is relevant to Recall@K; 0 for classes.
-    """
-
-    distance_ks: Sequence[int]
-    ndcg_ks: Sequence[int]
-    hit_ks: Sequence[int]
+    ks: Mapping[str, Sequence[int]]  # of each kind of measure @K; with any recall of classes also MAP@R and R-precision
     hit_neighbors: int
-    recall_ks: Sequence[int]
     gain: str
-    correlation: bool
-    count_lone: bool = False
-    within: float = 0.0
+    correlation: bool  # whether rank correlations and H-AP are measured, of whole rankings
+    count_lone: bool
+    within: float  # the label distance up to which an item is relevant to Recall@K; 0 for classes
+
+    def fitted(self, gallery: int) -> "Measures":
+        """The measures with the default K cut to a gallery; ``UserError`` if others do not fit."""
+        if self.gain not in GAINS:
+            raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {self.gain!r} instead.")
+
+        def checked(name: str, ks: Sequence[int], default: Sequence[int], most: int) -> list[int]:
+            if len(ks) and gallery and tuple(ks) == tuple(default):
+                return [k for k in ks if k <= most] or [most]
+            if any(not 1 <= k <= gallery for k in ks) or len(set(ks)) != len(ks):
+                raise UserError(
+                    f"Every K of {name!r} must be at least 1 and at most the gallery's {gallery} items, none of them "
+                    f"twice. Got {list(ks)} instead."
+                )
+            return list(ks)
+
+        neighbors = checked("hit_neighbors", [self.hit_neighbors], [HIT_NEIGHBORS], gallery)[0]
+        many = tuple(self.ks["hit"]) == HIT_KS and neighbors * _HIT_SHARE > gallery
+        wanted = {**self.ks, "hit": ()} if many else self.ks
+        fitting = {
+            kind: checked(f"{kind.removeprefix('label_')}_ks", ks, _DEFAULTS[kind], largest_k(gallery))
+            for kind, ks in wanted.items()
+        }
+        return replace(self, ks=fitting, hit_neighbors=neighbors)
 
     @property
     def precision(self) -> bool:
         """Whether MAP@R and R-precision are measured: of classes."""
-        return len(self.recall_ks) > 0 and self.within == 0
+        return len(self.ks["recall"]) > 0 and self.within == 0
 
     @property
     def names(self) -> list[str]:
         """The columns of a ``BlockMeasures``."""
         return [
-            *(f"label_distance@{k}" for k in self.distance_ks),
-            *(f"ndcg@{k}" for k in self.ndcg_ks),
-            *(f"hit@{k}" for k in self.hit_ks),
-            *(f"recall@{k}" for k in self.recall_ks),
+            *(f"{kind}@{k}" for kind, ks in self.ks.items() for k in ks),
             *(["map@r", "r_precision"] if self.precision else []),
             *(["kendall_tau", "spearman_rho", "h_ap"] if self.correlation else []),
         ]
@@ -60,7 +70,7 @@ class Measures:
     @property
     def depth(self) -> int:
         """How much of a ranking the measures at K look at."""
-        return max([1, *self.distance_ks, *self.ndcg_ks, *self.hit_ks, *self.recall_ks])
+        return max([1, *chain.from_iterable(self.ks.values())])
 
 
 class BlockMeasures:
@@ -72,17 +82,16 @@ class BlockMeasures:
         self.relevant = (distances <= measures.within).sum(axis=1).astype(np.float64)  # (R,)
         self.depth = max(measures.depth, int(self.relevant.max()) if measures.precision else 1)
         graded = min(10, distances.shape[1]) if measures.correlation else 1  # of graded_gains
-        depth = max(self.depth, graded, measures.hit_neighbors if measures.hit_ks else 1)
-        self.ideal = retrieved_distances(distances, distances, depth)  # (R, depth)
+        depth = max(self.depth, graded, measures.hit_neighbors if measures.ks["hit"] else 1)
+        self.ideal = metrics.retrieved_distances(distances, distances, depth)  # (R, depth)
         self.ideal_gains = relevance_gains(self.ideal[:, : measures.depth], distances, measures.gain)
         if measures.correlation:
-            from cml.retrieval.graded_precision import graded_gains
-            from cml.retrieval.rank_correlation import dense_ranks
+            from cml.retrieval.rank_correlation import dense_ranks, graded_gains
 
             self.ranks = dense_ranks(distances)  # (R, G)
             self.gains = graded_gains(distances, self.ideal)  # (R, G)
 
-    def measure(self, scores: NDArray[np.floating[Any]], columns: NDArray[np.int64]) -> Float64:
+    def measure(self, scores: Floats, columns: NDArray[np.int64]) -> Float64:
         """All measures of the rankings by ``scores`` (R, G), whose first items are ``columns`` (R, depth): (R, M)."""
         retrieved = np.take_along_axis(self.distances, columns, axis=1)
         gains = relevance_gains(retrieved[:, : self.measures.depth], self.distances, self.measures.gain)
@@ -107,20 +116,17 @@ class BlockMeasures:
         totals = np.where(finite, self.distances, 0).sum(axis=1, dtype=np.float64)
         counts = finite.sum(axis=1)
         chance = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
-        return np.column_stack([chance, mean_label_distance(self.ideal, [k])])
+        return np.column_stack([chance, metrics.mean_label_distance(self.ideal, [k])])
 
     def _top(self, retrieved: Float32, gains: Float64) -> list[Float64]:
         wanted = self.measures
-        found = []
-        if wanted.distance_ks:
-            found.append(mean_label_distance(retrieved, wanted.distance_ks))
-        if wanted.ndcg_ks:
-            found.append(ndcg(gains, self.ideal_gains, wanted.ndcg_ks))
-        if wanted.hit_ks:
-            found.append(hits(retrieved, self.ideal, wanted.hit_ks, wanted.hit_neighbors))
-        if wanted.recall_ks:
-            within, lone = wanted.within, wanted.count_lone
-            found.append(recall(retrieved, self.relevant, wanted.recall_ks, within=within, count_lone=lone))
+        at: dict[str, Callable[[Sequence[int]], Float64]] = {
+            "label_distance": lambda ks: metrics.mean_label_distance(retrieved, ks),
+            "ndcg": lambda ks: metrics.ndcg(gains, self.ideal_gains, ks),
+            "hit": lambda ks: metrics.hits(retrieved, self.ideal, ks, wanted.hit_neighbors),
+            "recall": lambda ks: metrics.recall(retrieved, self.relevant, ks, wanted.within, wanted.count_lone),
+        }
+        found = [at[kind](ks) for kind, ks in wanted.ks.items() if ks]
         if wanted.precision:
-            found += [measure(retrieved, self.relevant)[:, None] for measure in (map_at_r, r_precision)]
+            found += [one(retrieved, self.relevant)[:, None] for one in (metrics.map_at_r, metrics.r_precision)]
         return found

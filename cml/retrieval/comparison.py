@@ -29,21 +29,13 @@ APART = "*"  # marks a figure whose interval does not overlap that of the first 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of a comparison.
+    """The result of a comparison."""
 
-    Attributes:
-        trained: Method to the evaluations of its runs, one per seed, at the dimension of the table.
-        references: The rows that need no training: frozen features, random, oracle.
-        row: Name of the trained embedding's row in an evaluation.
-        dimension: Dimension of the embeddings in the table.
-        at: Other dimensions, to method to the evaluations of its runs.
-    """
-
-    trained: Mapping[str, Sequence[Evaluation]]
-    references: Evaluation
-    row: str
-    dimension: int
-    at: Mapping[int, Mapping[str, Sequence[Evaluation]]]
+    trained: Mapping[str, Sequence[Evaluation]]  # method to the evaluations of its runs, one per seed
+    references: Evaluation  # the rows that need no training: frozen features, random, oracle
+    row: str  # of the trained embedding in an evaluation
+    dimension: int  # of the embeddings in the table
+    at: Mapping[int, Mapping[str, Sequence[Evaluation]]]  # other dimensions, to what ``trained`` is there
 
     @property
     def unit(self) -> str:
@@ -54,6 +46,11 @@ class Comparison:
     def seeds(self) -> int:
         """Runs per method."""
         return len(next(iter(self.trained.values())))
+
+    @property
+    def dimensions(self) -> list[int]:
+        """That of the table, and the others."""
+        return sorted({self.dimension, *self.at})
 
     @property
     def reference_names(self) -> list[str]:
@@ -70,11 +67,10 @@ class Comparison:
 
     def rows(self, dimension: int | None = None) -> Rows:
         """Mean and 95 % interval: over seeds for trained methods (Student's t), over queries for the references."""
-        metrics = list(self.references.rows[self.row])
-        columns = {metric: self.values(metric, dimension=dimension) for metric in metrics}
+        columns = {metric: self.values(metric, dimension=dimension) for metric in self.references.rows[self.row]}
         found = {
-            method: {metric: over_seeds(columns[metric][method]) for metric in metrics}
-            for method in columns[metrics[0]]
+            method: {metric: over_seeds(column[method]) for metric, column in columns.items()}
+            for method in next(iter(columns.values()))
         }
         for name in self.reference_names:
             row = self.references.rows[name]
@@ -85,27 +81,24 @@ class Comparison:
         """Header and rows as text; a kind that was only measured below K = 10 is shown at its largest K."""
         rows = self.rows()
         first = next(iter(rows.values()))
-        recalls = [name for name in first if name.startswith("recall@")]
-        wanted = [*recalls, *(CLASS_METRICS if "map@r" in first else METRICS)]
-        kinds = [name for name in first if not name.startswith("worst_decile@")]
-        last = {name.partition("@")[0]: name for name in kinds}  # of each kind the one with the largest K
-        capped = {name for name in last.values() if 0 < _cut_at(name) < 10}
-        metrics = [name for name in first if name in wanted or name in capped]
+        last = {name.partition("@")[0]: name for name in first}  # of each kind the one with the largest K
+        wanted = {*(CLASS_METRICS if "map@r" in first else METRICS)}
+        wanted |= {name for kind, name in last.items() if kind != "worst_decile" and 0 < _cut_at(name) < 10}
+        metrics = [name for name in first if name in wanted or name.startswith("recall@")]
         lines = [["method", *metrics]]
         for method, row in rows.items():
-            marks = [APART if self.seeds > 1 and apart(row[name], first[name]) else "" for name in metrics]
-            lines.append(
-                [method, *(interval_text(row[name]) + mark for name, mark in zip(metrics, marks, strict=True))]
-            )
+            marked = {name for name in metrics if self.seeds > 1 and apart(row[name], first[name])}
+            lines.append([method, *(interval_text(row[name]) + APART * (name in marked) for name in metrics)])
         return lines
 
     def notes(self) -> str:
         """An explanation of the table, and the verdict."""
         over = f"over {self.seeds} seeds for what was trained (Student's t)" if self.seeds > 1 else "one seed each"
+        kinds = {name.partition("@")[0] for name in self.table()[0]}
         better = "Higher is better"
-        if any(name.startswith("label_distance@") for name in self.table()[0]):
+        if "label_distance" in kinds:
             better = f"Label distances in {self.unit}, lower is better; the rest, higher is better"
-        if any(name.startswith("score@") for name in self.table()[0]):
+        if "score" in kinds:
             better += "; score is 1 for the oracle, 0 in the mean of random rankings, of which 'random' is one"
         if self.references.recall_within:
             better += f"; recall: within {self.references.recall_within:g} {self.unit}"
@@ -117,8 +110,7 @@ class Comparison:
     def verdict(self) -> str:
         """Whether the first method differs from a reference, and from the best of the other methods.
 
-        A gain has a 95 % interval over seeds (Student's t). Methods are paired by seed; if the interval contains 0, the
-        sentence says how many seeds would show a difference.
+        Methods are paired by seed; if a gain's interval contains 0, it says how many seeds would show a difference.
         """
         name = main_metric(list(self.references.rows[self.row]))
         if self.seeds < 2:
@@ -162,14 +154,10 @@ class Comparison:
         return text_table.markdown(self.table())
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One line per dimension, method and metric: its mean and the ends of its 95 % interval; see ``rows``.
-
-        Raises:
-            UserError: pandas is not installed.
-        """
+        """One line per dimension, method and metric: its mean and the ends of its 95 % interval; see ``rows``."""
         return text_table.frame(
             {"dimension": size, "method": method, "metric": name, "mean": mean, "low": low, "high": high}
-            for size in sorted({self.dimension, *self.at})
+            for size in self.dimensions
             for method, row in self.rows(size).items()
             for name, (mean, low, high) in row.items()
         )
@@ -179,20 +167,10 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """All figures: intervals, and every seed's value."""
-        dimensions = sorted({self.dimension, *self.at})
-        return {
-            "unit": self.unit,
-            "seeds": self.seeds,
-            "dimension": self.dimension,
-            "rows": {method: _lists(row) for method, row in self.rows().items()},
-            "values": {
-                metric: {method: list(map(none_if_nan, values)) for method, values in self.values(metric).items()}
-                for metric in self.references.rows[self.row]
-            },
-            "dimensions": {
-                str(one): {method: _lists(row) for method, row in self.rows(one).items()} for one in dimensions
-            },
-        }
+        values = {metric: _lists(self.values(metric)) for metric in self.references.rows[self.row]}
+        sizes = {size: {method: _lists(row) for method, row in self.rows(size).items()} for size in self.dimensions}
+        figures = {"unit": self.unit, "seeds": self.seeds, "dimension": self.dimension, "rows": sizes[self.dimension]}
+        return {**figures, "values": values, "dimensions": {str(size): rows for size, rows in sizes.items()}}
 
 
 def _cut_at(metric: str) -> int:
@@ -225,5 +203,5 @@ def interval_text(value: Interval) -> str:
     return f"{mean:.{digits}f}" if spread == 0 else f"{mean:.{digits}f} ± {spread:.{digits}f}"
 
 
-def _lists(row: Mapping[str, Interval]) -> dict[str, list[float | None]]:
-    return {name: [none_if_nan(end) for end in value] for name, value in row.items()}
+def _lists(row: Mapping[str, Sequence[float]]) -> dict[str, list[float | None]]:
+    return {name: list(map(none_if_nan, values)) for name, values in row.items()}

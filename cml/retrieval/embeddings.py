@@ -12,7 +12,7 @@ from cml.distances import LabelDistance, Labels, made
 from cml.distances.classes import Classes
 from cml.errors import UserError
 from cml.processes.bar import SILENT, Bar
-from cml.retrieval.evaluation import HIT_KS, NDCG_KS, Evaluation, Ranker, embedding_ranker, evaluate, random_ranker
+from cml.retrieval.evaluation import Evaluation, Ranker, embedding_ranker, evaluate, random_ranker
 from cml.retrieval.rankers import as_array
 from cml.retrieval.results import largest_k
 from cml.retrieval.verdict import judged
@@ -106,57 +106,27 @@ def measured(
     same_items: bool,
     recall_ks: Sequence[int] = (),
     recall_within: float = 0.0,
-    count_lone: bool = False,
-    gain: str = "reciprocal",
-    seed: int = 0,
-    oracle: bool = True,
     ranks: Ranks | None = None,
+    **how: Any,  # noqa: ANN401 - see ``evaluate``
 ) -> Evaluation:
     """Evaluate rankers by the measures that suit the labels, with a progress bar.
 
     Of classes no order beyond "same" is known: they are measured by Recall@K, MAP@R and R-precision alone.
-
-    The arguments are those of ``evaluate``. ``recall_ks`` are the usual ones when not given; those beyond a quarter of
-    the gallery are left out.
-
-    Raises:
-        UserError: ``recall_within`` for labels that are classes.
+    ``recall_ks`` are as for ``usable_recall_ks``.
     """
-    classes = isinstance(distance, Classes)
-    recalls = usable_recall_ks(distance, recall_ks, len(gallery) - same_items, recall_within)
+    if isinstance(distance, Classes):
+        how |= {"ndcg_ks": (), "hit_ks": (), "correlation": False}
+    how["recall_ks"] = usable_recall_ks(distance, recall_ks, len(gallery) - same_items, recall_within)
+    how |= {"recall_within": recall_within, "same_items": same_items, "ranks": ranks}
     others = ranks is not None and not ranks.first
     with Bar(total=len(query), desc="evaluate", unit="query", disable=others, delay=SILENT) as bar:
-        return evaluate(
-            rankers,
-            distance,
-            query,
-            gallery,
-            ndcg_ks=() if classes else NDCG_KS,
-            hit_ks=() if classes else HIT_KS,
-            correlation=not classes,
-            recall_ks=recalls,
-            recall_within=recall_within,
-            count_lone=count_lone,
-            same_items=same_items,
-            gain=gain,
-            seed=seed,
-            oracle=oracle,
-            progress=bar.update,
-            ranks=ranks,
-        )
+        return evaluate(rankers, distance, query, gallery, progress=bar.update, **how)
 
 
 def usable_recall_ks(distance: LabelDistance, ks: Sequence[int], gallery: int, within: float = 0.0) -> tuple[int, ...]:
-    """Those K of Recall@K that tell in a gallery of that size, at least 1; none for labels without what is relevant.
+    """Those K of Recall@K, by default the usual ones, that tell in a gallery of that size, at least 1.
 
-    Args:
-        distance: The label distance.
-        ks: The K; none for the usual ones.
-        gallery: Items in the gallery.
-        within: The label distance up to which an item is relevant, where labels are no classes; 0 for none.
-
-    Raises:
-        UserError: ``within`` is given for classes.
+    None for labels without what is relevant: that are no classes, nor at most a label distance of ``within``.
     """
     classes = isinstance(distance, Classes)
     if classes and within:

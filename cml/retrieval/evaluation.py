@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,28 +16,20 @@ from numpy.typing import NDArray
 from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
-from cml.retrieval.block_measures import BlockMeasures, Measures
-from cml.retrieval.bootstrap import mean_intervals, ratio_intervals
-from cml.retrieval.metrics import GAINS
-from cml.retrieval.over_queries import in_worst_part, label_parts, over_mean, score_terms
+from cml.retrieval import over_queries
+from cml.retrieval.block_measures import DISTANCE_KS, HIT_KS, HIT_NEIGHBORS, NDCG_KS, BlockMeasures, Measures
+from cml.retrieval.metrics import Float64, Floats
 from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker, ranked_columns
-from cml.retrieval.results import Evaluation, Metric, largest_k
+from cml.retrieval.results import Evaluation, Metric
 
 if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
 
 __all__ = ["ORACLE", "Evaluation", "Metric", "Ranker", "embedding_ranker", "evaluate", "random_ranker"]
 
-Float64 = NDArray[np.float64]
-
 ORACLE = "oracle"
-DISTANCE_KS = range(1, 11)
-NDCG_KS = range(10, 101, 10)
-HIT_KS = (1, 5, 10)
-HIT_NEIGHBORS = 50
 SCORE_K = 10
 _FEWEST_TENTHS = 100  # queries needed for the worst tenth
-_HIT_SHARE = 10  # by default Hit@K is measured if the true nearest are at most 1 / this of the gallery
 _FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery to be read from memory
 
 
@@ -120,8 +111,8 @@ def evaluate(
             stacklevel=2,
         )
     ranked = gallery - 1 if same_items else gallery
-    measures = _measures(ranked, distance_ks, ndcg_ks, hit_ks, hit_neighbors, recall_ks, gain, correlation)
-    measures = replace(measures, count_lone=count_lone, within=recall_within)
+    ks = {"label_distance": distance_ks, "ndcg": ndcg_ks, "hit": hit_ks, "recall": recall_ks}
+    measures = Measures(ks, hit_neighbors, gain, correlation, count_lone, recall_within).fitted(ranked)
     names = [*rankers, *([ORACLE] if oracle else [])]
     if not queries or not gallery or not names or not measures.names:
         raise UserError(
@@ -142,7 +133,7 @@ def evaluate(
             "'threads' and 'block_bytes' must be at least 1 and 'bootstrap' at least 0. "
             f"Got {threads}, {block_bytes} and {bootstrap} instead."
         )
-    k = max((k for k in measures.distance_ks if k <= SCORE_K), default=0)  # of score and worst tenth
+    k = max((k for k in measures.ks["label_distance"] if k <= SCORE_K), default=0)  # of score and worst tenth
     # the last column: whether there are ties; the last row: chance and oracle, of every query
     values = np.zeros((len(names) + 1, queries, len(measures.names) + 1))
     size = max(_FEWEST_ROWS, min(-(-queries // threads), block_bytes // (4 * gallery)))
@@ -176,85 +167,44 @@ def evaluate(
     starts = range(0, queries, size)
     if ranks is not None:
         starts = starts[ranks.share(len(starts))]
-    left = queries
+    left, progress = queries, progress or (lambda _: None)
     # BLAS threads below these threads would only wait for each other
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         for done in pool.map(measure, starts):
             left -= done
-            if progress is not None:
-                progress(done)
+            progress(done)
     if ranks is not None and ranks.size > 1:
         values = ranks.merged(values)  # rows that others have measured are 0 here
-        if progress is not None:
-            progress(left)
+        progress(left)
 
     ties = {name: int(row[:, -1].sum()) for name, row in zip(names, values, strict=False) if row[:, -1].any()}
     columns = dict(zip(measures.names, values[:-1, :, :-1].transpose(2, 0, 1), strict=True))  # (names, Q) each
     ours, bounds = columns.get(f"label_distance@{k}"), values[-1, :, :2].T
     ratios = np.empty((0, 2))
     if ours is not None:
-        gains, reaches = np.array([score_terms(one, *bounds) for one in ours]).transpose(1, 2, 0)  # (Q, names) each
-        ratios = ratio_intervals(gains, reaches, resamples=bootstrap, seed=seed)
-        whole = {f"score@{k}": over_mean(gains, reaches).T}
+        terms = np.array([over_queries.score_terms(one, *bounds) for one in ours])
+        gains, reaches = terms.transpose(1, 2, 0)  # (Q, names) each
+        ratios = over_queries.ratio_intervals(gains, reaches, resamples=bootstrap, seed=seed)
+        whole = {f"score@{k}": over_queries.over_mean(gains, reaches).T}
         if queries >= _FEWEST_TENTHS and not measures.precision:
-            parts = label_parts(distance.label_vectors(query_labels), bounds[1])
-            whole[f"worst_decile@{k}"] = np.array([in_worst_part(one, parts) for one in ours])
-        first = dict(list(columns.items())[: len(measures.distance_ks)])
+            parts = over_queries.label_parts(distance.label_vectors(query_labels), bounds[1])
+            whole[f"worst_decile@{k}"] = np.array([over_queries.in_worst_part(one, parts) for one in ours])
+        first = dict(list(columns.items())[: len(measures.ks["label_distance"])])
         columns = {**first, **whole, **columns}
     flat = np.concatenate(list(columns.values()))  # (measures x names, Q)
-    intervals = mean_intervals(flat.T, resamples=bootstrap, seed=seed).reshape(len(columns), len(names), 2)
+    intervals = over_queries.mean_intervals(flat.T, resamples=bootstrap, seed=seed).reshape(len(columns), len(names), 2)
     ends = dict(zip(columns, intervals, strict=True)) | {f"score@{k}": ratios}
     table = {
         ranker: {name: _metric(name, column[row], ends[name][row]) for name, column in columns.items()}
         for row, ranker in enumerate(names)
     }
-    figures = queries, ranked, measures.hit_neighbors
-    found = Evaluation(table, distance.unit, gain, *figures, ties=ties, count_lone=count_lone)
-    return replace(found, recall_within=recall_within)
+    figures = queries, ranked, measures.hit_neighbors, "", ties, count_lone, recall_within
+    return Evaluation(table, distance.unit, gain, *figures)
 
 
-def leave_out_itself(block: NDArray[np.floating[Any]], rows: slice) -> None:
+def leave_out_itself(block: Floats, rows: slice) -> None:
     """Set the distance of each query in a slice to itself, in a (R, G) block, to infinity."""
     block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = np.inf
-
-
-def _measures(
-    gallery: int,
-    distance_ks: Sequence[int],
-    ndcg_ks: Sequence[int],
-    hit_ks: Sequence[int],
-    hit_neighbors: int,
-    recall_ks: Sequence[int],
-    gain: str,
-    correlation: bool,
-) -> Measures:
-    if gain not in GAINS:
-        raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {gain!r} instead.")
-
-    def checked(name: str, ks: Sequence[int], default: Sequence[int]) -> list[int]:
-        if tuple(ks) == tuple(default) and gallery:
-            most = gallery if name == "hit_neighbors" else largest_k(gallery)
-            return [k for k in ks if k <= most] or [most]
-        wrong = [k for k in ks if not 1 <= k <= gallery]
-        if wrong or len(set(ks)) != len(ks):
-            raise UserError(
-                f"Every K of {name!r} must be at least 1 and at most the gallery's {gallery} items, none of them "
-                f"twice. Got {list(ks)} instead."
-            )
-        return list(ks)
-
-    neighbors = checked("hit_neighbors", [hit_neighbors], [HIT_NEIGHBORS])[0]
-    if tuple(hit_ks) == HIT_KS and neighbors * _HIT_SHARE > gallery:
-        hit_ks = ()
-    return Measures(
-        checked("distance_ks", distance_ks, DISTANCE_KS),
-        checked("ndcg_ks", ndcg_ks, NDCG_KS),
-        checked("hit_ks", hit_ks, HIT_KS),
-        neighbors,
-        checked("recall_ks", recall_ks, ()) if len(recall_ks) else [],
-        gain,
-        correlation,
-    )
 
 
 def _check_block(block: NDArray[Any], queries: int, gallery: int, what: str, rows: slice) -> None:

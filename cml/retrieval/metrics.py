@@ -1,7 +1,8 @@
 """Measures of a ranked gallery against label distances: pure functions over a block of R queries and G gallery items.
 
 All take ``retrieved`` (R, K), the label distances of the items in the order retrieved, or the whole block (R, G). A
-query for which a measure does not exist gives NaN; means leave it out and count it.
+query for which a measure does not exist gives NaN; means leave it out and count it. A K beyond what was retrieved is a
+``UserError``. The measures of classes call an item relevant if its label distance to the query is 0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,18 +19,9 @@ Floats = NDArray[np.floating[Any]]
 
 
 def retrieved_distances(label_distances: Float32, scores: Floats, k: int) -> Float32:
-    """Label distances of the first k items of each ranking.
+    """Label distances of the first k items of each ranking (R, k): by rising score, ties by the lower column.
 
-    Args:
-        label_distances: (R, G) label distances, infinite where two labels cannot be compared.
-        scores: (R, G) without NaN; the gallery is ranked by rising score, ties by the lower column.
-        k: Items per query, 1 <= k <= G.
-
-    Returns:
-        (R, k) label distances in the order retrieved. ``retrieved_distances(d, d, k)`` is the ideal order.
-
-    Raises:
-        UserError: k is not in 1..G, or the shapes differ.
+    ``retrieved_distances(d, d, k)`` is the ideal order. Label distances are infinite where labels cannot be compared.
 
     Example:
         >>> d = np.array([[3.0, 1.0, 2.0]], np.float32)
@@ -47,20 +39,10 @@ def retrieved_distances(label_distances: Float32, scores: Floats, k: int) -> Flo
 
 
 def mean_label_distance(retrieved: Float32, ks: Sequence[int]) -> Float64:
-    """Mean label distance of the top K of each query; lower is better.
+    """Mean label distance of the top K of each query (R, len(ks)); lower is better.
 
     Items that cannot be compared (infinite) are left out of their query's mean, so that a ranking which retrieves many
     of them can be below the ideal one; nDCG counts them as misses. A query with only such items in its top K gives NaN.
-
-    Args:
-        retrieved: (R, >= max K) label distances in the order retrieved.
-        ks: The K.
-
-    Returns:
-        (R, len(ks)) float64 in the unit of the label distance.
-
-    Raises:
-        UserError: a K is not in 1..K of ``retrieved``.
     """
     at = columns_of(ks, retrieved)
     retrieved = retrieved[:, : max(ks)]
@@ -71,21 +53,11 @@ def mean_label_distance(retrieved: Float32, ks: Sequence[int]) -> Float64:
 
 
 def ndcg(gains: Float64, ideal_gains: Float64, ks: Sequence[int]) -> Float64:
-    """Normalised discounted cumulative gain of the top K; 1 is the order of the labels, higher is better.
+    """Normalised discounted cumulative gain of the top K (R, len(ks)); 1 is the order of the labels, higher is better.
 
     DCG@K = sum over ranks k = 1..K of gain_k / log2(k + 1), divided by the DCG@K of the gallery sorted by label
-    distance (Jarvelin and Kekalainen, Cumulated gain-based evaluation of IR techniques, 2002).
-
-    Args:
-        gains: (R, >= max K) gains in the order retrieved, from ``relevance_gains``.
-        ideal_gains: (R, >= max K) gains in the order of the label distance.
-        ks: The K.
-
-    Returns:
-        (R, len(ks)) float64; NaN where the ideal gain is zero (nothing in the gallery can be compared).
-
-    Raises:
-        UserError: a K is not in 1..K of the gains.
+    distance (Jarvelin and Kekalainen, Cumulated gain-based evaluation of IR techniques, 2002). Both ``gains`` in the
+    order retrieved and ``ideal_gains`` come from ``relevance_gains``. NaN where nothing can be compared.
     """
     at = columns_of(ks, gains)
     columns_of(ks, ideal_gains)
@@ -97,22 +69,10 @@ def ndcg(gains: Float64, ideal_gains: Float64, ks: Sequence[int]) -> Float64:
 
 
 def hits(retrieved: Float32, ideal: Float32, ks: Sequence[int], neighbors: int = 50) -> Float64:
-    """1 where any of the top K is among the query's true nearest, else 0; higher is better.
+    """1 where any of the top K is among the query's true nearest, else 0 (R, len(ks)); higher is better.
 
-    An item is one of the ``neighbors`` true nearest if its label distance is at most that of the last of them, so that
-    tied labels are treated alike.
-
-    Args:
-        retrieved: (R, >= max K) label distances in the order retrieved.
-        ideal: (R, >= neighbors) the smallest label distances, rising.
-        ks: The K.
-        neighbors: True nearest items per query.
-
-    Returns:
-        (R, len(ks)) float64 of 0 and 1; NaN where nothing in the gallery can be compared.
-
-    Raises:
-        UserError: a K or ``neighbors`` is not in the range of its array.
+    An item is one of the ``neighbors`` true nearest if its label distance is at most that of the last of them in
+    ``ideal``, the smallest of each row, rising, so that tied labels are treated alike.
     """
     at = columns_of(ks, retrieved)
     columns_of([neighbors], ideal)
@@ -122,6 +82,65 @@ def hits(retrieved: Float32, ideal: Float32, ks: Sequence[int], neighbors: int =
     found = np.logical_or.accumulate(near, axis=1)[:, at].astype(np.float64)
     found[np.isinf(ideal[:, 0])] = np.nan
     return found
+
+
+def recall(
+    retrieved: Float32, relevant: Float64, ks: Sequence[int], within: float = 0.0, count_lone: bool = False
+) -> Float64:
+    """1 where any of the top K is relevant, else 0; higher is better.
+
+    The field's Recall@K (Jegou and others, Product Quantization for Nearest Neighbor Search, 2011), which is not the
+    share of the relevant items that were found. With ``within`` it is that of place recognition, where a place counts
+    as found within 25 m (Arandjelovic et al., NetVLAD, CVPR 2016). A query of no ``relevant`` (R,) item in the gallery
+    gives NaN, or with ``count_lone`` is a miss, as in the published code of Proxy-Anchor.
+
+    Example:
+        >>> recall(np.array([[1, 0, 0]], np.float32), np.array([2.0]), [1, 2])
+        array([[0., 1.]])
+    """
+    at = columns_of(ks, retrieved)
+    found = np.logical_or.accumulate(retrieved[:, : max(ks)] <= within, axis=1)[:, at]
+    return np.where(count_lone | (relevant[:, None] > 0), found, np.nan)
+
+
+def r_precision(retrieved: Float32, relevant: Float64) -> Float64:
+    """The share of the top R that is relevant, R the number of ``relevant`` items of the query; higher is better.
+
+    Example:
+        >>> r_precision(np.array([[0, 1, 0]], np.float32), np.array([2.0]))
+        array([0.5])
+    """
+    return _share(_relevant_among(retrieved, relevant).sum(axis=1), relevant)
+
+
+def map_at_r(retrieved: Float32, relevant: Float64) -> Float64:
+    """Mean average precision at R: (1/R) sum over ranks i = 1..R of precision at i where item i is relevant, else 0.
+
+    Unlike R-precision it rewards an early relevant item more than a late one (Musgrave, Belongie, Lim: A Metric
+    Learning Reality Check, ECCV 2020).
+
+    Example:
+        >>> map_at_r(np.array([[0, 1, 0]], np.float32), np.array([2.0]))
+        array([0.5])
+        >>> map_at_r(np.array([[1, 0, 0]], np.float32), np.array([2.0]))
+        array([0.25])
+    """
+    hit = _relevant_among(retrieved, relevant)
+    precision = np.cumsum(hit, axis=1) / np.arange(1, hit.shape[1] + 1)
+    return _share((precision * hit).sum(axis=1), relevant)
+
+
+def _relevant_among(retrieved: Float32, relevant: Float64) -> Float64:
+    """1 where one of a query's first R items is relevant, else 0: (R, the largest R)."""
+    depth = int(relevant.max(initial=0))
+    if depth > retrieved.shape[1]:
+        raise UserError(f"A query has {depth} relevant items, but only {retrieved.shape[1]} were retrieved.")
+    hit: Float64 = ((retrieved[:, :depth] == 0) & (np.arange(depth) < relevant[:, None])).astype(np.float64)
+    return hit
+
+
+def _share(total: Float64, relevant: Float64) -> Float64:
+    return np.where(relevant > 0, total / np.maximum(relevant, 1), np.nan)
 
 
 def _reciprocal(distances: Float32, _: Float32) -> Float64:
@@ -149,54 +168,29 @@ GAINS: Mapping[str, tuple[str, Callable[[Float32, Float32], Float64]]] = {
 
 
 def relevance_gains(distances: Float32, label_distances: Float32, gain: str = "reciprocal") -> Float64:
-    """Gains of retrieved items for nDCG; an item that cannot be compared has gain 0.
+    """Gains 0..1 of items at ``distances`` (R, K) of a gallery's (R, G); one that cannot be compared has gain 0.
 
     "reciprocal" is 1/(1+d), the same as 2^(-log2(d+1)), and "exponential" exp(-d) up to a factor per query: both
     depend on the unit of d. "rank" is 1/(1+r), with r the number of gallery items that are nearer in label distance:
     it depends only on their order.
-
-    Args:
-        distances: (R, K) label distances of the items.
-        label_distances: (R, G) label distances of the whole gallery.
-        gain: A name in ``GAINS``.
-
-    Returns:
-        (R, K) float64 in 0..1.
-
-    Raises:
-        UserError: an unknown name.
     """
     if gain not in GAINS:
         raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {gain!r} instead.")
     return GAINS[gain][1](distances, label_distances)
 
 
-def kendall_tau(scores: Floats, label_distances: Float32) -> Float64:
-    """Kendall's tau-b of each query between score and label distance over the whole gallery.
-
-    The value of ``scipy.stats.kendalltau`` over the pairs whose label distance is finite.
-
-    Args:
-        scores: (R, G) without NaN, lower = nearer.
-        label_distances: (R, G), infinite where two labels cannot be compared.
-
-    Returns:
-        (R,) float64 in -1..1; NaN where either side is constant.
-    """
-    from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
-
-    return rank_correlations(scores, dense_ranks(label_distances))[0]
-
-
 def spearman_rho(scores: Floats, label_distances: Float32) -> Float64:
-    """Spearman's rho of each query, as ``kendall_tau`` and with the value of ``scipy.stats.spearmanr``."""
+    """Spearman's rho of each query (R,) between score and label distance over the whole gallery.
+
+    The value of ``scipy.stats.spearmanr`` over the pairs whose label distance is finite; NaN where a side is constant.
+    """
     from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 
     return rank_correlations(scores, dense_ranks(label_distances))[1]
 
 
 def h_ap(scores: Floats, label_distances: Float32) -> Float64:
-    """Hierarchical average precision of each query's whole ranking; 1 is the order of the labels, higher is better.
+    """Hierarchical average precision of each query's whole ranking (R,); 1 is the order of the labels.
 
     H-AP = sum_k (h_k / r_k) / sum_k g_k with r_k the rank of item k, h_k = g_k + sum over items j before it of
     min(g_j, g_k), and gains g = exp(-d / d_10), d_10 the label distance of the query's 10th nearest item (Ramzi et al.,
@@ -204,16 +198,8 @@ def h_ap(scores: Floats, label_distances: Float32) -> Float64:
     continuous labels are cml's). With gains of 0 and 1 it is average precision. It equals graded average precision
     (Robertson, Kanoulas, Yilmaz, SIGIR 2010) where the gain of an item is the chance that its grade counts as relevant.
     Of items with one score it is the mean over their orders. Items that cannot be compared are left out.
-
-    Args:
-        scores: (R, G) without NaN, lower = nearer.
-        label_distances: (R, G), infinite where two labels cannot be compared.
-
-    Returns:
-        (R,) float64 in 0..1; NaN where nothing can be compared.
     """
-    from cml.retrieval.graded_precision import NEIGHBORS, graded_gains
-    from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
+    from cml.retrieval.rank_correlation import NEIGHBORS, dense_ranks, graded_gains, rank_correlations
 
     nearest = retrieved_distances(label_distances, label_distances, min(NEIGHBORS, label_distances.shape[1]))
     return rank_correlations(scores, dense_ranks(label_distances), graded_gains(label_distances, nearest))[2]

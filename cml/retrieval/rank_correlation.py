@@ -1,7 +1,7 @@
 """Kendall's tau-b, Spearman's rho and H-AP of whole rankings, compiled; the correlations treat ties as SciPy does.
 
-All compare, for each query, the order of the gallery in the embedding with its order in label distance. The module
-imports numba: import it only where it is used.
+All compare, for each query, the order of the gallery in the embedding with its order in label distance. It imports
+numba: import it only where it is used.
 """
 
 from typing import Any
@@ -10,60 +10,59 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from cml.retrieval.graded_precision import sum_of_precisions
-
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
+Floats = NDArray[np.floating[Any]]
+Jit = Any  # an array, or a number of NumPy's, as numba sees it
 
+NEIGHBORS = 10  # as of the loss h-ap
 _DIGIT = 11  # bits a pass of the radix sort: six passes over 64 bits, 2,048 counters stay in the first-level cache
 _PASSES = 6
 _BUCKETS = 1 << _DIGIT
 _SIGN = np.uint64(1 << 63)
 
 
-def dense_ranks(label_distances: NDArray[np.floating[Any]]) -> Int32:
-    """Rank of each label distance among the different values of its row, nearest = 0.
-
-    Args:
-        label_distances: (R, G), >= 0 or infinite, no NaN.
-
-    Returns:
-        (R, G) int32, equal where the distances are equal, -1 where they are infinite.
-    """
+def dense_ranks(label_distances: Floats) -> Int32:
+    """Rank of each label distance (R, G) among the different values of its row, nearest = 0; -1 for infinite ones."""
     ranks = np.empty(label_distances.shape, np.int32)
     _dense_ranks(_bits(label_distances), np.isfinite(label_distances), ranks)
     return ranks
 
 
+def graded_gains(label_distances: Floats, nearest: Floats) -> Float64:
+    """exp(-d / d_10), d_10 the label distance of the query's 10th nearest item, or of its farthest of fewer.
+
+    The gains do not depend on the unit of the label distances (R, G), and are 0 where nothing can be compared.
+    ``nearest`` holds the smallest of each row, rising.
+    """
+    near = nearest[:, :NEIGHBORS].astype(np.float64)
+    scale = np.where(np.isfinite(near), near, 0).max(axis=1, keepdims=True)
+    # where ten items are at distance 0 the others gain nothing
+    ratio: Float64 = label_distances * (-1 / np.maximum(scale, np.finfo(np.float64).tiny))
+    return np.exp(ratio, out=ratio)
+
+
 def rank_correlations(
-    scores: NDArray[np.floating[Any]], label_ranks: Int32, gains: Float64 | None = None
+    scores: Floats, label_ranks: Int32, gains: Float64 | None = None
 ) -> tuple[Float64, Float64, Float64]:
-    """Kendall's tau-b, Spearman's rho and H-AP of each row, O(G log G).
+    """Kendall's tau-b, Spearman's rho and H-AP of each row (R,), O(G log G); NaN where a side is constant.
 
     tau-b = (P - Q) / sqrt((P + Q + T) (P + Q + U)) with P concordant and Q discordant pairs, T and U pairs tied in one
     side only (Kendall, Rank Correlation Methods, 1945); rho = Pearson's correlation of the average ranks; H-AP as
-    ``cml.retrieval.metrics.h_ap`` says.
-
-    Args:
-        scores: (R, G) scores without NaN, lower = nearer; only their order counts.
-        label_ranks: (R, G) from ``dense_ranks``; columns of rank -1 are left out of their row.
-        gains: (R, G) gains that fall with the label rank; None for no H-AP.
-
-    Returns:
-        tau (R,) and rho (R,) float64, NaN where all scores or all label ranks of a row are equal; H-AP (R,) float64,
-        NaN without gains.
+    ``cml.retrieval.metrics.h_ap`` says, NaN without ``gains`` (R, G), which fall with the label rank. ``label_ranks``
+    are from ``dense_ranks``; columns of rank -1 are left out of their row.
     """
     tau, rho, h_ap = np.empty((3, len(scores)))
     _correlate(_bits(scores), label_ranks, np.empty((0, 0)) if gains is None else gains, tau, rho, h_ap)
     return tau, rho, h_ap
 
 
-def _bits(values: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
+def _bits(values: Floats) -> NDArray[np.uint64]:
     return np.ascontiguousarray(values, np.float64).view(np.uint64)
 
 
 @njit(nogil=True, cache=True)
-def _ordered(bits: Any) -> Any:  # noqa: ANN401 - an unsigned integer of numba
+def _ordered(bits: Jit) -> Jit:
     """The bits of a float64 as an unsigned integer of the same order; both zeros are one."""
     if bits == _SIGN:
         return _SIGN
@@ -73,7 +72,7 @@ def _ordered(bits: Any) -> Any:  # noqa: ANN401 - an unsigned integer of numba
 
 
 @njit(nogil=True, cache=True)
-def _sort(keys: Any, values: Any, spare_keys: Any, spare_values: Any, size: int, counts: Any) -> tuple[Any, Any]:  # noqa: ANN401
+def _sort(keys: Jit, values: Jit, spare_keys: Jit, spare_values: Jit, size: int, counts: Jit) -> tuple[Jit, Jit]:
     """Radix sort of ``size`` keys with their values, stable; gives back the arrays that hold the result."""
     mask = np.uint64(_BUCKETS - 1)
     counts[:] = 0
@@ -101,7 +100,7 @@ def _sort(keys: Any, values: Any, spare_keys: Any, spare_values: Any, size: int,
 
 
 @njit(nogil=True, cache=True)
-def _dense_ranks(bits: Any, finite: Any, ranks: Any) -> None:  # noqa: ANN401 - arrays of numba
+def _dense_ranks(bits: Jit, finite: Jit, ranks: Jit) -> None:
     gallery = bits.shape[1]
     keys, spare_keys = np.empty(gallery, np.uint64), np.empty(gallery, np.uint64)
     columns, spare_columns = np.empty(gallery, np.int32), np.empty(gallery, np.int32)
@@ -123,7 +122,7 @@ def _dense_ranks(bits: Any, finite: Any, ranks: Any) -> None:  # noqa: ANN401 - 
 
 
 @njit(nogil=True, cache=True)
-def _inversions(ranks: Any, size: int, highest: int, counts: Any) -> int:  # noqa: ANN401 - arrays of numba
+def _inversions(ranks: Jit, size: int, highest: int, counts: Jit) -> int:
     """Pairs i < j with ranks[i] > ranks[j].
 
     Two ranks differ first at one bit: for each bit, from the lowest, count for every 0 the 1s before it that agree in
@@ -143,8 +142,59 @@ def _inversions(ranks: Any, size: int, highest: int, counts: Any) -> int:  # noq
     return total
 
 
+@njit(nogil=True, cache=True, error_model="numpy")
+def _sum_of_precisions(ranked: Jit, ordered: Jit, size: int, highest: int, gain_of: Jit, work: Jit) -> float:
+    """Sum over items k of h_k / r_k, where r_k is the rank and h_k = g_k + sum over items j before of min(g_j, g_k).
+
+    Of two label ranks that differ first at one bit the one with the 0 has the greater gain: for each bit one
+    branchless pass over the ranking adds for an item with a 1 its gain for each 0 before it, for one with a 0 the
+    gains of the 1s before it. O(G log G). ``ranked`` (G,) are dense label ranks in the order retrieved, rising among
+    items of one score, ``ordered`` the scores in that order; the first ``size`` count. ``work`` is overwritten.
+    """
+    items, sums = work
+    total = 0.0
+    start = 0
+    while start < size:
+        stop = start + 1
+        while stop < size and ordered[stop] == ordered[start]:
+            stop += 1
+        tied = stop - start
+        weight, slope = 1 / stop, 0.0  # the means over places of 1 / rank, and of (share of the others before) / rank
+        if tied > 1:
+            weight = 0.0
+            for rank in range(start + 1, stop + 1):
+                weight += 1 / rank / tied
+                slope += (rank - start - 1) / rank / tied / (tied - 1)
+        later = 0.0
+        for i in range(stop - 1, start - 1, -1):
+            gain = gain_of[ranked[i]]
+            before = (i - start) * gain
+            # the passes below take those tied with it as they stand here; on average a share of them is before it
+            total += weight * (gain - before) + slope * (before + later)
+            later += gain
+            items[i, 0], items[i, 1] = 1.0, gain  # what an item with a 0, or with a 1, is to those after it
+            items[i, 2], items[i, 3] = weight, weight * gain
+        start = stop
+    bit = 0
+    while highest >> bit > 0:
+        sums[: (highest >> bit) + 2] = 0
+        for i in range(size):
+            group = ranked[i] >> bit
+            one = group & 1
+            total += items[i, 2 + one] * sums[group ^ 1]
+            sums[group] += items[i, one]
+        bit += 1
+    if highest + 1 == size:  # no two labels are equally far
+        return total
+    sums[: highest + 1] = 0
+    for i in range(size):
+        total += items[i, 3] * sums[ranked[i]]
+        sums[ranked[i]] += 1
+    return total
+
+
 @njit(nogil=True, cache=True)
-def _correlate(bits: Any, label_ranks: Any, gains: Any, tau: Any, rho: Any, h_ap: Any) -> None:  # noqa: ANN401 - arrays of numba
+def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tau: Jit, rho: Jit, h_ap: Jit) -> None:
     gallery = bits.shape[1]
     keys, spare_keys = np.empty(gallery, np.uint64), np.empty(gallery, np.uint64)
     labels, spare_labels = np.empty(gallery, np.int32), np.empty(gallery, np.int32)
@@ -199,7 +249,7 @@ def _correlate(bits: Any, label_ranks: Any, gains: Any, tau: Any, rho: Any, h_ap
 
         h_ap[r] = np.nan
         if whole > 0:
-            h_ap[r] = sum_of_precisions(ranked, ordered, size, highest, gain_of, work) / whole
+            h_ap[r] = _sum_of_precisions(ranked, ordered, size, highest, gain_of, work) / whole
         if score_ties == pairs or label_ties == pairs:  # one side is constant, or there are fewer than two items
             tau[r] = rho[r] = np.nan
             continue

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import UserError
+from cml.retrieval.metrics import Float64, Floats
 
-Ranker = Callable[[slice], NDArray[np.floating[Any]]]
+Ranker = Callable[[slice], Floats]
 """Scores (R, G) of the queries in a slice against the whole gallery; a lower score is retrieved earlier.
 
 Called from several threads at a time. NaN is an error."""
@@ -52,9 +53,9 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
     factors = -2 * points.T  # (D, G)
     copies, originals = _repeated(gallery)
 
-    def scores(rows: slice) -> NDArray[np.float64]:
+    def scores(rows: slice) -> Float64:
         block = query[rows] - centre  # (R, D)
-        squared: NDArray[np.float64] = block @ factors  # (R, G)
+        squared: Float64 = block @ factors  # (R, G)
         squared += norms
         squared += np.square(block).sum(axis=1)[:, None]
         np.maximum(squared, 0, out=squared)
@@ -73,14 +74,11 @@ def as_array(embeddings: Any) -> NDArray[Any]:  # noqa: ANN401 - a tensor, an ar
 def random_ranker(queries: int, gallery: int, seed: int = 0) -> Ranker:
     """Rank at random, as an untrained embedding would.
 
-    Args:
-        queries: Q.
-        gallery: G.
-        seed: The order of query q depends on ``seed`` and q alone, not on the block it is asked in.
+    The order of query q depends on ``seed`` and q alone, not on the block it is asked in.
     """
     draws = -(-gallery // 4)  # a step of Philox gives four numbers
 
-    def scores(rows: slice) -> NDArray[np.float64]:
+    def scores(rows: slice) -> Float64:
         start, stop, _ = rows.indices(queries)
         stream = np.random.Philox(key=seed).advance(start * draws)
         return np.random.Generator(stream).random((stop - start, 4 * draws))[:, :gallery]
@@ -89,22 +87,16 @@ def random_ranker(queries: int, gallery: int, seed: int = 0) -> Ranker:
 
 
 def ranked_columns(
-    scores: NDArray[np.floating[Any]], k: int, *, first: int = 0, seed: int = 0
+    scores: Floats, k: int, *, first: int = 0, seed: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The first k gallery items of each ranking; items with the same score are in random order.
+    """The first k columns of each row (R, k), and which rows (R,) have a tie among these or at their end.
+
+    Items with the same score are in random order, by ``seed`` and the number of the query, of which the first is
+    ``first``, not by the block.
 
     In the order of the gallery, a constant embedding could score like the best or the worst if the gallery is sorted by
     label (McSherry and Najork, Computing Information Retrieval Performance Measures Efficiently in the Presence of Tied
     Scores, 2008). A row without ties costs no extra time.
-
-    Args:
-        scores: (R, G) without NaN.
-        k: Items a row, 1 <= k <= G.
-        first: Number of the first row's query.
-        seed: The order among equals depends on ``seed`` and the number of the query alone, not on the block.
-
-    Returns:
-        Columns (R, k), best first, and which rows (R,) have a tie among these or at their end.
     """
     from cml.retrieval.top_k import top_columns
 

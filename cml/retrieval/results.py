@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
 from cml.retrieval import text_table
-from cml.retrieval.metrics import GAINS
+from cml.retrieval.metrics import GAINS, Float64
 from cml.storage.saved_options import Count, record
 
 if TYPE_CHECKING:
     import pandas
 
-Float64 = NDArray[np.float64]
-
+T = TypeVar("T")
 _UNASKED = ("h_ap", "worst_decile@")  # left out of a table by default
 
 
@@ -58,17 +56,17 @@ class _SavedMetric(TypedDict):
 
 
 class _Saved(TypedDict):
-    rows: dict[str, dict[str, _SavedMetric]]
     unit: str
     reported_unit: str
     gain: str
     queries: Count
     gallery: Count
     hit_neighbors: Count
-    ties: NotRequired[dict[str, Count]]
     count_lone: NotRequired[bool]
     recall_within: NotRequired[float]
     verdict: NotRequired[str]
+    ties: NotRequired[dict[str, Count]]
+    rows: dict[str, dict[str, _SavedMetric]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,43 +109,32 @@ class Evaluation:
         if factor == 1:
             return replace(self, reported_unit="" if unit == self.unit else unit)
 
-        def scaled(metric: Metric) -> Metric:
+        def scaled(_: str, metric: Metric) -> Metric:
             if metric.higher_is_better:
                 return metric
-            low, mean, high = (factor * value for value in (metric.low, metric.mean, metric.high))
-            return replace(metric, per_query=factor * metric.per_query, mean=mean, low=low, high=high)
+            return replace(
+                metric, **{key: factor * getattr(metric, key) for key in ("per_query", "mean", "low", "high")}
+            )
 
-        rows = {
-            ranker: {name: scaled(metric) for name, metric in metrics.items()} for ranker, metrics in self.rows.items()
-        }
-        return replace(self, rows=rows, reported_unit=unit, recall_within=factor * self.recall_within)
+        rows, within = _changed(self.rows, scaled), factor * self.recall_within
+        return replace(self, rows=rows, reported_unit=unit, recall_within=within)
 
     def to_json(self, *, per_query: bool = False) -> dict[str, Any]:
         """The evaluation as JSON can hold it, NaN as null; ``per_query`` adds the values of all queries (megabytes)."""
 
-        def plain(metric: Metric) -> dict[str, Any]:
+        def plain(_: str, metric: Metric) -> dict[str, Any]:
             values: dict[str, Any] = {key: none_if_nan(float(getattr(metric, key))) for key in ("mean", "low", "high")}
             values["undefined"] = metric.undefined
             if per_query:
                 values["per_query"] = list(map(none_if_nan, metric.per_query.tolist()))
             return values
 
-        return {
-            **{name: getattr(self, name) for name in _Saved.__annotations__ if name not in ("rows", "ties")},
-            "ties": dict(self.ties),
-            "rows": {
-                ranker: {name: plain(metric) for name, metric in metrics.items()}
-                for ranker, metrics in self.rows.items()
-            },
-        }
+        said = {name: getattr(self, name) for name in _Saved.__annotations__}
+        return {**said, "ties": dict(self.ties), "rows": _changed(self.rows, plain)}
 
     @classmethod
     def from_json(cls, value: Any) -> Evaluation:  # noqa: ANN401 - whatever a file held
-        """Read the result of ``to_json``.
-
-        Raises:
-            DataError: the value has another form.
-        """
+        """Read the result of ``to_json``; ``DataError`` if the value has another form."""
 
         def metric(name: str, found: _SavedMetric) -> Metric:
             mean, low, high = (_nan(one) for one in (found["mean"], found["low"], found["high"]))
@@ -156,16 +143,10 @@ class Evaluation:
 
         mend = "Run cml evaluate again."
         saved = record(value, _Saved, "The evaluation", "an evaluation that cml wrote", mend)
-        rows = {
-            ranker: {name: metric(name, found) for name, found in metrics.items()}
-            for ranker, metrics in saved["rows"].items()
-        }
+        fields: dict[str, Any] = {**saved, "rows": (rows := _changed(saved["rows"], metric))}
         if not rows or len({tuple(sorted(metrics)) for metrics in rows.values()}) > 1 or not all(rows.values()):
             raise DataError(f"The rankers of an evaluation should have the same metrics, one at least. {mend}")
-        figures = saved["queries"], saved["gallery"], saved["hit_neighbors"]
-        said = saved.get("ties", {}), saved.get("count_lone", False), saved.get("recall_within", 0.0)
-        reported, verdict = saved["reported_unit"], saved.get("verdict", "")
-        return cls(rows, saved["unit"], saved["gain"], *figures, reported, *said, verdict)
+        return cls(**fields)
 
     def table(self, metrics: Sequence[str] | None = None, *, markdown: bool = False) -> str:
         """A table with a row per ranker and "mean [low, high]" per metric.
@@ -178,9 +159,9 @@ class Evaluation:
             UserError: a metric was not measured.
         """
         measured = list(next(iter(self.rows.values())))
-        names = _one_of_each(measured) if metrics is None else list(metrics)
-        unknown = [name for name in names if name not in measured]
-        if unknown:
+        last = {name if name.startswith("recall@") else name.partition("@")[0]: name for name in measured}
+        names = [name for name in last.values() if not name.startswith(_UNASKED)] if metrics is None else list(metrics)
+        if unknown := [name for name in names if name not in measured]:
             raise UserError(f"No metric {unknown[0]!r} was measured. There are: {', '.join(measured)}.")
         columns = [_cells([row[name] for row in self.rows.values()]) for name in names]
         grid = [["", *names], *([ranker, *cells] for ranker, *cells in zip(self.rows, *columns, strict=True))]
@@ -197,12 +178,9 @@ class Evaluation:
         Raises:
             UserError: pandas is not installed.
         """
+        keys = ("mean", "low", "high", "undefined")
         return text_table.frame(
-            {
-                "ranker": ranker,
-                "metric": name,
-                **{key: getattr(metric, key) for key in ("mean", "low", "high", "undefined")},
-            }
+            {"ranker": ranker, "metric": name, **{key: getattr(metric, key) for key in keys}}
             for ranker, metrics in self.rows.items()
             for name, metric in metrics.items()
         )
@@ -211,28 +189,24 @@ class Evaluation:
         return self.table()
 
     def _notes(self, names: Sequence[str]) -> list[str]:
+        kinds, unit = {name.partition("@")[0] for name in names}, self.distance_unit
+        formula = GAINS[self.gain][0] if self.gain in GAINS else self.gain
+        recall = f"has the query's class; a query alone of its class is {'a miss' if self.count_lone else 'left out'}"
+        if self.recall_within:
+            recall = f"is within {self.recall_within:g} {unit}"
+        meaning = {
+            "label_distance": f"label_distance in {unit}, lower is better",
+            "score": "score: (random - it) / (random - oracle) of label_distance; 1 is the oracle; "
+            "0 is the mean of all random rankings, of which the row random is one",
+            "worst_decile": f"worst_decile: label_distance in {unit}, in the worst tenth of the labels",
+            "ndcg": f"ndcg with gain {formula}" + (f", d in {self.unit}" if "d" in formula else ""),
+            "pair_spearman": "pair_spearman: correlation with the similarity that people see, its interval over "
+            "resamples",
+            "hit": f"hit: one of the {self.hit_neighbors} true nearest is found",
+            "recall": f"recall: one of the first K {recall}",
+        }
         parts = [f"{self.queries} queries, {self.gallery} gallery items; mean [95 % interval over queries]"]
-        kinds = {name.partition("@")[0] for name in names}
-        if "label_distance" in kinds:
-            parts.append(f"label_distance in {self.distance_unit}, lower is better")
-        if "score" in kinds:
-            parts.append("score: (random - it) / (random - oracle) of label_distance; 1 is the oracle")
-            parts.append("0 is the mean of all random rankings, of which the row random is one")
-        if "worst_decile" in kinds:
-            parts.append(f"worst_decile: label_distance in {self.distance_unit}, in the worst tenth of the labels")
-        if "ndcg" in kinds:
-            formula = GAINS[self.gain][0] if self.gain in GAINS else self.gain
-            parts.append(f"ndcg with gain {formula}" + (f", d in {self.unit}" if "d" in formula else ""))
-        if "pair_spearman" in kinds:
-            parts.append("pair_spearman: correlation with the similarity that people see, its interval over resamples")
-        if "hit" in kinds:
-            parts.append(f"hit: one of the {self.hit_neighbors} true nearest is found")
-        if "recall" in kinds and self.recall_within:
-            parts.append(f"recall: one of the first K is within {self.recall_within:g} {self.distance_unit}")
-        elif "recall" in kinds:
-            lone = "a miss" if self.count_lone else "left out"
-            parts.append(f"recall: one of the first K has the query's class; a query alone of its class is {lone}")
-        notes = ["; ".join(parts) + "."]
+        notes = ["; ".join([*parts, *(text for kind, text in meaning.items() if kind in kinds)]) + "."]
         unseen = [name for name in next(iter(self.rows.values())) if name.startswith(_UNASKED) and name not in names]
         if unseen:
             notes.append(f"Also measured: {', '.join(unseen)}.")
@@ -245,9 +219,9 @@ class Evaluation:
         for name in names:
             if name.startswith("worst_decile@"):  # of few queries, as it says
                 continue
-            undefined = {ranker: row[name].undefined for ranker, row in self.rows.items() if row[name].undefined}
+            undefined = [f"{ranker} {row[name].undefined}" for ranker, row in self.rows.items() if row[name].undefined]
             if undefined:
-                counts = ", ".join(f"{ranker} {count}" for ranker, count in undefined.items())
+                counts = ", ".join(undefined)
                 notes.append(f"{name} does not exist for some queries, which are left out of its mean: {counts}.")
         return [*notes, *([self.verdict] if self.verdict else [])]
 
@@ -257,10 +231,8 @@ def largest_k(gallery: int) -> int:
     return max(1, gallery // 4)
 
 
-def _one_of_each(names: Sequence[str]) -> list[str]:
-    """The last name of each kind, which has the largest K; for Recall@K all names."""
-    last = {name if name.startswith("recall@") else name.partition("@")[0]: name for name in names}
-    return [name for name in last.values() if not name.startswith(_UNASKED)]
+def _changed(rows: Mapping[str, Mapping[str, Any]], change: Callable[[str, Any], T]) -> dict[str, dict[str, T]]:
+    return {ranker: {name: change(name, one) for name, one in row.items()} for ranker, row in rows.items()}
 
 
 def _cells(metrics: Sequence[Metric]) -> list[str]:

@@ -8,16 +8,14 @@ result is that of float64.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
+from cml.retrieval.metrics import Float32, Float64
 
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 _QUERIES = 256  # queries a block
@@ -28,23 +26,22 @@ _UNDERFLOW = float(np.finfo(np.float32).tiny)
 def nearest_embeddings(
     query: Float32, gallery: Sequence[Float32] | Float32, k: int, *, block: int = 8192, threads: int = 2
 ) -> tuple[Float32, Int64]:
-    """The k gallery items with the least L2 distance to each query, nearest first, ties to the lower item.
+    """Distances and positions (Q, k) of the gallery items nearest to each query (Q, D), ties to the lower item.
 
-    Args:
-        query: (Q, D).
-        gallery: (G, D), or its parts, numbered consecutively; memory maps are read block by block.
-        k: Items per query, 1 <= k <= G.
-        block: Gallery items compared at a time.
-        threads: Blocks of queries compared at a time; BLAS uses one thread in each.
-
-    Returns:
-        Distances (Q, k) float32 and positions (Q, k) int64 in the gallery.
-
-    Raises:
-        UserError: the shapes do not fit, k is out of range, or an embedding is not finite.
+    The gallery is (G, D), or its parts, numbered consecutively; memory maps are read block by block. ``block`` gallery
+    items are compared at a time, with ``threads`` blocks of queries; BLAS uses one thread in each.
     """
     parts = [gallery] if isinstance(gallery, np.ndarray) else list(gallery)
-    _check(query, parts, k, block, threads)
+    total = sum(map(len, parts))
+    shapes = {part.shape[1:] for part in (query, *parts)}
+    if query.ndim != 2 or len(shapes) != 1:
+        raise UserError(f"Queries and gallery must be (items, D) with one D. Got {sorted(shapes)} instead.")
+    if not 1 <= k <= total:
+        raise UserError(f"k must be at least 1 and at most the number of gallery items, {total}. Got k={k} instead.")
+    if block < 1 or threads < 1:
+        raise UserError(f"'block' and 'threads' must be 1 or more. Got {block} and {threads} instead.")
+    if not np.isfinite(query).all():
+        raise UserError("The query embeddings must be finite, but one holds NaN or infinity.")
     if not len(query):
         return np.empty((0, k), np.float32), np.empty((0, k), np.int64)
     squared, positions = np.full((len(query), k), np.inf), np.full((len(query), k), -1, np.int64)
@@ -56,7 +53,8 @@ def nearest_embeddings(
 def distances_to(query: Float32, gallery: Sequence[Float32], positions: Int64) -> Float32:
     """L2 distances (Q, k) of queries (Q, D) to the gallery items at ``positions`` (Q, k); infinite where that is -1."""
     points = rows_at(gallery, positions.reshape(-1).clip(min=0)).reshape(*positions.shape, query.shape[1])
-    distances = np.sqrt(_squared(query[:, None], points)).astype(np.float32)
+    squared = np.square(points.astype(np.float64) - query[:, None]).sum(axis=-1)
+    distances = np.sqrt(squared).astype(np.float32)
     return np.where(positions < 0, np.float32(np.inf), distances)
 
 
@@ -69,19 +67,6 @@ def rows_at(gallery: Sequence[Float32], positions: Int64) -> Float32:
         chosen = owners == owner
         rows[chosen] = gallery[owner][positions[chosen] - (ends[owner] - len(gallery[owner]))]
     return rows
-
-
-def _check(query: Float32, parts: Sequence[Float32], k: int, block: int, threads: int) -> None:
-    total = sum(map(len, parts))
-    shapes = {part.shape[1:] for part in (query, *parts)}
-    if query.ndim != 2 or len(shapes) != 1:
-        raise UserError(f"Queries and gallery must be (items, D) with one D. Got {sorted(shapes)} instead.")
-    if not 1 <= k <= total:
-        raise UserError(f"k must be at least 1 and at most the number of gallery items, {total}. Got k={k} instead.")
-    if block < 1 or threads < 1:
-        raise UserError(f"'block' and 'threads' must be 1 or more. Got {block} and {threads} instead.")
-    if not np.isfinite(query).all():
-        raise UserError("The query embeddings must be finite, but one holds NaN or infinity.")
 
 
 def _blocks(parts: Sequence[Float32], block: int) -> list[tuple[int, Float32]]:
@@ -151,9 +136,3 @@ def _rounding_bound(norms: Float64, largest: float, dimension: int) -> Float64:
 def _check_size(squared_norm: float) -> None:
     if squared_norm > 1e30:  # float32 ends at 3e38, and the product holds sums of these
         raise UserError(f"The embeddings are too large to be compared: a norm is {np.sqrt(squared_norm):.2g}.")
-
-
-def _squared(query: NDArray[Any], points: Float32) -> Float64:
-    difference = points.astype(np.float64) - query
-    squared: Float64 = np.square(difference).sum(axis=-1)
-    return squared

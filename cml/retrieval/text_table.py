@@ -29,11 +29,7 @@ def markdown(grid: Sequence[Sequence[str]]) -> str:
 
 
 def frame(records: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
-    """Records as a pandas frame, one row each.
-
-    Raises:
-        UserError: pandas is not installed.
-    """
+    """Records as a pandas frame, one row each; ``UserError`` without pandas."""
     try:
         import pandas
     except ImportError:

@@ -1,6 +1,6 @@
 """The first gallery items of each query: the k smallest scores, or the k nearest, compiled, exact in ties.
 
-The module imports numba: import it only where it is used.
+It imports numba: import it only where it is used.
 """
 
 from typing import Any
@@ -10,6 +10,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from cml.errors import UserError
+
+Jit = Any  # an array as numba sees it, of any type of float
 
 _SAMPLED = 16
 _CHUNK = 64  # scores that are passed over together
@@ -22,16 +24,6 @@ def top_columns(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.int64]:
 
     A sample of the row says how far the nearest reach, a heap of k entries picks among those: O(G) for the usual row,
     O(G log k) for the worst, no sort of the whole row. Infinite scores are ranked like any other value.
-
-    Args:
-        scores: (R, G) without NaN.
-        k: Columns a row, 1 <= k <= G.
-
-    Returns:
-        (R, k) int64 columns.
-
-    Raises:
-        UserError: k is not in 1..G.
     """
     gallery = scores.shape[1]
     if not 1 <= k <= gallery:
@@ -42,26 +34,12 @@ def top_columns(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.int64]:
 
 
 @njit(nogil=True, cache=True)
-def keep_nearest(
-    scores: Any,  # noqa: ANN401 - arrays of numba
-    slack: Any,  # noqa: ANN401
-    query: Any,  # noqa: ANN401
-    items: Any,  # noqa: ANN401
-    before: int,
-    squared: Any,  # noqa: ANN401
-    positions: Any,  # noqa: ANN401
-) -> None:
-    """Let the items of a block into the k nearest of each query, by float64, ties to the lower position.
+def keep_nearest(scores: Jit, slack: Jit, query: Jit, items: Jit, before: int, squared: Jit, positions: Jit) -> None:
+    """Let the items (b, D) of a block into the k nearest of each query (R, D), by float64, ties to the lower position.
 
-    Args:
-        scores: (R, b) float32, finite: what says roughly how far an item is.
-        slack: (R,) float64: an item at a squared distance d scores at most d + slack.
-        query: (R, D) float32.
-        items: (b, D) float32.
-        before: Position of the first item.
-        squared: (R, k) float64, changed: squared distances of the nearest so far, a heap with the farthest in front;
-            infinite where there are none yet.
-        positions: (R, k) int64, changed: their positions.
+    ``scores`` (R, b), finite, say roughly how far an item is: one at a squared distance d scores at most d + ``slack``
+    (R,). ``squared`` and ``positions`` (R, k) are changed: squared distances of the nearest so far, a heap with the
+    farthest in front, infinite where there are none yet, and their positions, of which the block's begin at ``before``.
     """
     length = scores.shape[1]
     least = np.empty((length + _CHUNK - 1) // _CHUNK, scores.dtype)
@@ -84,7 +62,7 @@ def keep_nearest(
 
 
 @njit(nogil=True, cache=True, fastmath=_NO_NAN)
-def _least_of_chunks(row: Any, least: Any) -> None:  # noqa: ANN401 - arrays of numba
+def _least_of_chunks(row: Jit, least: Jit) -> None:
     for chunk in range(len(least)):
         value = row[chunk * _CHUNK]
         for j in range(chunk * _CHUNK, min(len(row), (chunk + 1) * _CHUNK)):
@@ -93,7 +71,7 @@ def _least_of_chunks(row: Any, least: Any) -> None:  # noqa: ANN401 - arrays of 
 
 
 @njit(nogil=True, cache=True, fastmath=_FREE_ORDER)
-def _squared_distance(a: Any, b: Any) -> float:  # noqa: ANN401 - arrays of numba
+def _squared_distance(a: Jit, b: Jit) -> float:
     total = 0.0
     for i in range(len(a)):
         difference = np.float64(a[i]) - np.float64(b[i])
@@ -102,7 +80,7 @@ def _squared_distance(a: Any, b: Any) -> float:  # noqa: ANN401 - arrays of numb
 
 
 @njit(nogil=True, cache=True)
-def _select(scores: Any, columns: Any) -> None:  # noqa: ANN401 - compiled for each type of float
+def _select(scores: Jit, columns: Jit) -> None:
     gallery, k = scores.shape[1], columns.shape[1]
     stride = k // 8  # the sample's 16 best reach about as far down as the 2k best of the whole row
     prefilter = stride > 2 and gallery // stride >= 4 * _SAMPLED
@@ -134,7 +112,7 @@ def _select(scores: Any, columns: Any) -> None:  # noqa: ANN401 - compiled for e
 
 
 @njit(nogil=True, cache=True)
-def _smallest(values: Any, size: int, heap: Any, places: Any) -> None:  # noqa: ANN401 - as above
+def _smallest(values: Jit, size: int, heap: Jit, places: Jit) -> None:
     """Fill ``heap`` with the smallest of the first ``size`` values, the worst at the root, and their places."""
     for j in range(len(heap)):  # sift up; an equal value at a later place is the worse one
         value, child = values[j], j
@@ -151,7 +129,7 @@ def _smallest(values: Any, size: int, heap: Any, places: Any) -> None:  # noqa: 
 
 
 @njit(nogil=True, cache=True)
-def _sift_down(heap: Any, places: Any, size: int, value: float, place: int) -> None:  # noqa: ANN401 - as above
+def _sift_down(heap: Jit, places: Jit, size: int, value: float, place: int) -> None:
     """Put (value, place) where the root is and restore the heap."""
     parent = 0
     while True:

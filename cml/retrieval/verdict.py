@@ -1,38 +1,29 @@
 """Verdicts in one sentence: whether a method is better than its references, and whether the data can show it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cml.retrieval.bootstrap import mean_intervals
-
-if TYPE_CHECKING:
-    from cml.retrieval.results import Evaluation, Metric
+from cml.retrieval.over_queries import mean_intervals
+from cml.retrieval.results import Evaluation
 
 FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer show only large differences
 _FALLEN = 0.1  # a training loss below this share of its first values: the training set was memorised or fitted well
 
 
 def judged(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Evaluation:
-    """The evaluation with a verdict on one of its rows.
-
-    Args:
-        evaluation: With the values of every query, and other rows to compare with.
-        row: The trained embedding's.
-        losses: Training losses, step by step.
-    """
+    """The evaluation with a verdict on one of its rows, the trained embedding's; ``losses`` are those of its steps."""
     name = main_metric(list(evaluation.rows[row]))
     ours = evaluation.rows[row][name]
     better, rest = [], []
     for other, metrics in evaluation.rows.items():
         if other in (row, "oracle") or other.startswith(f"{row}, "):  # cut to its first numbers
             continue
-        low, high = _gain(ours, metrics[name])
+        # how much better ours is, query by query: a bootstrap of the paired differences
+        gain = (ours.per_query - metrics[name].per_query) * (1 if ours.higher_is_better else -1)
+        low, high = mean_intervals(gain[:, None])[0].tolist()
         said = (
             f"{other} ({number(ours.mean)} against {number(metrics[name].mean)} in {name}; "
             f"95 % interval of the paired gain {number(low)} to {number(high)})"
@@ -68,13 +59,6 @@ def size_verdict(queries: int, others: int, mend: str = "") -> str:
         f"Verdict: {queries} queries, each among {others} items, can only show large differences: the 95 % interval of "
         f"a mean over them is ± {1.96 / math.sqrt(queries):.1f} standard deviations. {mend}".rstrip()
     )
-
-
-def _gain(ours: Metric, other: Metric) -> tuple[float, float]:
-    """The 95 % interval of how much better ours is, query by query: a bootstrap of the paired differences."""
-    gain = (ours.per_query - other.per_query) * (1 if ours.higher_is_better else -1)
-    low, high = mean_intervals(gain[:, None])[0]
-    return float(low), float(high)
 
 
 def number(value: float) -> str:

@@ -1,6 +1,6 @@
 """What people said of the similarity of pairs of a dataset's items, against embeddings and label distances.
 
-Not for: the correlation itself (cml.retrieval.pair_similarity).
+Not for: the correlation itself (cml.retrieval.over_queries).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cml.command_line.options import say
 from cml.data_prep.table import cell, number, read_rows
 from cml.errors import DataError
 from cml.retrieval.evaluation import ORACLE, Evaluation, Metric
-from cml.retrieval.pair_similarity import pair_spearman
+from cml.retrieval.over_queries import pair_spearman
 
 if TYPE_CHECKING:
     from cml.runs.trained_run import Embeddings, TrainedRun
