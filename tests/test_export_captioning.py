@@ -27,8 +27,7 @@ import cml
 from cml.cli import main
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
-from cml.export.captioning import CaptioningFeatures, Estimate, export_captioning
-from cml.export.captioning_view import View
+from cml.export.captioning import CaptioningFeatures, Estimate, View, export_captioning
 from cml.export.feature_stores import STORES, FeatureStore, Layout
 from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
@@ -282,9 +281,10 @@ def test_sigkill_in_the_middle_of_an_hdf5_file(run: Path, model: EmbeddingModel,
 import os, signal, sys
 from pathlib import Path
 import cml.export.captioning as captioning
-from cml.export.feature_stores import Hdf5Store
+from cml.export.feature_stores import STORES
 from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
+Hdf5Store = STORES["hdf5"]
 captioning.CHUNK, real, calls = 2, Hdf5Store.write, []
 def write(self, features):
     calls.append(1)

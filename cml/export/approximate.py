@@ -3,24 +3,20 @@
 Their recall is measured against exact search (cml.retrieval.search), which needs no extra package.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, Self, TypedDict, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml.errors import DataError, extra_needed
-from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
+from cml.retrieval.metrics import Float32
+from cml.retrieval.search import Int64, distances_to, nearest_embeddings, rows_at
 from cml.storage.atomic import atomic_file, open_regular
 
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
 Method = Literal["exact", "flat", "hnsw", "ivf"]
 
 
@@ -54,12 +50,8 @@ class ApproximateIndex:
         self._index = index
 
     @classmethod
-    def build(cls, method: Method, parts: Sequence[Float32]) -> ApproximateIndex:
-        """Index all rows of ``parts``, each (n, D) float32.
-
-        Raises:
-            UserError: faiss is not installed.
-        """
+    def build(cls, method: Method, parts: Sequence[Float32]) -> Self:
+        """Index all rows of ``parts``, each (n, D) float32."""
         faiss = _faiss()
         dimension, items = parts[0].shape[1], sum(map(len, parts))
         if method == "hnsw":
@@ -91,11 +83,7 @@ class ApproximateIndex:
         return cast("Int64", self._index.search(np.ascontiguousarray(query, np.float32), k)[1])
 
     def check(self, method: Method, items: int, dimension: int) -> None:
-        """Check the index's type, number of items and dimension.
-
-        Raises:
-            DataError: one of them differs.
-        """
+        """Raise ``DataError`` unless the index has this type, number of items and dimension."""
         faiss = _faiss()
         kind = {"hnsw": faiss.IndexHNSWFlat, "ivf": faiss.IndexIVFFlat}.get(method, faiss.IndexFlatL2)
         found = (type(self._index), self._index.ntotal, self._index.d, self._index.metric_type)
@@ -115,17 +103,8 @@ class ApproximateIndex:
             return _sha256(temporary)
 
     @classmethod
-    def load(cls, path: Path, sha256: str | None = None) -> ApproximateIndex:
-        """Read what ``save`` wrote.
-
-        Args:
-            path: The file.
-            sha256: What ``save`` returned; None where that is not known.
-
-        Raises:
-            DataError: it is missing or damaged.
-            UserError: faiss is not installed.
-        """
+    def load(cls, path: Path, sha256: str | None = None) -> Self:
+        """Read what ``save`` wrote, whose SHA-256 is checked where it is known; ``DataError`` if it is damaged."""
         faiss = _faiss()
         limit = faiss.get_deserialization_vector_byte_limit()
         try:

@@ -17,12 +17,12 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch.nn import functional
 
 from cml.command_line.amounts import size_text
-from cml.data.images import UInt8
+from cml.data.images import Size, UInt8, read_image, resized
 from cml.errors import DataError, UserError
-from cml.export.captioning_view import View
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.embeddings import usual_batch
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
@@ -36,6 +36,7 @@ from cml.storage.saved_options import Count, record
 from cml.version import __version__
 
 CHUNK = 64  # images decoded, computed and recorded together
+LEAST_SIDE = 32  # pixels: most networks halve an image five times
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,34 @@ class Estimate:
     free: int
 
 
+class View:
+    """Decodes the part of an image that a feature sees, (H, W, 3): all of it at its own size, or its centre.
+
+    The centre has ``image_size``, (height, width); a native image at most ``longest`` pixels a side.
+    """
+
+    def __init__(self, kind: Literal["native", "crop"], image_size: Size, longest: int) -> None:
+        self._kind, self._image_size, self._longest = kind, image_size, longest
+        self.scaled: set[Path] = set()  # images that were scaled down or had a side stretched to 32 pixels
+
+    def __call__(self, path: Path) -> UInt8:
+        """Pixels (H, W, 3); ``DataError`` if the image cannot be read."""
+        pixels = read_image(path)
+        height, width = pixels.shape[:2]
+        if self._kind == "crop":  # the largest centre box of the size's aspect
+            h, w = self._image_size
+            scale = min(height / h, width / w)
+            across, down = scale * w, scale * h
+            box = ((width - across) / 2, (height - down) / 2, (width + across) / 2, (height + down) / 2)
+            return np.asarray(resized(Image.fromarray(pixels), self._image_size, box))
+        scale = min(1.0, self._longest / max(height, width))
+        size = max(LEAST_SIDE, round(height * scale)), max(LEAST_SIDE, round(width * scale))
+        if size == (height, width):
+            return pixels
+        self.scaled.add(path)
+        return np.asarray(resized(Image.fromarray(pixels), size))
+
+
 def export_captioning(
     model: EmbeddingModel,
     images: ImageList,
@@ -88,10 +117,10 @@ def export_captioning(
     quiet: bool = False,
     tell: Callable[[Estimate], object] | None = None,
 ) -> dict[str, Any]:
-    """Write features; a killed call is continued by the same call.
+    """Write features of a model's trunk; a killed call is continued by the same call. Returns the manifest in ``out``.
 
     Args:
-        model: The model whose trunk is used, on its device.
+        model: On its device.
         images: N images under their COCO ids (``ImageList.with_coco_ids``).
         out: Folder; it may hold other things.
         options: How; None for the defaults.
@@ -102,13 +131,6 @@ def export_captioning(
         skip_bad: Leave out images that cannot be read; the manifest lists them.
         quiet: No progress bar.
         tell: Called with the ``Estimate`` before the work begins.
-
-    Returns:
-        The manifest, as in ``out``.
-
-    Raises:
-        UserError: the disk has too little space, the names are taken, an extra is missing, the trunk has no map.
-        DataError: an image cannot be read, without ``skip_bad``.
     """
     options = CaptioningFeatures() if options is None else options
     batch_size = usual_batch(model, 16, 1) if batch_size is None else batch_size
@@ -137,12 +159,9 @@ def export_captioning(
             )
         if tell is not None:
             tell(estimate)
-        files = store(made.work, options.name, images.item_ids, shape)
-        try:
+        with contextlib.closing(store(made.work, options.name, images.item_ids, shape)) as files:
             work = _Work(model, images, view, files, shape, batch_size)
             _write(work, made, threads, skip_bad=skip_bad, quiet=quiet)
-        finally:
-            files.close()
         scaled = sum(record["scaled"] for record in made.records)
         skipped = [entry for record in made.records for entry in record["skipped"]]
         if len(skipped) == len(images):
@@ -184,7 +203,7 @@ class _Record(TypedDict):
 
 def _check_record(entry: Mapping[str, Any], images: int) -> None:
     """Raise DataError or ValueError if a record is not one of ``images`` images."""
-    if "dropping" not in entry and record(entry, _Record, "the record", "one of features")["seen"] > images:
+    if record(entry, _Record, "the record", "one of features")["seen"] > images:
         raise ValueError("it is of other images")
 
 
@@ -237,9 +256,7 @@ def _chunk_features(work: _Work, chunk: Decoded) -> Iterator[Features]:
 def same_size_batches(chunk: Decoded, batch_size: int) -> Iterator[tuple[list[int], UInt8]]:
     """The images of a chunk in batches (B, H, W, 3) of equal size, with their indices in its pixels.
 
-    Args:
-        chunk: Decoded images of any sizes.
-        batch_size: Images of 640 x 480 pixels per batch; fewer if they are larger, more if smaller.
+    A batch has ``batch_size`` images of 640 x 480 pixels, fewer if they are larger, more if smaller.
     """
     groups: dict[tuple[int, ...], list[int]] = {}
     for row, pixels in enumerate(chunk.pixels):

@@ -16,41 +16,23 @@ DEFAULT_THREADS = min(8, os.cpu_count() or 1)
 
 @dataclass(frozen=True)
 class Decoded:
-    """One chunk of a list of images.
-
-    Attributes:
-        start: Index of its first image in the list.
-        stop: Index after its last.
-        items: Indices of the images that could be read.
-        pixels: Their pixels, (H, W, 3) each.
-        faults: Indices of the others, and what is wrong with each.
-    """
+    """One chunk of a list of images, ``start`` to ``stop``."""
 
     start: int
     stop: int
-    items: list[int]
-    pixels: list[UInt8]
-    faults: dict[int, DataError]
+    items: list[int]  # indices of the images that could be read
+    pixels: list[UInt8]  # theirs, (H, W, 3) each
+    faults: dict[int, DataError]  # indices of the others, and what is wrong with each
 
 
 def decoded_chunks(
     paths: Sequence[Path], read: Read, *, size: int, start: int = 0, threads: int = DEFAULT_THREADS, skip_bad: bool
 ) -> Generator[Decoded]:
-    """Decode ``paths[start:]`` in chunks that begin at multiples of ``size``, one chunk ahead.
+    """Decode ``paths[start:]`` in chunks that begin at multiples of ``size``, one chunk ahead, on several threads.
 
     Close it, as with ``contextlib.closing``: the garbage collector would wait for its threads at any point, and could
-    hang in the start of another thread.
-
-    Args:
-        paths: N image files.
-        read: Decodes one; called from several threads at a time.
-        size: Images per chunk.
-        start: The first one to read, a multiple of ``size``.
-        threads: Images decoded at a time.
-        skip_bad: Report an image that cannot be read in its chunk's ``faults``.
-
-    Raises:
-        DataError: an image cannot be read, without ``skip_bad``.
+    hang in the start of another thread. An image that cannot be read is a ``DataError``, or with ``skip_bad`` one of
+    its chunk's ``faults``.
     """
     waiting: deque[tuple[int, list[Future[UInt8]]]] = deque()
     with ThreadPoolExecutor(threads) as pool:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from cml.data.augmentation import stored_size
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
-from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
+from cml.export.decoding import DEFAULT_THREADS, decoded_chunks
 from cml.export.image_list import ImageList
 from cml.processes.bar import Bar
 from cml.storage.atomic import atomic_file, delete, open_regular
@@ -74,12 +74,8 @@ class EmbeddingFolder:
     embeddings: NDArray[np.float32]
 
     @classmethod
-    def open(cls, folder: Path) -> EmbeddingFolder:
-        """Open a finished folder.
-
-        Raises:
-            DataError: it is not finished, or damaged.
-        """
+    def open(cls, folder: Path) -> Self:
+        """Open a folder; ``DataError`` if it is not finished, or damaged."""
         manifest = read_record(folder / "manifest.json", Manifest, "what 'cml embed' wrote", "Embed again.")
         path, shape = folder / EMBEDDINGS, (manifest["items"], manifest["dimension"])
         try:
@@ -93,11 +89,7 @@ class EmbeddingFolder:
         return cls(folder, manifest, embeddings)
 
     def items(self) -> Iterator[dict[str, Any]]:
-        """The items in the order of the embeddings: item_id, file_name, and what else is known.
-
-        Raises:
-            DataError: the file is damaged.
-        """
+        """The items in the order of the embeddings: item_id, file_name, and what else is known."""
         path = self.folder / ITEMS
         number = 0
         with open_regular(path) as file:
@@ -137,20 +129,9 @@ def embed_folder(
 ) -> EmbeddingFolder:
     """Embed images into a folder; memory is O(batch). A killed call is continued by the same call, byte for byte.
 
-    Args:
-        model: The model, on its device.
-        images: N images.
-        out: The folder; nothing is done if it holds these embeddings already.
-        batch_size: Images per forward pass; None for 64, or 16 on a CPU.
-        threads: Images decoded at a time.
-        skip_bad: Leave out images that cannot be read, and list them in skipped.jsonl.
-        tsv: Also write vectors.tsv and metadata.tsv, the pair that the TensorBoard projector loads.
-        quiet: No progress bar.
-
-    Raises:
-        DataError: an image cannot be read, without ``skip_bad``.
-        AllBadError: none can be read.
-        UserError: the folder holds something else, or another process works in it.
+    Nothing is done if the folder holds these embeddings already. A forward pass takes 64 images by default, or 16 on a
+    CPU. With ``skip_bad`` images that cannot be read are left out and listed in skipped.jsonl, with ``tsv`` also
+    vectors.tsv and metadata.tsv are written, the pair that the TensorBoard projector loads.
     """
     batch_size = usual_batch(model, 64, 16) if batch_size is None else batch_size
     if batch_size < 1 or threads < 1:
@@ -161,21 +142,12 @@ def embed_folder(
     parse = functools.partial(_state, images=len(images), dimension=model.config.dimension)
     with building(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about, parse=parse) as made:
         if made.manifest is None:
-            kept = _write(model, images, made, batch_size, threads, skip_bad=skip_bad, quiet=quiet)
+            kept = _write(model, images, made, batch_size, threads, skip_bad, quiet)
             if not kept:
                 made.start_over()  # there is nothing to continue
                 raise AllBadError(f"None of the {len(images)} images in {images.root} can be read.")
-            made.finish(
-                {
-                    "cml": __version__,
-                    "kind": "embeddings",
-                    **about,
-                    "model": made_with["model"],
-                    "items": kept,
-                    "skipped": len(images) - kept,
-                    "dimension": model.config.dimension,
-                }
-            )
+            counts = {"items": kept, "skipped": len(images) - kept, "dimension": model.config.dimension}
+            made.finish({"cml": __version__, "kind": "embeddings", **about, "model": made_with["model"], **counts})
     if tsv:
         _write_tsv(out)
     return EmbeddingFolder.open(out)
@@ -194,14 +166,7 @@ def embed_anew(model: EmbeddingModel, images: ImageList, out: Path, how: Mapping
 
 
 def _write(
-    model: EmbeddingModel,
-    images: ImageList,
-    made: Building,
-    batch_size: int,
-    threads: int,
-    *,
-    skip_bad: bool,
-    quiet: bool,
+    model: EmbeddingModel, images: ImageList, made: Building, batch_size: int, threads: int, skip_bad: bool, quiet: bool
 ) -> int:
     """Write embeddings and items after the last record; returns their number."""
     dimension = model.config.dimension
@@ -221,7 +186,9 @@ def _write(
         for number, chunk in enumerate(chunks, 1):
             if chunk.items:
                 embeddings = model.embed(np.stack(chunk.pixels), batch_size=batch_size)
-                _check_finite(embeddings, chunk, images)
+                if not (finite := np.isfinite(embeddings).all(axis=1)).all():
+                    path = images.paths[chunk.items[int(np.argmin(finite))]]
+                    raise DataError(f"The embedding of {path} holds NaN or infinity: was the training stable?")
                 body.append(np.ascontiguousarray(embeddings, "<f4").tobytes())
                 items.append(_lines([_entry(images, item) for item in chunk.items]))
             for item, fault in chunk.faults.items():
@@ -230,9 +197,8 @@ def _write(
             kept += len(chunk.items)
             bar.update(chunk.stop - chunk.start)
             if number % _BATCHES_A_CHUNK == 0 or chunk.stop == len(images):
-                made.record(
-                    dict(zip(_RECORD, (chunk.stop, kept, body.sync(), items.sync(), skipped.sync()), strict=True))
-                )
+                state = chunk.stop, kept, body.sync(), items.sync(), skipped.sync()
+                made.record(dict(zip(_RECORD, state, strict=True)))
     with (made.work / EMBEDDINGS).open("r+b") as file:
         file.write(_header(kept, dimension))
     if not (made.work / SKIPPED).stat().st_size:
@@ -255,13 +221,6 @@ def _header(count: int, dimension: int) -> bytes:
     return file.getvalue()
 
 
-def _check_finite(embeddings: NDArray[np.float32], chunk: Decoded, images: ImageList) -> None:
-    finite = np.isfinite(embeddings).all(axis=1)
-    if not finite.all():
-        path = images.paths[chunk.items[int(np.argmin(finite))]]
-        raise DataError(f"The embedding of {path} holds NaN or infinity: was the training stable?")
-
-
 def _entry(images: ImageList, item: int) -> dict[str, Any]:
     return {"item_id": images.item_ids[item], "file_name": images.file_name(item), **images.columns[item]}
 
@@ -276,9 +235,8 @@ def _write_tsv(folder: Path) -> None:
 
     made = EmbeddingFolder.open(folder)
     with atomic_file(folder / VECTORS_TSV) as temporary, temporary.open("w", encoding="ascii", newline="\n") as file:
-        for start in range(0, len(made.embeddings), 1024):
-            for row in made.embeddings[start : start + 1024]:
-                file.write("\t".join(map(str, row)) + "\n")
+        for row in made.embeddings:
+            file.write("\t".join(map(str, row)) + "\n")
     with atomic_file(folder / METADATA_TSV) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         columns: list[str] | None = None
         for entry in made.items():

@@ -9,7 +9,6 @@ import contextlib
 import errno
 import importlib
 import io
-import itertools
 import math
 import os
 import shutil
@@ -18,7 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal
+from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,14 +41,8 @@ class Shape:
     dtype: Literal["float32", "float16"]
     compress: bool = False
 
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Bytes of the global and of the spatial features of an image, without headers."""
-        return 4 * self.channels, self.side**2 * self.channels * np.dtype(self.dtype).itemsize
 
-
-@dataclass(frozen=True)
-class Features:
+class Features(NamedTuple):
     """Global features ``fc`` (C,) float32 and spatial ones ``att`` (S, S, C) of an image; ``key`` is its COCO id."""
 
     key: str
@@ -58,16 +51,9 @@ class Features:
 
 
 class FeatureStore(ABC):
-    """One layout; begun or continued in the folder ``work``.
+    """One layout, begun or continued in the folder ``work``, of the features of ``keys``, all ids in order."""
 
-    Args:
-        work: Folder in which the parts grow.
-        name: Prefix of their names.
-        keys: All ids, in order.
-        shape: Of the features.
-    """
-
-    suffixes: ClassVar[tuple[str, str]]
+    suffix: ClassVar[str] = ""
 
     def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
         self._work, self._keys, self._shape = work, keys, shape
@@ -76,12 +62,13 @@ class FeatureStore(ABC):
     @classmethod
     def parts(cls, name: str) -> tuple[str, str]:
         """Names of the files or folders of global and of spatial features."""
-        return f"{name}_fc{cls.suffixes[0]}", f"{name}_att{cls.suffixes[1]}"
+        return f"{name}_fc{cls.suffix}", f"{name}_att{cls.suffix}"
 
-    @classmethod
-    def bytes_each(cls, shape: Shape) -> int:
+    @staticmethod
+    def bytes_each(shape: Shape) -> int:
         """Disk space per image, an upper bound if files are compressed."""
-        return sum(-(-(size + 512) // _BLOCK) * _BLOCK for size in shape.sizes)
+        sizes = 4 * shape.channels, shape.side**2 * shape.channels * np.dtype(shape.dtype).itemsize
+        return sum(-(-(size + 512) // _BLOCK) * _BLOCK for size in sizes)
 
     @abstractmethod
     def write(self, features: Sequence[Features]) -> None:
@@ -95,11 +82,15 @@ class FeatureStore(ABC):
         """After ``close``: remove the space of ids that were never written. It may be repeated after a kill."""
         return
 
+    def _save_fc(self, features: Features, file: BinaryIO) -> None:
+        np.save(file, features.fc, allow_pickle=False)
 
-class DirectoryStore(FeatureStore):
+    def _save_att(self, features: Features, file: BinaryIO) -> None:
+        (np.savez_compressed if self._shape.compress else np.savez)(file, feat=features.att)
+
+
+class _DirectoryStore(FeatureStore):
     """One file per image in each of two folders."""
-
-    suffixes = ("", "")
 
     def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
         super().__init__(work, name, keys, shape)
@@ -108,38 +99,29 @@ class DirectoryStore(FeatureStore):
         self._pool = ThreadPoolExecutor(4)  # each waits until its file is on the disk
 
     def write(self, features: Sequence[Features]) -> None:
-        """Store; see the base class."""
-        with contextlib.ExitStack() as opened:
-            files = [
-                tuple(
-                    opened.enter_context(path.open("wb"))
-                    for path in (self._fc / f"{one.key}.npy", self._att / f"{one.key}.npz")
-                )
-                for one in features
-            ]
-            # all are written before the first is forced, so that the file system forces one set of changes
-            list(self._pool.map(self._fill, features, files))
-            list(self._pool.map(_force_file, itertools.chain(*files)))
-        for folder in (self._fc, self._att):
-            force(folder)
+        def opened(folder: Path, suffix: str) -> list[BinaryIO]:
+            return [files.enter_context((folder / f"{one.key}{suffix}").open("wb")) for one in features]
 
-    def _fill(self, features: Features, files: tuple[BinaryIO, ...]) -> None:
-        np.save(files[0], features.fc, allow_pickle=False)
-        _write_npz(files[1], features.att, compress=self._shape.compress)
+        with contextlib.ExitStack() as files:
+            fc, att = opened(self._fc, ".npy"), opened(self._att, ".npz")
+            # all are written before the first is forced, so that the file system forces one set of changes
+            list(self._pool.map(self._save_fc, features, fc))
+            list(self._pool.map(self._save_att, features, att))
+            list(self._pool.map(_force_file, [*fc, *att]))
+        force(self._fc, self._att)
 
     def close(self) -> None:
-        """End writing."""
         self._pool.shutdown()
 
 
-class Hdf5Store(FeatureStore):
+class _Hdf5Store(FeatureStore):
     """Two HDF5 files with one dataset per image.
 
     A process that is killed while it changes the structure of an HDF5 file leaves it broken. So the whole structure is
     written first, with an offset for every dataset; features are then written at their offsets.
     """
 
-    suffixes = (".h5", ".h5")
+    suffix = ".h5"
 
     def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
         super().__init__(work, name, keys, shape)
@@ -175,7 +157,6 @@ class Hdf5Store(FeatureStore):
             return np.array([dataset.get_offset() for dataset in datasets], np.int64)
 
     def write(self, features: Sequence[Features]) -> None:
-        """Store; see the base class."""
         for path, handle in self._files.items():
             for one in features:
                 array = one.fc if path == self._fc else one.att
@@ -184,10 +165,8 @@ class Hdf5Store(FeatureStore):
             os.fsync(handle)
 
     def close(self) -> None:
-        """End writing."""
-        for handle in self._files.values():
-            os.close(handle)
-        self._files.clear()
+        while self._files:
+            os.close(self._files.popitem()[1])
 
     def drop(self, missing: Sequence[str]) -> None:
         """Remove the datasets of ``missing`` ids; first everything but the features is made again, after a kill."""
@@ -217,53 +196,38 @@ def _copy_around(source: Path, target: Path, places: NDArray[np.int64], size: in
         write.truncate(end)
 
 
-class LmdbStore(FeatureStore):
+class _LmdbStore(FeatureStore):
     """Two LMDB files, written in transactions of a few images, as a transaction keeps its values in memory."""
 
-    suffixes = (".lmdb", ".lmdb")
+    suffix = ".lmdb"
 
     def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
         super().__init__(work, name, keys, shape)
         lmdb = _module("lmdb", "lmdb")
         room = (1 << 30) + 3 * len(keys) * self.bytes_each(shape)  # address space; the file grows with its content
-        self._databases = [
-            lmdb.open(str(path), subdir=False, map_size=room, lock=False, meminit=False)
-            for path in (self._fc, self._att)
-        ]
+        how = {"subdir": False, "map_size": room, "lock": False, "meminit": False}
+        self._databases = {path: lmdb.open(str(path), **how) for path in (self._fc, self._att)}
 
     def write(self, features: Sequence[Features]) -> None:
-        """Store; see the base class."""
-        lmdb = _module("lmdb", "lmdb")
-        for database, path in zip(self._databases, (self._fc, self._att), strict=True):
+        for path, database in self._databases.items():
+            save = self._save_fc if path == self._fc else self._save_att
             try:
                 for start in range(0, len(features), _TRANSACTION):
-                    self._put(database, features[start : start + _TRANSACTION], of_places=path == self._att)
-            except lmdb.Error as error:  # of the disk: a failed transaction does not change the file
+                    with database.begin(write=True) as transaction:
+                        for one in features[start : start + _TRANSACTION]:
+                            content = io.BytesIO()
+                            save(one, content)
+                            transaction.put(one.key.encode("ascii"), content.getbuffer())
+            except _module("lmdb", "lmdb").Error as error:  # of the disk: a failed transaction does not change the file
                 full = shutil.disk_usage(path.parent).free < len(features) * self.bytes_each(self._shape)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
 
-    def _put(self, database: Any, features: Sequence[Features], *, of_places: bool) -> None:  # noqa: ANN401 - no types
-        with database.begin(write=True) as transaction:
-            for one in features:
-                content = io.BytesIO()
-                if of_places:
-                    _write_npz(content, one.att, compress=self._shape.compress)
-                else:
-                    np.save(content, one.fc, allow_pickle=False)
-                transaction.put(one.key.encode("ascii"), content.getbuffer())
-
     def close(self) -> None:
-        """End writing."""
-        for database in self._databases:
+        for database in self._databases.values():
             database.close()
 
 
-STORES: dict[Layout, type[FeatureStore]] = {"directory": DirectoryStore, "hdf5": Hdf5Store, "lmdb": LmdbStore}
-
-
-def _write_npz(file: BinaryIO, array: NDArray[Any], *, compress: bool = False) -> None:
-    """Write the content of a .npz file with one array ``feat``."""
-    (np.savez_compressed if compress else np.savez)(file, feat=array)
+STORES: dict[Layout, type[FeatureStore]] = {"directory": _DirectoryStore, "hdf5": _Hdf5Store, "lmdb": _LmdbStore}
 
 
 def _force_file(file: BinaryIO) -> None:

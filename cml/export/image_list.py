@@ -1,15 +1,13 @@
 """The images of an export and their ids: those of a folder, or of a prepared dataset."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 from cml.data.dataset_info import INFO, ROLES
 from cml.data.prepared import PreparedDataset
@@ -23,35 +21,19 @@ _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{1,18})", re.ASCII | re.IGNOR
 
 @dataclass(frozen=True)
 class ImageList:
-    """N images in a fixed order.
+    """N images in a fixed order."""
 
-    Attributes:
-        root: The folder that they lie in.
-        item_ids: N unique ids; in a plain folder an image's path below it.
-        paths: N image files.
-        columns: For each image its role, and its label if that is a number or a text.
-    """
-
-    root: Path
-    item_ids: tuple[str, ...]
+    root: Path  # the folder that they lie in
+    item_ids: tuple[str, ...]  # unique; in a plain folder an image's path below it
     paths: tuple[Path, ...]
-    columns: tuple[Mapping[str, Any], ...] = field(repr=False)
+    columns: tuple[Mapping[str, Any], ...] = field(repr=False)  # the role, and the label if it is a number or a text
 
     def __len__(self) -> int:
         return len(self.item_ids)
 
     @classmethod
-    def open(cls, source: Path | str, roles: Sequence[str] = ROLES) -> ImageList:
-        """The images of a prepared dataset, role by role, or of a folder and its subfolders, sorted by path.
-
-        Args:
-            source: A prepared dataset or a folder.
-            roles: Which items of a prepared dataset to take.
-
-        Raises:
-            UserError: there is no image.
-            DataError: the prepared dataset is not sound.
-        """
+    def open(cls, source: Path | str, roles: Sequence[str] = ROLES) -> Self:
+        """The images of ``roles`` of a prepared dataset, or of a folder and its subfolders, sorted by path."""
         root = Path(source)
         if not root.is_dir():
             raise UserError(f"{root} is not a folder; give a folder of images or a prepared dataset.")
@@ -61,22 +43,20 @@ class ImageList:
         return images
 
     @classmethod
-    def _of_dataset(cls, root: Path, roles: Sequence[str]) -> ImageList:
+    def _of_dataset(cls, root: Path, roles: Sequence[str]) -> Self:
         dataset = PreparedDataset.open(root)
-        ids: list[str] = []
-        paths: list[Path] = []
+        splits = {role: dataset.split(role) for role in roles}
+        ids = tuple(item_id for split in splits.values() for item_id in split.item_ids)
+        paths = tuple(path.absolute() for split in splits.values() for path in split.paths)
         columns: list[Mapping[str, Any]] = []
-        for role in roles:
-            split = dataset.split(role)
-            ids += split.item_ids
-            paths += split.paths
+        for role, split in splits.items():
             for label in split.labels:
                 shown = {dataset.info.label_column: label} if isinstance(label, int | float | str) else {}
                 columns.append({"role": role, **shown})
-        return cls(root.absolute(), tuple(ids), tuple(path.absolute() for path in paths), tuple(columns))
+        return cls(root.absolute(), ids, paths, tuple(columns))
 
     @classmethod
-    def _of_folder(cls, root: Path) -> ImageList:
+    def _of_folder(cls, root: Path) -> Self:
         from PIL import Image
 
         suffixes = Image.registered_extensions()
@@ -92,26 +72,18 @@ class ImageList:
         """Path of an image below the root."""
         return self.paths[item].relative_to(self.root).as_posix()
 
-    def chosen(self, items: Sequence[int], item_ids: Sequence[str] | None = None) -> ImageList:
+    def chosen(self, items: Sequence[int], item_ids: Sequence[str] | None = None) -> Self:
         """Some of the images, under other ids if they are given."""
-        ids = [self.item_ids[item] for item in items] if item_ids is None else item_ids
-        return ImageList(
-            self.root,
-            tuple(ids),
-            tuple(self.paths[item] for item in items),
-            tuple(self.columns[item] for item in items),
-        )
+        ids = tuple(self.item_ids[item] for item in items) if item_ids is None else tuple(item_ids)
+        paths, columns = (tuple(of_all[item] for item in items) for of_all in (self.paths, self.columns))
+        return replace(self, item_ids=ids, paths=paths, columns=columns)
 
-    def prefixed(self, prefix: str) -> ImageList:
+    def prefixed(self, prefix: str) -> Self:
         """The same images, their ids with ``prefix`` before them."""
-        return self.chosen(range(len(self)), [prefix + item_id for item_id in self.item_ids])
+        return replace(self, item_ids=tuple(prefix + item_id for item_id in self.item_ids))
 
     def fingerprint(self) -> str:
-        """Digest of ids, names, sizes and modification times; it changes if an image is replaced.
-
-        Raises:
-            DataError: an image is missing.
-        """
+        """Digest of ids, names, sizes and modification times; it changes if an image is replaced."""
         digest = hashlib.sha256()
         for item, (item_id, path) in enumerate(zip(self.item_ids, self.paths, strict=True)):
             try:
@@ -122,15 +94,11 @@ class ImageList:
             digest.update(entry.encode() + b"\n")
         return digest.hexdigest()
 
-    def with_coco_ids(self, listing: Path | None = None) -> ImageList:
-        """The images under their COCO ids as decimal strings, as captioning code looks them up.
+    def with_coco_ids(self, listing: Path | None = None) -> Self:
+        """The images under their unique COCO ids as decimal strings, as captioning code looks them up.
 
-        Args:
-            listing: COCO's JSON (``images[]`` with ``id`` and ``file_name``) or Karpathy's (``cocoid``, ``filename``):
-                only images listed there are taken. Without it the ids are those in the item ids.
-
-        Raises:
-            DataError: an id is not a COCO id, or two images have the same one.
+        Only images in a ``listing`` are taken: COCO's JSON (``images[]`` with ``id`` and ``file_name``) or Karpathy's
+        (``cocoid``, ``filename``). Without it the ids are those in the item ids.
         """
         items, ids = (range(len(self)), self._ids_in_names()) if listing is None else self._ids_in_listing(listing)
         first: dict[str, int] = {}
@@ -163,8 +131,7 @@ class ImageList:
                 f"{self.paths[0].name!r}, those of the list like {next(iter(listed), '')!r}. Names that are ids need "
                 "no list."
             )
-        missing = sorted(listed.keys() - {self.paths[item].name for item in items})
-        if missing:
+        if missing := sorted(listed.keys() - {self.paths[item].name for item in items}):
             raise DataError(
                 f"{len(missing)} of the {len(listed)} images that {listing} lists are not in {self.root}, such as "
                 f"{missing[0]!r}. Give the folder that holds all of them, or a shorter list."

@@ -12,15 +12,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Self, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, Method, Recall, measured_recall, method_for
 from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_anew, model_fingerprint
 from cml.export.image_list import ImageList
+from cml.retrieval.metrics import Float32
 from cml.retrieval.search import distances_to, nearest_embeddings
 from cml.storage.atomic import folder_made, locked, write_json
 from cml.storage.safe_paths import check_no_link
@@ -30,9 +30,6 @@ from cml.version import __version__
 if TYPE_CHECKING:
     from cml.models.embedding import EmbeddingModel
 
-Float32 = NDArray[np.float32]
-Int64 = NDArray[np.int64]
-
 _AGAIN = "Build the index again."
 _MANIFEST, _PARTS, _LOCK = "manifest.json", "parts", ".lock"
 _NAME = re.compile(r"\w[\w.-]*")  # of a part or an approximate index: no path to anything elsewhere
@@ -40,19 +37,12 @@ _NAME = re.compile(r"\w[\w.-]*")  # of a part or an approximate index: no path t
 
 @dataclass(frozen=True)
 class Hit:
-    """One answer to a query.
-
-    Attributes:
-        item_id: Id of the item.
-        path: Its image file.
-        distance: L2 distance of its embedding to the query's.
-        label: Its label, if the index was made from a dataset whose labels are numbers or texts.
-    """
+    """One answer to a query."""
 
     item_id: str
     path: Path
-    distance: float
-    label: str = ""
+    distance: float  # L2, of its embedding to the query's
+    label: str = ""  # if the index was made from a dataset whose labels are numbers or texts
 
 
 class Manifest(TypedDict):
@@ -78,12 +68,8 @@ class Index:
     parts: tuple[EmbeddingFolder, ...]
 
     @classmethod
-    def open(cls, folder: Path | str) -> Index:
-        """Open an index.
-
-        Raises:
-            DataError: it is not an index, or damaged.
-        """
+    def open(cls, folder: Path | str) -> Self:
+        """Open an index; ``DataError`` if it is none, or damaged."""
         folder = Path(folder)
         if not (folder / _MANIFEST).is_file():
             raise DataError(f"{folder} is not a search index that 'cml index' finished; give one, or make it.")
@@ -120,15 +106,9 @@ class Index:
             )
 
     def search(self, query: Float32, k: int, *, exact: bool = False) -> list[list[Hit]]:
-        """The nearest items of each query, nearest first; fewer than k if an approximate index finds no more.
+        """The k nearest items of each query (Q, D), nearest first; fewer if there are, or are found, no more.
 
-        Args:
-            query: (Q, D) embeddings by the index's model.
-            k: Items per query; all if there are fewer.
-            exact: Compare with every item, also if there is an approximate index.
-
-        Raises:
-            UserError: k is below 1, or faiss is needed and not installed.
+        With ``exact`` every item is compared, also if there is an approximate index.
         """
         if k < 1:
             raise UserError(f"'k' must be 1 or more. Got {k} instead.")
@@ -165,19 +145,10 @@ def build_index(
     method: Literal["auto"] | Method = "auto",
     **how: Any,  # noqa: ANN401
 ) -> Index:
-    """Embed images and index them; a killed call is continued by the same call.
+    """Embed images and index them in a folder; a killed call is continued by the same call.
 
-    Args:
-        model: The model, on its device.
-        images: What to index.
-        out: Folder of the index.
-        run: The model's run, kept for ``cml search``.
-        method: exact | flat | hnsw | ivf, or auto: by size.
-        **how: ``batch_size``, ``threads``, ``skip_bad`` and ``quiet`` of ``embed_folder``.
-
-    Raises:
-        UserError: ``out`` holds another index, or faiss is needed and not installed.
-        DataError: an image cannot be read.
+    The model's ``run`` is kept for ``cml search``. The method auto depends on the number of images. ``how`` are
+    ``batch_size``, ``threads``, ``skip_bad`` and ``quiet`` of ``embed_folder``.
     """
     with _alone(out):
         if (out / _MANIFEST).exists():
@@ -206,12 +177,7 @@ def add_to_index(
 ) -> tuple[Index, int]:
     """Embed the images that an index does not hold yet and add them; a killed call is continued by the same call.
 
-    Returns:
-        The index, and how many of the images it already held.
-
-    Raises:
-        UserError: the index is of another run.
-        DataError: an id is taken by another image, or an image cannot be read.
+    Returns the index, and how many of the images it already held.
     """
     with _alone(out):
         index = Index.open(out)
@@ -234,11 +200,10 @@ def add_to_index(
             if not known:
                 raise
             return index, known  # the others were skipped as bad before
-        made = None
-        if index.manifest["method"] != "exact":
-            made = index.approximate
-            made.add([part.embeddings])
         run, method = index.manifest["run"], index.manifest["method"]
+        made = None if method == "exact" else index.approximate
+        if made is not None:
+            made.add([part.embeddings])
         return _publish(out, run, method, (*index.parts, part), made), known
 
 

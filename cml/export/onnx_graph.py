@@ -27,30 +27,18 @@ LEAST_COSINE, LARGEST_ERROR = 0.99999, 1e-4  # limits of the difference between 
 
 @dataclass(frozen=True)
 class OnnxExport:
-    """The written graph and its difference from torch.
-
-    Attributes:
-        path: The .onnx file.
-        cosine: Least cosine between the embeddings of the graph and of torch.
-        error: Largest difference between two numbers; relative to the largest number if that is above 1.
-    """
+    """The written graph and its difference from torch."""
 
     path: Path
-    cosine: float
-    error: float
+    cosine: float  # the least one between the embeddings of the graph and of torch
+    error: float  # the largest difference between two numbers, relative to the largest number if that is above 1
 
 
 def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
-    """Write the model as ONNX, if its graph agrees with torch.
+    """Write the model as ONNX, if its graph agrees with torch; else ``UserError``, and nothing is written.
 
-    Args:
-        model: The model.
-        out: A file (``model.onnx``, with the config in ``model.json``), or a new folder for ``model.onnx`` and
-            ``config.json``. The config is also in the graph's metadata.
-
-    Raises:
-        UserError: the extra is not installed, ``out`` is a folder that is not empty, or the graph differs too much from
-            torch; nothing is written then.
+    ``out`` is a file (``model.onnx``, with the config in ``model.json``), or a new folder for ``model.onnx`` and
+    ``config.json``. The config is also in the graph's metadata.
     """
     model = copy.deepcopy(model).cpu().eval()
     config = onnx_config(model)
@@ -68,6 +56,8 @@ def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
 def onnx_config(model: EmbeddingModel) -> dict[str, Any]:
     """A description of the graph's input and output, and of the preprocessing that it needs."""
     height, width = stored_size(model.config.image_size, model.config.crop)
+    pillow = f"image.resize(({width}, {height}), Image.Resampling.BILINEAR)"
+    shape, normalized = ["batch", model.config.dimension], model.config.normalize
     return {
         "cml": __version__,
         "input": {
@@ -76,25 +66,14 @@ def onnx_config(model: EmbeddingModel) -> dict[str, Any]:
             "shape": ["batch", height, width, 3],
             "meaning": "RGB pixels 0..255, rows first, upright, transparent parts on white, 16 bits divided by 257",
             "decode": "at full size: JPEG files without a draft, which gives other pixels",
-            "resize": {
-                "height": height,
-                "width": width,
-                "how": RESIZING,
-                "pillow": f"image.resize(({width}, {height}), Image.Resampling.BILINEAR)",
-            },
+            "resize": {"height": height, "width": width, "how": RESIZING, "pillow": pillow},
         },
         "in_the_graph": {
             "centre_box": list(model.config.image_size),
             "mean": [round(value, 6) for value in model.mean.flatten().tolist()],
             "std": [round(value, 6) for value in model.std.flatten().tolist()],
         },
-        "output": {
-            "name": OUTPUT,
-            "type": "float32",
-            "shape": ["batch", model.config.dimension],
-            "distance": "L2",
-            "normalized": model.config.normalize,
-        },
+        "output": {"name": OUTPUT, "type": "float32", "shape": shape, "distance": "L2", "normalized": normalized},
         "model": asdict(model.config),
     }
 

@@ -21,15 +21,9 @@ class Trunk:
 
 
 def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Trunk:
-    """Open a trunk.
+    """Open the trunk of a run folder, of one on the hub as for ``cml.load``, or a backbone with published weights.
 
-    Args:
-        run: A run folder, one on the hub as for ``cml.load``, or the name of a backbone with published weights.
-        imagenet: Use the published weights of the run's backbone.
-        device: Its device.
-
-    Raises:
-        UserError: it is not a finished run or a known backbone, or the weights or the device do not exist.
+    With ``imagenet`` it has the published weights of the run's backbone.
     """
     place = pick_device(device)
     folder = local_run(run)
@@ -41,14 +35,12 @@ def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Tru
             raise UserError(f"There is no run folder {run!r}, and as a backbone: {error}") from None
     saved = RunConfig.load(folder)
     if imagenet:
-        model = EmbeddingModel(saved.model.published)
-        return Trunk(model.to(place).eval(), f"{saved.model.backbone}, ImageNet")
+        return Trunk(EmbeddingModel(saved.model.published).to(place).eval(), f"{saved.model.backbone}, ImageNet")
     warning = ""
     if saved.train.freeze_backbone and saved.model.weights != "none":
         warning = (
             f"{run} was trained with --freeze-backbone: its trunk is the published network, so these features equal "
             "those of --imagenet. Train the whole network for features of its own."
         )
-    return Trunk(
-        load_model(folder, saved.model, place), f"{saved.model.backbone}, run {folder.resolve().name}", warning
-    )
+    title = f"{saved.model.backbone}, run {folder.resolve().name}"
+    return Trunk(load_model(folder, saved.model, place), title, warning)

@@ -27,8 +27,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.export.captioning import CHUNK, CaptioningFeatures, export_captioning, same_size_batches
-from cml.export.captioning_view import View
+from cml.export.captioning import CHUNK, CaptioningFeatures, View, export_captioning, same_size_batches
 from cml.export.decoding import decoded_chunks
 from cml.export.feature_stores import Layout
 from cml.export.image_list import ImageList
