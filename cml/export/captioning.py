@@ -119,23 +119,12 @@ def export_captioning(
 ) -> dict[str, Any]:
     """Write features of a model's trunk; a killed call is continued by the same call. Returns the manifest in ``out``.
 
-    Args:
-        model: On its device.
-        images: N images under their COCO ids (``ImageList.with_coco_ids``).
-        out: Folder; it may hold other things.
-        options: How; None for the defaults.
-        trunk: The name of the trunk in the manifest.
-        batch_size: Images of 640 x 480 pixels per forward pass, others by their number of pixels; None for 16, or 1 on
-            a CPU.
-        threads: Images decoded at a time.
-        skip_bad: Leave out images that cannot be read; the manifest lists them.
-        quiet: No progress bar.
-        tell: Called with the ``Estimate`` before the work begins.
+    The images are under their COCO ids (``ImageList.with_coco_ids``); the folder may hold other things. The manifest
+    calls the trunk ``trunk`` and lists images that cannot be read, with ``skip_bad``. ``batch_size`` is in images of
+    640 x 480 pixels, 16 by default, or 1 on a CPU. ``tell`` is called before the work begins.
     """
     options = CaptioningFeatures() if options is None else options
-    batch_size = usual_batch(model, 16, 1) if batch_size is None else batch_size
-    if batch_size < 1 or threads < 1:
-        raise UserError(f"'batch_size' and 'threads' must be 1 or more. Got {batch_size} and {threads} instead.")
+    batch_size = usual_batch(model, batch_size, threads, 16, 1)
     store = STORES[options.layout]
     view = View(options.view, model.config.image_size, options.longest)
     made_with = {
@@ -150,7 +139,8 @@ def export_captioning(
         if made.manifest is not None:
             return made.manifest
         shape = Shape(_channels(model), options.att_size, options.dtype, options.compress)
-        left = len(images) - _seen(made)
+        seen = int(made.records[-1]["seen"]) if made.records else 0
+        left = len(images) - seen
         estimate = Estimate(left, left * store.bytes_each(shape), shutil.disk_usage(made.work).free)
         if estimate.needed > estimate.free and not options.compress:
             raise UserError(
@@ -160,8 +150,8 @@ def export_captioning(
         if tell is not None:
             tell(estimate)
         with contextlib.closing(store(made.work, options.name, images.item_ids, shape)) as files:
-            work = _Work(model, images, view, files, shape, batch_size)
-            _write(work, made, threads, skip_bad=skip_bad, quiet=quiet)
+            work = _Work(model, images, view, files, batch_size)
+            _write(work, made, seen, threads, skip_bad, quiet)
         scaled = sum(record["scaled"] for record in made.records)
         skipped = [entry for record in made.records for entry in record["skipped"]]
         if len(skipped) == len(images):
@@ -169,18 +159,9 @@ def export_captioning(
             raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
         if skipped:
             files.drop([entry["id"] for entry in skipped])
-        return made.finish(
-            {
-                "cml": __version__,
-                "kind": "captioning features",
-                "trunk": trunk or model.config.backbone,
-                **about,
-                "items": len(images) - len(skipped),
-                "channels": shape.channels,
-                "scaled": scaled,
-                "skipped": skipped,
-            }
-        )
+        head = {"cml": __version__, "kind": "captioning features", "trunk": trunk or model.config.backbone, **about}
+        figures = {"items": len(images) - len(skipped), "channels": shape.channels, "scaled": scaled}
+        return made.finish({**head, **figures, "skipped": skipped})
 
 
 @dataclass(frozen=True)
@@ -191,7 +172,6 @@ class _Work:
     images: ImageList
     view: View
     files: FeatureStore
-    shape: Shape
     batch_size: int
 
 
@@ -207,14 +187,9 @@ def _check_record(entry: Mapping[str, Any], images: int) -> None:
         raise ValueError("it is of other images")
 
 
-def _seen(made: Building) -> int:
-    """The number of images that the records cover."""
-    return int(made.records[-1]["seen"]) if made.records else 0
-
-
-def _write(work: _Work, made: Building, threads: int, *, skip_bad: bool, quiet: bool) -> None:
-    """Compute each chunk while the previous one is written and recorded."""
-    images, seen = work.images, _seen(made)
+def _write(work: _Work, made: Building, seen: int, threads: int, skip_bad: bool, quiet: bool) -> None:
+    """Compute each chunk of what was not ``seen`` while the previous one is written and recorded."""
+    images = work.images
     decoding = decoded_chunks(images.paths, work.view, size=CHUNK, start=seen, threads=threads, skip_bad=skip_bad)
     pending: tuple[Future[None], Decoded] | None = None
     with (
@@ -244,7 +219,7 @@ def _write(work: _Work, made: Building, threads: int, *, skip_bad: bool, quiet: 
 
 def _chunk_features(work: _Work, chunk: Decoded) -> Iterator[Features]:
     for rows, pixels in same_size_batches(chunk, work.batch_size):
-        fc, att = _batch_features(work.model, pixels, work.shape)
+        fc, att = _batch_features(work.model, pixels, work.files.shape)
         for row, one_fc, one_att in zip(rows, fc, att, strict=True):
             item = chunk.items[row]
             if not (np.isfinite(one_fc).all() and np.isfinite(one_att).all()):

@@ -10,7 +10,6 @@ from pathlib import Path
 from cml.data.images import UInt8
 from cml.errors import DataError
 
-Read = Callable[[Path], UInt8]
 DEFAULT_THREADS = min(8, os.cpu_count() or 1)
 
 
@@ -26,7 +25,7 @@ class Decoded:
 
 
 def decoded_chunks(
-    paths: Sequence[Path], read: Read, *, size: int, start: int = 0, threads: int = DEFAULT_THREADS, skip_bad: bool
+    paths: Sequence[Path], read: Callable[[Path], UInt8], *, size: int, start: int = 0, threads: int, skip_bad: bool
 ) -> Generator[Decoded]:
     """Decode ``paths[start:]`` in chunks that begin at multiples of ``size``, one chunk ahead, on several threads.
 

@@ -11,7 +11,7 @@ import functools
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict
@@ -111,9 +111,12 @@ def model_fingerprint(model: EmbeddingModel) -> str:
     return weights_fingerprint(model, json.dumps(asdict(model.config) | {"weights": ""}, sort_keys=True))
 
 
-def usual_batch(model: EmbeddingModel, on_accelerator: int, on_processor: int) -> int:
-    """Images per forward pass: a CPU is faster with few, whose memory its allocator reuses."""
-    return on_processor if model.mean.device.type == "cpu" else on_accelerator
+def usual_batch(model: EmbeddingModel, given: int | None, threads: int, on_accelerator: int, on_processor: int) -> int:
+    """Images per forward pass, checked if they are ``given``: a CPU is faster with few, whose memory it reuses."""
+    usual = on_processor if model.mean.device.type == "cpu" else on_accelerator
+    if (batch_size := usual if given is None else given) < 1 or threads < 1:
+        raise UserError(f"'batch_size' and 'threads' must be 1 or more. Got {batch_size} and {threads} instead.")
+    return batch_size
 
 
 def embed_folder(
@@ -133,9 +136,7 @@ def embed_folder(
     CPU. With ``skip_bad`` images that cannot be read are left out and listed in skipped.jsonl, with ``tsv`` also
     vectors.tsv and metadata.tsv are written, the pair that the TensorBoard projector loads.
     """
-    batch_size = usual_batch(model, 64, 16) if batch_size is None else batch_size
-    if batch_size < 1 or threads < 1:
-        raise UserError(f"'batch_size' and 'threads' must be 1 or more. Got {batch_size} and {threads} instead.")
+    batch_size = usual_batch(model, batch_size, threads, 64, 16)
     # without batch size and threads: they change at most rounding, and a call may be continued with others
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
     about = {"images": str(images.root)}
@@ -172,14 +173,13 @@ def _write(
     dimension = model.config.dimension
     seen, kept, *sizes = _state(made.records[-1], len(images), dimension) if made.records else (0,) * 5
     read = functools.partial(read_image, size=stored_size(model.config.image_size, model.config.crop))
+    decoding = decoded_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
     with (
         GrowingFile(made.work / EMBEDDINGS, sizes[0]) as body,
         GrowingFile(made.work / ITEMS, sizes[1]) as items,
         GrowingFile(made.work / SKIPPED, sizes[2]) as skipped,
         Bar(total=len(images), initial=seen, desc="embed", unit="image", disable=quiet) as bar,
-        contextlib.closing(
-            decoded_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
-        ) as chunks,
+        contextlib.closing(decoding) as chunks,
     ):
         if not sizes[0]:
             body.append(_header(0, dimension))  # a placeholder; the number of rows is known at the end
@@ -190,10 +190,10 @@ def _write(
                     path = images.paths[chunk.items[int(np.argmin(finite))]]
                     raise DataError(f"The embedding of {path} holds NaN or infinity: was the training stable?")
                 body.append(np.ascontiguousarray(embeddings, "<f4").tobytes())
-                items.append(_lines([_entry(images, item) for item in chunk.items]))
+                items.append(b"".join(_line(images, item) for item in chunk.items))
             for item, fault in chunk.faults.items():
                 bar.write(f"skipped: {fault}", file=sys.stderr)
-                skipped.append(_lines([{**_entry(images, item), "error": str(fault)}]))
+                skipped.append(_line(images, item, error=str(fault)))
             kept += len(chunk.items)
             bar.update(chunk.stop - chunk.start)
             if number % _BATCHES_A_CHUNK == 0 or chunk.stop == len(images):
@@ -221,12 +221,9 @@ def _header(count: int, dimension: int) -> bytes:
     return file.getvalue()
 
 
-def _entry(images: ImageList, item: int) -> dict[str, Any]:
-    return {"item_id": images.item_ids[item], "file_name": images.file_name(item), **images.columns[item]}
-
-
-def _lines(entries: Sequence[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(entry) + "\n" for entry in entries).encode()  # ASCII: a file name may be no Unicode
+def _line(images: ImageList, item: int, **more: str) -> bytes:
+    entry = {"item_id": images.item_ids[item], "file_name": images.file_name(item), **images.columns[item], **more}
+    return f"{json.dumps(entry)}\n".encode()  # ASCII: a file name may be no Unicode
 
 
 def _write_tsv(folder: Path) -> None:

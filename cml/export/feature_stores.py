@@ -56,7 +56,7 @@ class FeatureStore(ABC):
     suffix: ClassVar[str] = ""
 
     def __init__(self, work: Path, name: str, keys: Sequence[str], shape: Shape) -> None:
-        self._work, self._keys, self._shape = work, keys, shape
+        self._work, self._keys, self.shape = work, keys, shape
         self._fc, self._att = (work / part for part in self.parts(name))
 
     @classmethod
@@ -86,7 +86,7 @@ class FeatureStore(ABC):
         np.save(file, features.fc, allow_pickle=False)
 
     def _save_att(self, features: Features, file: BinaryIO) -> None:
-        (np.savez_compressed if self._shape.compress else np.savez)(file, feat=features.att)
+        (np.savez_compressed if self.shape.compress else np.savez)(file, feat=features.att)
 
 
 class _DirectoryStore(FeatureStore):
@@ -219,7 +219,7 @@ class _LmdbStore(FeatureStore):
                             save(one, content)
                             transaction.put(one.key.encode("ascii"), content.getbuffer())
             except _module("lmdb", "lmdb").Error as error:  # of the disk: a failed transaction does not change the file
-                full = shutil.disk_usage(path.parent).free < len(features) * self.bytes_each(self._shape)
+                full = shutil.disk_usage(path.parent).free < len(features) * self.bytes_each(self.shape)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None
 
     def close(self) -> None:

@@ -75,8 +75,8 @@ class ImageList:
     def chosen(self, items: Sequence[int], item_ids: Sequence[str] | None = None) -> Self:
         """Some of the images, under other ids if they are given."""
         ids = tuple(self.item_ids[item] for item in items) if item_ids is None else tuple(item_ids)
-        paths, columns = (tuple(of_all[item] for item in items) for of_all in (self.paths, self.columns))
-        return replace(self, item_ids=ids, paths=paths, columns=columns)
+        columns = tuple(self.columns[item] for item in items)
+        return replace(self, item_ids=ids, paths=tuple(self.paths[item] for item in items), columns=columns)
 
     def prefixed(self, prefix: str) -> Self:
         """The same images, their ids with ``prefix`` before them."""

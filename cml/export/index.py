@@ -4,15 +4,13 @@
 ``manifest.json`` names them and is replaced atomically, so that an index is always either the old or the new one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, Self, TypedDict
+from typing import Literal, NotRequired, Self, TypedDict
 
 import numpy as np
 
@@ -20,6 +18,7 @@ from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, Method, Recall, measured_recall, method_for
 from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_anew, model_fingerprint
 from cml.export.image_list import ImageList
+from cml.models.embedding import EmbeddingModel
 from cml.retrieval.metrics import Float32
 from cml.retrieval.search import distances_to, nearest_embeddings
 from cml.storage.atomic import folder_made, locked, write_json
@@ -27,9 +26,7 @@ from cml.storage.safe_paths import check_no_link
 from cml.storage.saved_options import Count, read_record
 from cml.version import __version__
 
-if TYPE_CHECKING:
-    from cml.models.embedding import EmbeddingModel
-
+Auto = Literal["auto"]
 _AGAIN = "Build the index again."
 _MANIFEST, _PARTS, _LOCK = "manifest.json", "parts", ".lock"
 _NAME = re.compile(r"\w[\w.-]*")  # of a part or an approximate index: no path to anything elsewhere
@@ -137,13 +134,7 @@ class Index:
 
 
 def build_index(
-    model: EmbeddingModel,
-    images: ImageList,
-    out: Path,
-    *,
-    run: str,
-    method: Literal["auto"] | Method = "auto",
-    **how: Any,  # noqa: ANN401
+    model: EmbeddingModel, images: ImageList, out: Path, *, run: str, method: Method | Auto = "auto", **how: object
 ) -> Index:
     """Embed images and index them in a folder; a killed call is continued by the same call.
 
@@ -167,14 +158,7 @@ def build_index(
         return _publish(out, run, chosen, (part,), made)
 
 
-def add_to_index(
-    model: EmbeddingModel,
-    images: ImageList,
-    out: Path,
-    *,
-    run: str,
-    **how: Any,  # noqa: ANN401
-) -> tuple[Index, int]:
+def add_to_index(model: EmbeddingModel, images: ImageList, out: Path, *, run: str, **how: object) -> tuple[Index, int]:
     """Embed the images that an index does not hold yet and add them; a killed call is continued by the same call.
 
     Returns the index, and how many of the images it already held.

@@ -9,12 +9,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from cml.errors import UserError
 from cml.reporting.visible_text import visible_text
 
+Some = Collection[int]
 LEAST_SIDE = 192  # pixels: a thumbnail of 96 on a display of two pixels a point
 LEFT = "#ffb000"  # orange and blue differ under every common colour blindness
 RIGHT = "#3da5ff"
@@ -46,12 +47,7 @@ class Canvas:
 
 
 def draw_skeleton(
-    image: Image.Image,
-    points: ArrayLike,
-    limbs: Sequence[tuple[int, int]],
-    *,
-    left: Collection[int] = (),
-    right: Collection[int] = (),
+    image: Image.Image, points: ArrayLike, limbs: Sequence[tuple[int, int]], *, left: Some = (), right: Some = ()
 ) -> Image.Image:
     """Draw the visible joints and the limbs between them, which are pairs of joints.
 
@@ -87,17 +83,14 @@ def draw_skeleton(
 
 
 def draw_regions(
-    image: Image.Image,
-    mask: ArrayLike,
-    *,
-    colors: Mapping[int, str] | None = None,
-    ignore: Collection[int] = (),
-    tint: float = 0.25,
+    image: Image.Image, mask: ArrayLike, *, colors: Mapping[int, str] = {}, ignore: Some = (), tint: float = 0.25
 ) -> Image.Image:
     """Tint the regions of a mask (H, W) of integer ids, of any size, and draw the borders between them.
 
     Ids to ``ignore`` are not tinted; those without one of the ``colors`` get a default. ``tint`` is the colour's share.
     """
+    from scipy.ndimage import binary_dilation
+
     ids = np.asarray(mask)
     if ids.ndim != 2 or ids.dtype.kind not in "iub" or not ids.size:
         raise UserError(f"mask must be (H, W) integers. Got the shape {ids.shape} of {ids.dtype} instead.")
@@ -109,14 +102,14 @@ def draw_regions(
     pixels = np.asarray(picture, np.float32).copy()  # (height, width, 3)
     for region in np.unique(ids).tolist():
         if region not in ignore:
-            color = ImageColor.getrgb((colors or {}).get(region, REGIONS[region % len(REGIONS)]))[:3]
+            color = ImageColor.getrgb(colors.get(region, REGIONS[region % len(REGIONS)]))[:3]
             inside = ids == region
             pixels[inside] += tint * (np.asarray(color, np.float32) - pixels[inside])
     border = np.zeros(ids.shape, bool)
     border[:, 1:] |= ids[:, 1:] != ids[:, :-1]
     border[1:] |= ids[1:] != ids[:-1]
-    line = _widened(border, max(1, round(max(picture.size) / 160)))
-    pixels[_widened(line, 1) & ~line] *= 0.45
+    line = binary_dilation(border, iterations=max(1, round(max(picture.size) / 160)))
+    pixels[binary_dilation(line) & ~line] *= 0.45
     pixels[line] = 255
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
@@ -201,15 +194,3 @@ def enlarged(image: Image.Image) -> tuple[Image.Image, float]:
         return picture, 1.0
     width, height = (max(1, round(length * scale)) for length in picture.size)
     return picture.resize((width, height), Image.Resampling.BICUBIC), scale
-
-
-def _widened(line: NDArray[np.bool_], by: int) -> NDArray[np.bool_]:
-    wide = line.copy()
-    for _ in range(by):
-        grown = wide.copy()
-        grown[1:] |= wide[:-1]
-        grown[:-1] |= wide[1:]
-        grown[:, 1:] |= wide[:, :-1]
-        grown[:, :-1] |= wide[:, 1:]
-        wide = grown
-    return wide

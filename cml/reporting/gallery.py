@@ -1,7 +1,6 @@
 """The gallery: one self-contained HTML page with the results of an embedding, in an order that the reader chooses.
 
-The page needs no network and has no script; its content security policy allows only its own style sheets (by hash) and
-embedded pictures. The template escapes every text.
+It has no script; its content security policy allows only its own style sheets (by hash) and embedded pictures.
 """
 
 import bisect
@@ -38,10 +37,6 @@ class Picture:
     distance: float | None = None  # to the query; None for the query itself; infinite = cannot be compared
     name: str = ""  # the item's id, for the tooltip
 
-    def drawn(self) -> Image.Image:
-        """The picture itself."""
-        return self.image() if callable(self.image) else self.image
-
 
 @dataclass(frozen=True)
 class GalleryRow:
@@ -68,23 +63,13 @@ def write_gallery(
     baseline: str = "the baseline",
     seed: int = 0,
 ) -> None:
-    """Write the page. It opens in a random order; the reader can sort it by median, worst, best or gain.
+    """Write the page. It opens in a random order, by ``seed``; the reader can sort it by median, worst, best or gain.
 
-    Queries of equal score keep their order. A click enlarges a picture; if labels are numbers, a fifth of them can be
-    chosen.
-
-    Args:
-        path: The HTML file; it is replaced as a whole or not at all.
-        rows: The queries, in any order. All have the same methods.
-        title: Heading of the page.
-        unit: Unit of the label distances, e.g. "squared px" or "1 - mIoU"; may be empty.
-        summary: Paragraphs below the heading, one per line.
-        table: Rows of cells below that, the first row being the heading, the first column the names.
-        legend: Word to the colour that it has on all pictures, any that PIL knows.
-        thumbnail: Largest width and height of a retrieved picture on the page, in CSS pixels.
-        measure: What the rows' score is, in a few words.
-        baseline: The method over which the rows' gain is.
-        seed: Of the random order.
+    Queries of equal score keep their order; all have the same methods. A click enlarges a picture, which is otherwise
+    at most ``thumbnail`` CSS pixels wide and high; if labels are numbers, a fifth of them can be chosen. Below the
+    ``title`` stand paragraphs, the lines of ``summary``, and a ``table``, whose first row and column are headings.
+    ``legend`` is a word to the colour that it has on all pictures, ``unit`` of the label distances, ``measure`` says in
+    a few words what the rows' score is, and ``baseline`` over which method their gain is.
     """
     _check(rows, table, thumbnail)
     legend = legend or {}
@@ -160,8 +145,7 @@ def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail
         raise UserError("A gallery needs at least one query. Got none.")
     if not 16 <= thumbnail <= 1024:
         raise UserError(f"thumbnail must be 16 to 1024 CSS pixels. Got {thumbnail} instead.")
-    if len({len(cells) for cells in table}) > 1:
-        lengths = sorted({len(cells) for cells in table})
+    if len(lengths := sorted({len(cells) for cells in table})) > 1:
         raise UserError(f"The rows of table must have equally many cells. Got rows of {lengths} cells.")
     methods = list(rows[0].retrieved)
     if not methods:
@@ -183,20 +167,20 @@ class _Views:
 
     def __init__(self, rows: Sequence[GalleryRow], thumbnail: int, unit: str) -> None:
         self.images, self.unit, self.methods = PictureRules(thumbnail), unit, list(rows[0].retrieved)
-        finite = [distance for row in rows for distance in _finite(p for top in row.retrieved.values() for p in top)]
+        finite = finite_distances(p for row in rows for top in row.retrieved.values() for p in top)
         self._show = number_text(finite)
         self._least_span = 0.1 * (max(finite, default=0.0) - min(finite, default=0.0))  # for almost equal distances
         self._scores = number_text([row.score for row in rows if math.isfinite(row.score)])
 
     def row(self, row: GalleryRow) -> dict[str, Any]:
         """Those of a row."""
-        finite = _finite(picture for top in row.retrieved.values() for picture in top)
+        finite = finite_distances(picture for top in row.retrieved.values() for picture in top)
         low = min(finite, default=0.0)
         span = max(max(finite, default=0.0) - low, self._least_span)
         groups = []
         for method in self.methods:
             top = row.retrieved[method]
-            compared = _finite(top)
+            compared = finite_distances(top)
             groups.append(
                 {
                     "title": visible_text(method),
@@ -224,7 +208,7 @@ class _Views:
         return {"image": image, "caption": caption, "name": name, "number": number, "bar": bar, "words": words}
 
 
-def _finite(pictures: Iterable[Picture]) -> list[float]:
+def finite_distances(pictures: Iterable[Picture]) -> list[float]:
     """The distances of pictures that can be compared with the query."""
     return [p.distance for p in pictures if p.distance is not None and math.isfinite(p.distance)]
 

@@ -23,6 +23,7 @@ DENSITY = 1.5  # embedded pixels per CSS pixel: three methods side by side show 
 QUALITY = 85  # of the JPEGs
 _NEAR, _MIDDLE, _FAR = (46, 124, 214), (168, 162, 152), (226, 106, 18)  # blue, grey, orange: safe for colour blindness
 
+Texts = Sequence[str]
 Drawable = Image.Image | Callable[[], Image.Image | None]
 """A picture, or a function that makes one or None when it is written; equal functions make equal pictures."""
 
@@ -91,10 +92,10 @@ def write_html(
     package: str,
     template: str,
     *,
-    styles: Sequence[str] = (),
-    rules: Sequence[str] = (),
-    scripts: Sequence[str] = (),
-    **shown: Any,  # noqa: ANN401
+    styles: Texts = (),
+    rules: Texts = (),
+    scripts: Texts = (),
+    **shown: object,
 ) -> None:
     """Write a page atomically: a template with its style sheets and script and their hashes, every text escaped.
 
@@ -118,6 +119,6 @@ def write_html(
         temporary.write_text(html, encoding="utf-8", newline="\n")
 
 
-def _hashes(texts: Sequence[str]) -> list[str]:
+def _hashes(texts: Texts) -> list[str]:
     """SHA-256 hashes, as a content security policy writes them."""
     return [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]

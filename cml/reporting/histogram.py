@@ -29,6 +29,8 @@ def write_histogram(
     zero and infinite distances. Zeros are in the first bar on the left; infinite ones have no bar. The ``quantiles``,
     share to distance, are marked and named.
     """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+
     positive = distances[np.isfinite(distances) & (distances > 0)].astype(np.float64)
     if len(positive) == 0:
         raise UserError("There is nothing to draw: no label distance is above 0 and finite.")
@@ -44,7 +46,12 @@ def write_histogram(
     ):
         axis.hist(drawn, edges, color=COLORS[0], weights=np.full(len(drawn), 100 / len(distances)))
     right.set_xscale("log")
-    _place_ticks(right, low, high)
+    # ticks as plain numbers: at powers of ten, or evenly spaced if the range has too few of them
+    powers = LogLocator(subs=(1,) if high / low > 300 else (1, 2, 5), numticks=8)
+    right.xaxis.set_major_locator(powers if high / low > 8 else MaxNLocator(7, steps=[1, 2, 5, 10]))
+    right.xaxis.set_minor_locator(NullLocator())
+    right.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    right.set_xlim(low, high)
     for axis in (left, right):
         dress(axis, ylabel="share of pairs, %")
         axis.set_ylim(0, 1.16 * axis.get_ylim()[1])
@@ -55,18 +62,6 @@ def write_histogram(
     above = visible_text(f"{title}{', ' if title else ''}{len(distances):,} pairs: {counts}")
     figure.suptitle(above, x=0.01, ha="left", fontsize=11, color=INK, parse_math=False)
     save_figure(figure, path)
-
-
-def _place_ticks(axis: Axes, low: float, high: float) -> None:
-    """Ticks as plain numbers: at powers of ten, or evenly spaced if the range has too few of them."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
-
-    spread = high / low
-    powers = LogLocator(subs=(1,) if spread > 300 else (1, 2, 5), numticks=8)
-    axis.xaxis.set_major_locator(powers if spread > 8 else MaxNLocator(7, steps=[1, 2, 5, 10]))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.set_xlim(low, high)
 
 
 def _mark(axis: Axes, quantiles: Mapping[float, float]) -> None:

@@ -217,7 +217,7 @@ def _dodged(x: Float64, place: int, count: int, geometric: bool) -> Float64:
     """``x`` moved a little aside, by the method's place among ``count``."""
     part = _DODGE * ((place + 0.5) / count - 0.5)
     if geometric:
-        return float(x[1] / x[0] if len(x) > 1 else 2.0) ** part * x
+        return np.asarray(float(x[1] / x[0] if len(x) > 1 else 2.0) ** part * x)
     return x + part * float(np.diff(x).min() if len(x) > 1 else 1.0)
 
 

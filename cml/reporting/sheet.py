@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from cml.errors import UserError
 from cml.reporting.drawing import flat
-from cml.reporting.gallery import GalleryRow, Picture, number_text
+from cml.reporting.gallery import GalleryRow, Picture, finite_distances, number_text
 from cml.reporting.visible_text import visible_text
 from cml.storage.atomic import atomic_file
 
@@ -37,8 +37,7 @@ def write_sheet(
     if not methods or any(set(row.retrieved) != set(methods) for row in rows):
         raise UserError("A sheet needs a row, and one or more methods that are the same in all rows.")
     columns = max(1, *(len(row.retrieved[method]) for row in rows for method in methods))
-    every = [picture for row in rows for top in row.retrieved.values() for picture in top]
-    show = number_text([p.distance for p in every if p.distance is not None and math.isfinite(p.distance)])
+    show = number_text(finite_distances(p for row in rows for top in row.retrieved.values() for p in top))
     sheet = _Sheet(side, methods, columns)
     for row in rows:
         sheet.add(row, show)
@@ -61,9 +60,8 @@ class _Sheet:
         cells = [(_GAP, row.query, "", _QUERY_LINES)]
         for start, method in zip(self.starts, self.methods, strict=True):
             for place, picture in enumerate(row.retrieved[method]):
-                distance = picture.distance
-                known = distance is not None and math.isfinite(distance)
-                number = show(distance) if known and distance is not None else "not comparable"
+                d = picture.distance
+                number = show(d) if d is not None and math.isfinite(d) else "not comparable"
                 cells.append((start + place * (self.side + _GAP), picture, number, _LINES))
         texts = [wrapped(visible_text(p.caption), self.side, self.words, lines) for _, p, _, lines in cells]
         images = [self._fitted(picture) for _, picture, _, _ in cells]
@@ -102,7 +100,7 @@ class _Sheet:
         return sheet
 
     def _fitted(self, picture: Picture) -> Image.Image:
-        image = flat(picture.drawn())
+        image = flat(picture.image() if callable(picture.image) else picture.image)
         scale = self.side / max(image.size)
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
         return image.resize(size, Image.Resampling.LANCZOS)

@@ -15,12 +15,11 @@ _UNSHOWABLE = re.compile(
 def visible_text(text: str, longest: int = LONGEST) -> str:
     r"""``text`` in one printable line, other characters escaped: a NUL becomes ``\x00``; cut to ``longest``."""
     cut = text[: 4 * longest]  # do not search megabytes
-    shown = _UNSHOWABLE.sub(_spelt, _BLANK.sub(" ", cut)).strip()
+    shown = _UNSHOWABLE.sub(lambda found: _spelt(ord(found[0])), _BLANK.sub(" ", cut)).strip()
     if len(shown) <= longest and len(text) == len(cut):
         return shown
     return shown[: longest - 1].rstrip() + "…"
 
 
-def _spelt(match: re.Match[str]) -> str:
-    code = ord(match[0])
+def _spelt(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from cml.retrieval import text_table
 from cml.retrieval.results import Evaluation, none_if_nan
-from cml.retrieval.verdict import FEW_QUERIES, main_metric, number
+from cml.retrieval.verdict import FEW_QUERIES, main_metric
 
 if TYPE_CHECKING:
     import pandas
@@ -83,7 +84,7 @@ class Comparison:
         first = next(iter(rows.values()))
         last = {name.partition("@")[0]: name for name in first}  # of each kind the one with the largest K
         wanted = {*(CLASS_METRICS if "map@r" in first else METRICS)}
-        wanted |= {name for kind, name in last.items() if kind != "worst_decile" and 0 < _cut_at(name) < 10}
+        wanted |= {name for kind, name in last.items() if kind != "worst_decile" and re.search(r"@[1-9]$", name)}
         metrics = [name for name in first if name in wanted or name.startswith("recall@")]
         lines = [["method", *metrics]]
         for method, row in rows.items():
@@ -136,7 +137,7 @@ class Comparison:
         unit = f" {self.unit}" if "label_distance" in name else ""
         if half <= gap:
             side = "ahead of" if mean > 0 else "behind" if mean < 0 else "level with"
-            return f"{one} is {side} {other} by {number(gap)} ± {number(half)}{unit} in {name}."
+            return f"{one} is {side} {other} by {gap:.3g} ± {half:.3g}{unit} in {name}."
         spread = float(gains.std(ddof=1))
         enough = (
             n
@@ -145,8 +146,8 @@ class Comparison:
         )
         take = next((f"take {n} seeds" for n in enough), f"even {_MOST_SEEDS} seeds would not tell")
         return (
-            f"{one} and {other} cannot be told apart: they differ by {number(gap)}{unit} in {name}, and the 95 % "
-            f"interval over {self.seeds} seeds is ± {number(half)}; {take}."
+            f"{one} and {other} cannot be told apart: they differ by {gap:.3g}{unit} in {name}, and the 95 % "
+            f"interval over {self.seeds} seeds is ± {half:.3g}; {take}."
         )
 
     def markdown(self) -> str:
@@ -171,12 +172,6 @@ class Comparison:
         sizes = {size: {method: _lists(row) for method, row in self.rows(size).items()} for size in self.dimensions}
         figures = {"unit": self.unit, "seeds": self.seeds, "dimension": self.dimension, "rows": sizes[self.dimension]}
         return {**figures, "values": values, "dimensions": {str(size): rows for size, rows in sizes.items()}}
-
-
-def _cut_at(metric: str) -> int:
-    """K of a measure @K; 0 of one without, such as map@r, whose R is the query's own."""
-    k = metric.partition("@")[2]
-    return int(k) if k.isdecimal() else 0
 
 
 def over_seeds(values: Sequence[float]) -> Interval:

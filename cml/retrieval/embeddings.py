@@ -1,7 +1,4 @@
-"""Evaluate embeddings, beside chance and the oracle, by the measures that suit their labels.
-
-Of classes these are Recall@K, MAP@R and R-precision; of all others label distance, nDCG, Hit@K, correlations ..
-"""
+"""Evaluate embeddings, beside chance and the oracle, by the measures that suit their labels."""
 
 from __future__ import annotations
 
@@ -83,18 +80,9 @@ def evaluate_embeddings(
     for name, points, given in (("query", query, query_labels), ("gallery", among, among_labels)):
         if len(points) != len(given):
             raise UserError(f"Each {name} needs a label. Got {len(points)} embeddings and {len(given)} labels instead.")
-    found = measured(
-        {EMBEDDING: embedding_ranker(query, among), "random": random_ranker(len(query), len(among), seed)},
-        distance,
-        query_labels,
-        among_labels,
-        same_items=itself,
-        recall_within=recall_within,
-        gain=gain,
-        seed=seed,
-        count_lone=count_lone,
-    )
-    return judged(found, EMBEDDING)
+    rankers = {EMBEDDING: embedding_ranker(query, among), "random": random_ranker(len(query), len(among), seed)}
+    how: dict[str, Any] = {"gain": gain, "seed": seed, "count_lone": count_lone, "recall_within": recall_within}
+    return judged(measured(rankers, distance, query_labels, among_labels, same_items=itself, **how), EMBEDDING)
 
 
 def measured(

@@ -1,7 +1,4 @@
-"""Evaluation of rankings of a gallery against label distances, streamed over the queries.
-
-A block of label distances is computed once for all rankers; memory is O(block), never queries x gallery.
-"""
+"""Evaluation of rankings of a gallery against label distances, in blocks of queries that all rankers share."""
 
 from __future__ import annotations
 

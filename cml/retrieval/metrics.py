@@ -143,10 +143,6 @@ def _share(total: Float64, relevant: Float64) -> Float64:
     return np.where(relevant > 0, total / np.maximum(relevant, 1), np.nan)
 
 
-def _reciprocal(distances: Float32, _: Float32) -> Float64:
-    return 1 / (1 + distances.astype(np.float64))
-
-
 def _exponential(distances: Float32, label_distances: Float32) -> Float64:
     nearest = label_distances.min(axis=1, keepdims=True).astype(np.float64)
     # a factor per query does not change nDCG; without exp(nearest) the gains of far labels would underflow to 0
@@ -160,7 +156,7 @@ def _rank(distances: Float32, label_distances: Float32) -> Float64:
 
 
 GAINS: Mapping[str, tuple[str, Callable[[Float32, Float32], Float64]]] = {
-    "reciprocal": ("1/(1+d)", _reciprocal),
+    "reciprocal": ("1/(1+d)", lambda distances, _: 1 / (1 + distances.astype(np.float64))),
     "exponential": ("exp(-d)", _exponential),
     "rank": ("1/(1+number of nearer items)", _rank),
 }

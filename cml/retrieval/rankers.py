@@ -36,8 +36,7 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
                 f"The {name!r} embeddings must be numbers of shape (items, D), neither of them 0. "
                 f"Got shape {embeddings.shape}, {embeddings.dtype} instead."
             )
-        finite = np.isfinite(embeddings).all(axis=1)
-        if not finite.all():
+        if not (finite := np.isfinite(embeddings).all(axis=1)).all():
             raise UserError(
                 f"The {name!r} embeddings must be finite. Row {int(np.argmin(finite))} holds NaN or infinity, and so "
                 f"do {int((~finite).sum())} of {len(finite)} rows: was the training stable?"
@@ -91,11 +90,9 @@ def ranked_columns(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The first k columns of each row (R, k), and which rows (R,) have a tie among these or at their end.
 
-    Items with the same score are in random order, by ``seed`` and the number of the query, of which the first is
-    ``first``, not by the block.
-
-    In the order of the gallery, a constant embedding could score like the best or the worst if the gallery is sorted by
-    label (McSherry and Najork, Computing Information Retrieval Performance Measures Efficiently in the Presence of Tied
+    Items with the same score are in random order, by ``seed`` and the number of the query, which is ``first`` in the
+    first row: in the gallery's, a constant embedding could score like the best or the worst if that is sorted by label
+    (McSherry and Najork, Computing Information Retrieval Performance Measures Efficiently in the Presence of Tied
     Scores, 2008). A row without ties costs no extra time.
     """
     from cml.retrieval.top_k import top_columns

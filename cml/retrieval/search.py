@@ -31,6 +31,8 @@ def nearest_embeddings(
     The gallery is (G, D), or its parts, numbered consecutively; memory maps are read block by block. ``block`` gallery
     items are compared at a time, with ``threads`` blocks of queries; BLAS uses one thread in each.
     """
+    from cml.retrieval.top_k import keep_nearest
+
     parts = [gallery] if isinstance(gallery, np.ndarray) else list(gallery)
     total = sum(map(len, parts))
     shapes = {part.shape[1:] for part in (query, *parts)}
@@ -44,8 +46,37 @@ def nearest_embeddings(
         raise UserError("The query embeddings must be finite, but one holds NaN or infinity.")
     if not len(query):
         return np.empty((0, k), np.float32), np.empty((0, k), np.int64)
-    squared, positions = np.full((len(query), k), np.inf), np.full((len(query), k), -1, np.int64)
-    _search(query, parts, squared, positions, block, threads)
+    query = np.ascontiguousarray(query, np.float32)
+    sums = (rows.sum(axis=0, dtype=np.float64) for _, rows in _blocks(parts, block))
+    centre = np.asarray(sum(sums, start=np.float64(0)) / total, np.float32)
+    if not np.isfinite(centre).all():
+        raise UserError("The gallery embeddings must be finite, but one holds NaN or infinity.")
+    # rounding grows with the norms: take off what all embeddings share
+    norms = np.square(query.astype(np.float64) - centre).sum(axis=1)  # (Q,)
+    _check_size(float(norms.max()))
+    queries, dimension = query.shape
+    factors = np.empty((queries, dimension + 1), np.float32)  # one product gives the score |g|^2 - 2 q.g
+    np.multiply(query - centre, -2, out=factors[:, :-1])
+    factors[:, -1] = 1
+    rows = [slice(start, min(start + _QUERIES, queries)) for start in range(0, queries, _QUERIES)]
+    # the nearest so far, heaps with the farthest in front
+    squared, positions = np.full((queries, k), np.inf), np.full((queries, k), -1, np.int64)
+
+    def compare(which: slice, before: int, items: Float32, points: Float32, slack: Float64) -> None:
+        scores = factors[which] @ points.T  # (R, b)
+        keep_nearest(scores, slack[which], query[which], items, before, squared[which], positions[which])
+
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        for before, stored in _blocks(parts, block):
+            items = np.array(stored, np.float32)  # off the disk once
+            points = np.empty((len(items), dimension + 1), np.float32)
+            np.subtract(items, centre, out=points[:, :-1])
+            points[:, -1] = np.einsum("ij,ij->i", points[:, :-1], points[:, :-1])
+            largest = float(points[:, -1].max())
+            _check_size(largest)
+            slack = _rounding_bound(norms, largest, dimension) - norms
+            for _ in pool.map(compare, rows, repeat(before), repeat(items), repeat(points), repeat(slack)):
+                pass
     order = np.lexsort((positions, squared), axis=1)
     return (np.sqrt(np.take_along_axis(squared, order, 1)).astype(np.float32), np.take_along_axis(positions, order, 1))
 
@@ -76,47 +107,6 @@ def _blocks(parts: Sequence[Float32], block: int) -> list[tuple[int, Float32]]:
         blocks += [(before + start, part[start : start + block]) for start in range(0, len(part), block)]
         before += len(part)
     return blocks
-
-
-def _mean(parts: Sequence[Float32], block: int) -> Float32:
-    total = sum((rows.sum(axis=0, dtype=np.float64) for _, rows in _blocks(parts, block)), start=np.float64(0))
-    mean: Float32 = np.asarray(total / sum(map(len, parts)), np.float32)
-    if not np.isfinite(mean).all():
-        raise UserError("The gallery embeddings must be finite, but one holds NaN or infinity.")
-    return mean
-
-
-def _search(
-    query: Float32, parts: Sequence[Float32], squared: Float64, positions: Int64, block: int, threads: int
-) -> None:
-    """Fill squared distances (Q, k) and positions (Q, k) with the nearest, heaps with the farthest in front."""
-    from cml.retrieval.top_k import keep_nearest
-
-    queries, dimension = query.shape
-    query = np.ascontiguousarray(query, np.float32)
-    centre = _mean(parts, block)  # rounding grows with the norms: take off what all embeddings share
-    norms = np.square(query.astype(np.float64) - centre).sum(axis=1)  # (Q,)
-    _check_size(float(norms.max()))
-    factors = np.empty((queries, dimension + 1), np.float32)  # one product gives the score |g|^2 - 2 q.g
-    np.multiply(query - centre, -2, out=factors[:, :-1])
-    factors[:, -1] = 1
-    rows = [slice(start, min(start + _QUERIES, queries)) for start in range(0, queries, _QUERIES)]
-
-    def compare(which: slice, before: int, items: Float32, points: Float32, slack: Float64) -> None:
-        scores = factors[which] @ points.T  # (R, b)
-        keep_nearest(scores, slack[which], query[which], items, before, squared[which], positions[which])
-
-    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        for before, stored in _blocks(parts, block):
-            items = np.array(stored, np.float32)  # off the disk once
-            points = np.empty((len(items), dimension + 1), np.float32)
-            np.subtract(items, centre, out=points[:, :-1])
-            points[:, -1] = np.einsum("ij,ij->i", points[:, :-1], points[:, :-1])
-            largest = float(points[:, -1].max())
-            _check_size(largest)
-            slack = _rounding_bound(norms, largest, dimension) - norms
-            for _ in pool.map(compare, rows, repeat(before), repeat(items), repeat(points), repeat(slack)):
-                pass
 
 
 def _rounding_bound(norms: Float64, largest: float, dimension: int) -> Float64:

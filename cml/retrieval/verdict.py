@@ -24,10 +24,8 @@ def judged(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Ev
         # how much better ours is, query by query: a bootstrap of the paired differences
         gain = (ours.per_query - metrics[name].per_query) * (1 if ours.higher_is_better else -1)
         low, high = mean_intervals(gain[:, None])[0].tolist()
-        said = (
-            f"{other} ({number(ours.mean)} against {number(metrics[name].mean)} in {name}; "
-            f"95 % interval of the paired gain {number(low)} to {number(high)})"
-        )
+        against = f"{ours.mean:.3g} against {metrics[name].mean:.3g} in {name}"
+        said = f"{other} ({against}; 95 % interval of the paired gain {low:.3g} to {high:.3g})"
         if low > 0:
             better.append(said)
         else:
@@ -35,9 +33,8 @@ def judged(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Ev
     parts = [*rest, *([f"better than {' and '.join(better)}"] if better else [])]
     if not parts:
         return evaluation
-    if rest and len(losses) > 1 and np.mean(losses[-10:]) < _FALLEN * np.mean(losses[:10]):
-        fallen = f"from {number(float(np.mean(losses[:10])))} to {number(float(np.mean(losses[-10:])))}"
-        parts.insert(0, f"overfitted, as the training loss fell {fallen}")
+    if rest and len(losses) > 1 and (last := np.mean(losses[-10:])) < _FALLEN * (first := np.mean(losses[:10])):
+        parts.insert(0, f"overfitted, as the training loss fell from {first:.3g} to {last:.3g}")
         parts.append("take more images, stop earlier (evaluate_every and patience) or freeze the backbone")
     if evaluation.queries < FEW_QUERIES:
         few = "too few to tell" if any("not better" in one for one in rest) else "few: by how much is uncertain"
@@ -59,8 +56,3 @@ def size_verdict(queries: int, others: int, mend: str = "") -> str:
         f"Verdict: {queries} queries, each among {others} items, can only show large differences: the 95 % interval of "
         f"a mean over them is ± {1.96 / math.sqrt(queries):.1f} standard deviations. {mend}".rstrip()
     )
-
-
-def number(value: float) -> str:
-    """A figure as verdicts write it."""
-    return f"{value:.3g}"
