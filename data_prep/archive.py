@@ -1,7 +1,7 @@
 """Tar archives from strangers: read from start to end in memory, with limits, never unpacked under names of theirs.
 
 Every byte that is unpacked counts, whatever it belongs to: members that nobody asked for, headers, holes. Links and
-devices are passed over. Not for: which members belong to a dataset (its source knows), nor zip archives.
+devices are passed over.
 """
 
 import bz2
@@ -22,6 +22,7 @@ LARGEST = 64 << 20  # bytes of one member
 MOST_BYTES = 64 << 30  # unpacked, of all
 RATIO, FREE = 100, 256 << 20  # bytes unpacked for one packed, beyond what is free; annotations pack to a tenth at best
 _CHUNK = 1 << 20
+_PACKERS = ((gzip.open, b"\x1f\x8b"), (bz2.open, b"BZh"), (lzma.open, (b"\xfd7zXZ\x00", b"\x5d\x00")))
 
 
 class _Fault(ValueError):
@@ -29,13 +30,9 @@ class _Fault(ValueError):
 
 
 def members(path: Path, wanted: re.Pattern[str]) -> Iterator[tuple[re.Match[str], bytes]]:
-    """The regular files of a tar archive (plain, gzip, bzip2 or xz) whose whole name ``wanted`` matches.
+    """The regular files of a tar archive (plain, gzip, bzip2 or xz) whose whole name ``wanted`` matches, in its order.
 
-    Yields:
-        The match and the content, in the archive's order.
-
-    Raises:
-        DataError: it is not a complete tar archive, or larger than the limits of this file.
+    A DataError if it is not a complete tar archive, or larger than the limits of this file.
     """
     try:
         with open_regular(path) as packed:
@@ -65,12 +62,9 @@ def members(path: Path, wanted: re.Pattern[str]) -> Iterator[tuple[re.Match[str]
 
 def _unpacked(packed: io.BufferedReader) -> IO[bytes]:
     start = packed.peek(6)
-    if start.startswith(b"\x1f\x8b"):
-        return cast("IO[bytes]", gzip.open(packed))
-    if start.startswith(b"BZh"):
-        return cast("IO[bytes]", bz2.open(packed))
-    if start.startswith((b"\xfd7zXZ\x00", b"\x5d\x00")):
-        return cast("IO[bytes]", lzma.open(packed))
+    for open_packed, marks in _PACKERS:
+        if start.startswith(marks):
+            return cast("IO[bytes]", open_packed(packed))
     return packed
 
 

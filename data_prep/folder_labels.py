@@ -1,7 +1,6 @@
 """The kinds of label that a user's own folder may have: what a row says of one, and what dataset.json says of all.
 
-Everything here is given a row, the label columns and "FILE:LINE", and raises a ``DataError`` where they do not fit. Not
-for: the rows themselves (table.py), the images and their roles (folder.py).
+Everything here is given a row, the label columns and "FILE:LINE", and raises a ``DataError`` where they do not fit.
 """
 
 import reprlib
@@ -104,10 +103,8 @@ def checked_numbers(kind: KindName, row: Row, columns: Sequence[str], distance: 
         rows = np.reshape(label, (-1, 3 if len(label) == 9 else 4))
         off = np.abs(rows @ rows.T - np.eye(len(rows))).max()
         if off > _OFF or (len(rows) == 3 and np.linalg.det(rows) < 0):
-            what = (
-                "quaternion x, y, z, w of length 1" if len(rows) == 1 else "matrix whose rows are a right-handed frame"
-            )
-            got = " ".join(f"{value:g}" for value in label)
+            square, got = "matrix whose rows are a right-handed frame", " ".join(f"{value:g}" for value in label)
+            what = "quaternion x, y, z, w of length 1" if len(rows) == 1 else square
             raise DataError(f"{where}: {' '.join(columns)} should be a {what}. Got {got} instead.")
     return label
 
@@ -147,9 +144,8 @@ def class_of(row: Row, columns: Sequence[str], where: str) -> str:
     """The class of a row: a text or a whole number, as a text."""
     value = cell(row, columns[0], where)
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
-        raise DataError(
-            f"{where}: {columns[0]} should be the name of a class, or a whole number. Got {value!r} instead."
-        )
+        what = "the name of a class, or a whole number"
+        raise DataError(f"{where}: {columns[0]} should be {what}. Got {value!r} instead.")
     return str(value).strip()
 
 
@@ -159,27 +155,21 @@ def joints_of(row: Row, columns: Sequence[str], names: Sequence[str], where: str
     The cell lists J joints, each [x, y] or [x, y, v], in pixels of the image; v = 0: hidden. At least ``MIN_JOINTS``
     are visible. ``names`` are the joints'; () for any number of them.
     """
-    value = cell(row, columns[0], where)
-    if (
-        not isinstance(value, list)
-        or not value
-        or not all(isinstance(one, list) and len(one) in (2, 3) for one in value)
-    ):
+    column = columns[0]
+    value = cell(row, column, where)
+    pairs = isinstance(value, list) and all(isinstance(one, list) and len(one) in (2, 3) for one in value)
+    if not pairs or not value:
         raise DataError(
-            f"{where}: {columns[0]} should be a list of joints, each [x, y] or [x, y, visible], which takes a JSONL "
+            f"{where}: {column} should be a list of joints, each [x, y] or [x, y, visible], which takes a JSONL "
             f"file. Got {reprlib.repr(value)} instead."
         )
     if names and len(value) != len(names):
-        raise DataError(
-            f"{where}: {columns[0]} should have {len(names)} joints, as joint_names has; it has {len(value)}."
-        )
-    joints = np.array([[*(number(one, columns[0], where) for one in joint), 1.0][:3] for joint in value])
+        raise DataError(f"{where}: {column} should have {len(names)} joints, as joint_names has; it has {len(value)}.")
+    joints = np.array([[*(number(one, column, where) for one in joint), 1.0][:3] for joint in value])
     joints[:, 2] = joints[:, 2] > 0
     joints[joints[:, 2] == 0] = 0
     if (visible := int(joints[:, 2].sum())) < MIN_JOINTS:
-        raise DataError(
-            f"{where}: {columns[0]} should have at least {MIN_JOINTS} visible joints. Got {visible} instead."
-        )
+        raise DataError(f"{where}: {column} should have at least {MIN_JOINTS} visible joints. Got {visible} instead.")
     return joints
 
 
@@ -203,9 +193,8 @@ def named_ids(names: Sequence[str]) -> dict[str, str]:
         key, _, name = text.partition("=")
         known = key.isdecimal() and int(key) <= 255
         if not known or not name.strip() or str(int(key)) in ids:
-            raise UserError(
-                f"mask_names should read 1=wall 2=floor .., an id from 0 to 255 once each. Got {text!r} instead."
-            )
+            form = "1=wall 2=floor .., an id from 0 to 255 once each"
+            raise UserError(f"mask_names should read {form}. Got {text!r} instead.")
         ids[str(int(key))] = name.strip()
     return ids
 

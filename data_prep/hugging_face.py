@@ -1,12 +1,8 @@
-"""Any image dataset of the Hugging Face hub, or a local folder that its library reads, by the names of its columns.
-
-Not for: models on the hub (cml/storage/hugging_face.py), nor data sets handed to cml.fit, which stay as they are.
-"""
+"""Any image dataset of the Hugging Face hub, or a local folder that its library reads, by the names of its columns."""
 
 import functools
 import itertools
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,11 +13,9 @@ from PIL import Image
 
 from cml.data.prepared_writer import Item
 from cml.data_prep import folder_labels
-from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.folder_labels import KINDS
-from cml.data_prep.listed import read_each
-from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import made_with, role_by_hash
+from cml.data_prep.listed import Shrink, read_each
+from cml.data_prep.source import Content, DatasetSource, made_with, role_by_hash
 from cml.errors import DataError, UserError, extra_needed
 from cml.storage.hugging_face import dataset_commit, dataset_read
 from cml.storage.safe_paths import is_inside
@@ -118,22 +112,20 @@ class HuggingFace(DatasetSource):
             if column not in features:
                 raise DataError(f"hf:{self.dataset} has no column {column!r}. There are: {', '.join(features)}.")
         if not isinstance(features.get(self.image), datasets.Image):
-            raise DataError(
-                f"hf:{self.dataset}: the column {self.image!r} should hold images. Name theirs with --image."
-            )
-        return stream.select_columns([self.image, *self.label_columns]).cast_column(
-            self.image, datasets.Image(decode=False)
-        )
+            where = f"hf:{self.dataset}"
+            raise DataError(f"{where}: the column {self.image!r} should hold images. Name theirs with --image.")
+        chosen = stream.select_columns([self.image, *self.label_columns])
+        return chosen.cast_column(self.image, datasets.Image(decode=False))
 
     def _items(self, part: str, stream: Any, role: str, place: Path | str) -> Iterator[Item | DataError]:  # noqa: ANN401
         """The items of a part; where it has no role as a whole, each has its own."""
-        feature = stream.features[self.label_columns[0]]
-        rows = iter(stream)
+        first, rows = self.label_columns[0], iter(stream)
+        feature = stream.features[first]
 
         def item(where: str, row: Mapping[str, Any]) -> Item:
             columns = {column: row[column] for column in self.label_columns}
-            if self.kind == "classes" and hasattr(feature, "int2str") and isinstance(row[self.label_columns[0]], int):
-                columns = {self.label_columns[0]: feature.int2str(row[self.label_columns[0]])}
+            if self.kind == "classes" and hasattr(feature, "int2str") and isinstance(row[first], int):
+                columns = {first: feature.int2str(row[first])}
             label: Any = _READ[self.kind](columns, self.label_columns, where)
             name = f"{part}-{where.rpartition(':')[2]:0>7}"
             own = role or role_by_hash(label if self.kind == "classes" else name, self.test_share, 1.0)
@@ -152,7 +144,7 @@ class HuggingFace(DatasetSource):
 
     def _picture(self, stored: Mapping[str, Any] | None, place: Path | str, where: str) -> Image.Image | bytes:
         content = _content(stored or {}, place, where)
-        return content if self.image_size is None else Shrink(self.image_size, sys.maxsize).shrunk(content)
+        return content if self.image_size is None else Shrink(self.image_size).shrunk(content)
 
 
 def _content(stored: Mapping[str, Any], place: Path | str, where: str) -> bytes:

@@ -1,9 +1,5 @@
-"""What sources of room layouts share: the ids of the surfaces, checked masks, masks resized with their images.
+"""What sources of room layouts share: the ids of the surfaces, checked masks, masks resized with their images."""
 
-Not for: any one dataset, nor for drawing rooms (cml.data_prep.drawn.rooms.rooms).
-"""
-
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,28 +9,22 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
-from cml.data_prep.shrink import Shrink
+from cml.data_prep.listed import Shrink
 from cml.errors import DataError
 
 MASK_FRAME = "a mask as large as its image"
 FRONT, LEFT, RIGHT, FLOOR, CEILING = 1, 2, 3, 4, 5
 SURFACES = {FRONT: "front", LEFT: "left", RIGHT: "right", FLOOR: "floor", CEILING: "ceiling"}
 """What an id of a mask means, as in the corrected labels of the LSUN challenge; 0 means: does not count."""
+IDS = {str(number): name for number, name in SURFACES.items()}
+DETAILS: dict[str, Any] = {"ids": IDS, "ignore_id": 0}  # for dataset.json
 
 LAYOUT_TYPES: tuple[frozenset[int], ...] = tuple(
     frozenset(ids)
     for ids in (
-        {LEFT, FRONT, RIGHT, FLOOR, CEILING},
-        {LEFT, FRONT, RIGHT, FLOOR},
-        {LEFT, FRONT, RIGHT, CEILING},
-        {LEFT, RIGHT, CEILING},
-        {LEFT, RIGHT, FLOOR},
-        {LEFT, RIGHT, FLOOR, CEILING},
-        {FRONT, FLOOR, CEILING},
-        {LEFT, FRONT, RIGHT},
-        {FRONT, CEILING},
-        {FRONT, FLOOR},
-        {LEFT, RIGHT},
+        *((LEFT, FRONT, RIGHT, FLOOR, CEILING), (LEFT, FRONT, RIGHT, FLOOR), (LEFT, FRONT, RIGHT, CEILING)),
+        *((LEFT, RIGHT, CEILING), (LEFT, RIGHT, FLOOR), (LEFT, RIGHT, FLOOR, CEILING), (FRONT, FLOOR, CEILING)),
+        *((LEFT, FRONT, RIGHT), (FRONT, CEILING), (FRONT, FLOOR), (LEFT, RIGHT)),
     )
 )
 """The 11 layout types of the LSUN challenge by number: the surfaces in view.
@@ -46,11 +36,6 @@ corner orders in its toolkit and in the published relabelling.
 """
 
 
-IDS = {str(number): name for number, name in SURFACES.items()}
-DETAILS: dict[str, Any] = {"ids": IDS, "ignore_id": 0}
-"""For dataset.json: what the ids mean, and which of them does not count."""
-
-
 def layout_type(mask: NDArray[np.uint8]) -> int | None:
     """Number of the LSUN layout type of a mask (H, W) of ids; None if it is none of them."""
     present = frozenset(np.unique(mask).tolist())
@@ -60,10 +45,7 @@ def layout_type(mask: NDArray[np.uint8]) -> int | None:
 def check_mask(
     mask: NDArray[np.uint8], path: Path, image: Path, ids: Mapping[str, str] = IDS, ignore_id: int | None = 0
 ) -> None:
-    """Raise ``DataError`` unless a mask (H, W) is as large as its image and holds known ids besides the ignored one.
-
-    ``path`` is the mask's file, for the error; ``ids`` are the known ids, as texts, and their names.
-    """
+    """Raise ``DataError`` unless a mask (H, W) is as large as its image and holds known ids besides the ignored one."""
     try:
         check_size((mask.shape[0], mask.shape[1]), image)
         check_ids(mask, ids, ignore_id)
@@ -85,8 +67,7 @@ def mask_image(
 
 def shrunk_mask(mask: NDArray[np.uint8], length: int | None) -> Image.Image:
     """A mask (H, W) shrunk like an image whose shorter side gets ``length`` pixels: each takes the nearest id."""
-    height, width = Shrink(length, sys.maxsize).size((mask.shape[0], mask.shape[1]))
-    rows, columns = (
-        (2 * np.arange(new) + 1) * old // (2 * new) for new, old in ((height, mask.shape[0]), (width, mask.shape[1]))
-    )
+    height, width = Shrink(length).size((mask.shape[0], mask.shape[1]))
+    sides = zip((height, width), mask.shape, strict=True)
+    rows, columns = ((2 * np.arange(new) + 1) * old // (2 * new) for new, old in sides)
     return Image.fromarray(mask[np.ix_(rows, columns)])

@@ -1,8 +1,6 @@
-"""Sources that list images with a label each: checking the paths, shrinking the pictures, writing the dataset.
+"""Sources that list images with a label each: reading lists, checking paths, shrinking pictures."""
 
-Not for: the files of any one dataset, classes and their protocols (class_labels.py), captions (captioned.py).
-"""
-
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -10,18 +8,51 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from PIL import Image
+
 from cml.data.image_files import Picture
+from cml.data.images import Size, native_size, read_image
 from cml.data.prepared import ROLES
 from cml.data.prepared_writer import Item
-from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.shrink import Shrink
-from cml.data_prep.source import made_with
+from cml.data_prep.source import Content, DatasetSource, made_with, text_lines
 from cml.data_prep.table import Row, number, read_rows
-from cml.errors import DataError
+from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
 Line = TypeVar("Line")
 Read = TypeVar("Read")
+
+
+@dataclass(frozen=True)
+class Shrink:
+    """How photographs are shrunk; they are never enlarged, and a file that is small enough is kept as it is."""
+
+    short_side: int | None  # pixels of the shorter side; None keeps every file
+    long_side: int = sys.maxsize  # most pixels of the longer side
+
+    def __post_init__(self) -> None:
+        if self.short_side is not None and not 16 <= self.short_side <= self.long_side:
+            raise UserError(
+                "The short_side should be at least 16 pixels and the long_side no less than it. "
+                f"Got {self.short_side} and {self.long_side} instead."
+            )
+
+    def picture(self, path: Path) -> Picture:
+        """The photograph as it shall be stored, made when its turn comes."""
+        return path if self.short_side is None else functools.partial(self.shrunk, path)
+
+    def size(self, native: Size) -> Size:
+        """The stored (height, width) of a photograph of ``native`` (height, width)."""
+        short, long = min(native), max(native)
+        scale = 1.0 if self.short_side is None else min(1.0, self.short_side / short, self.long_side / long)
+        return max(1, round(native[0] * scale)), max(1, round(native[1] * scale))
+
+    def shrunk(self, photo: Path | bytes) -> Image.Image | bytes:
+        """A photograph, or its file's content, as it shall be stored."""
+        native = native_size(photo)
+        if (size := self.size(native)) != native:
+            return Image.fromarray(read_image(photo, size))
+        return photo.read_bytes() if isinstance(photo, Path) else photo
 
 
 class Listed(NamedTuple):
@@ -42,13 +73,14 @@ class ListedSource(DatasetSource):
     """
 
     source: Path
-    """The folder of the dataset."""
+    """The folder of the dataset; what it holds is said above."""
     image_size: int | None = 256
     """Larger images are shrunk once so that their shorter side has this many pixels; none keeps the files."""
 
     task = "value"
-    images: ClassVar[str] = ""
-    """Where below the folder of ``_files`` all images lie."""
+    lists: ClassVar[Iterable[str]] = ()  # names of the files
+    images: ClassVar[str] = ""  # where below the folder of ``_files`` all images lie
+    details: ClassVar[Mapping[str, Any]] = {"gallery": "queries"}
 
     def _origin(self) -> dict[str, Any]:
         lists, folder = self._files()
@@ -59,25 +91,20 @@ class ListedSource(DatasetSource):
         seen: dict[str, str] = {}
         listed = (("", one) for one in self._listed(lists) if isinstance(one, DataError) or one.role)
         items = list(read_each(listed, lambda _, one: self._item(folder, one, seen)))
-        details = self._details()
-        good = [item for item in items if isinstance(item, Item)]
-        roles = ROLES[:2] if details.get("gallery") == "queries" else ROLES
-        for role in roles if skip_bad or len(good) == len(items) else ():  # a bad item is the error itself
-            if role not in {item.role for item in good}:
+        found = [item.role for item in items if isinstance(item, Item)]
+        roles = ROLES[:2] if self.details.get("gallery") == "queries" else ROLES
+        for role in roles if skip_bad or len(found) == len(items) else ():  # a bad item is the error itself
+            if role not in found:
                 raise DataError(f"{' and '.join(map(str, lists[:3]))} list no {role} images.")
-        return Content(items, details, within=[folder])
+        return Content(items, self.details, within=[folder])
 
     def _files(self) -> tuple[list[Path], Path]:
         """The lists, and the folder that their paths are relative to."""
-        raise NotImplementedError
+        return [self.source / name for name in self.lists], self.source
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         """The lines of the lists in order, and what is wrong with one."""
         raise NotImplementedError
-
-    def _details(self) -> dict[str, Any]:
-        """What dataset.json says beside."""
-        return {"gallery": "queries"}
 
     def _item(self, folder: Path, one: Listed, seen: dict[str, str]) -> Item:
         path = file_inside(folder, one.name, one.where)
@@ -86,15 +113,18 @@ class ListedSource(DatasetSource):
         return Item(one.name, one.role, self._picture(path, one), one.label, extra=one.extra, where=one.where)
 
     def _picture(self, path: Path, one: Listed) -> Picture:
-        return Shrink(self.image_size, sys.maxsize).picture(path)
+        return Shrink(self.image_size).picture(path)
+
+
+def split_lines(path: Path) -> list[tuple[str, list[str]]]:
+    """The lines of a text file, each with "FILE:LINE", cut at white space."""
+    if not (lines := [(where, line.split()) for where, line in text_lines(path)]):
+        raise DataError(f"{path} is empty.")
+    return lines
 
 
 def table_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, Row | DataError]]:
-    """The rows of a published CSV file, or what is wrong with one, each with "FILE:LINE".
-
-    Raises:
-        DataError: the file is not CSV, or its header lacks one of ``columns``.
-    """
+    """The rows of a published CSV file that has ``columns``, or what is wrong with one, each with "FILE:LINE"."""
     for where, row in read_rows(path):
         if not isinstance(row, DataError) and (lacking := [name for name in columns if name not in row]):
             raise DataError(f"{path}:1: should have a column {lacking[0]!r}. There are: {', '.join(row)}.")

@@ -1,7 +1,4 @@
-"""Leeds Sports Pose (Extended): photographs of people doing sports, cut to one person each, with 14 joints.
-
-Not for: other pose sets, whose joints have other names and order.
-"""
+"""Leeds Sports Pose (Extended): photographs of people doing sports, cut to one person each, with 14 joints."""
 
 import math
 import re
@@ -14,10 +11,9 @@ import numpy as np
 
 from cml.data.images import native_size
 from cml.data.prepared_writer import Item
-from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.person_crop import FRAME, Float64, outside_photo, person_box, person_item, pose_details
-from cml.data_prep.source import made_with, role_by_hash
+from cml.data_prep.source import Content, DatasetSource, made_with, role_by_hash
 from cml.errors import DataError
 
 JOINTS = (
@@ -55,7 +51,6 @@ class Lspet(DatasetSource):
     third_number: Literal["visible", "occluded"] = "visible"
     """What a joint's third number says: 1 = visible (LSP Extended) or 1 = occluded (the first LSP)."""
 
-    name = "lspet"
     task = "pose"
     frame = FRAME
     published = "Leeds Sports Pose, Johnson and Everingham, BMVC 2010 and CVPR 2011"
@@ -72,14 +67,15 @@ class Lspet(DatasetSource):
         for number, joints in enumerate(people, start=1):
             try:
                 photo = self._checked(photos, number, joints)
+                beyond = outside_photo(joints, native_size(photo))
             except DataError as error:
                 items.append(error)
                 continue
-            beyond = outside_photo(joints, native_size(photo))
             joints[beyond] = 0
             outside += int(beyond.sum())
             if joints[:, 2].sum() >= self.min_joints:
-                items.append(self._item(photo, joints))
+                box, role = person_box(joints, self.margin), role_by_hash(photo.stem, self.test_share, self.query_share)
+                items.append(person_item(photo.stem, role, photo, joints, box, self.image_size, str(photo)))
         left_out = {f"fewer than {self.min_joints} visible joints": len(people) - len(items)}
         found = {"left_out": left_out, "joints_outside_the_photograph": outside}
         return Content(items, pose_details(JOINTS, self.image_size) | found)
@@ -95,21 +91,14 @@ class Lspet(DatasetSource):
                 raise DataError(f"{where}: the third number of {name} should be 0 or 1. Got {found:g} instead.")
             if flag and not (math.isfinite(x) and math.isfinite(y)):
                 raise DataError(f"{where}: {name} is visible but its place is not finite.")
-        native_size(photos[number])  # can its header be read?
         return photos[number]
-
-    def _item(self, photo: Path, joints: Float64) -> Item:
-        box = person_box(joints, self.margin)
-        role = role_by_hash(photo.stem, self.test_share, self.query_share)
-        return person_item(photo.stem, role, photo, joints, box, self.image_size, str(photo))
 
 
 def read_joints(path: Path, third_number: str = "visible") -> Float64:
-    """Read joints.mat, whose third number of a joint is 1 for "visible" or for "occluded".
+    """The joints of joints.mat, whose third number of a joint is 1 for "visible" or for "occluded".
 
-    Returns:
-        (N, 14, 3) float64: x and y in pixels of the photograph and 1 if visible; hidden joints are all 0. Whether
-        the numbers make sense is not checked.
+    (N, 14, 3): x and y in pixels of the photograph and 1 if visible; hidden joints are all 0. Whether the numbers make
+    sense is not checked.
     """
     joints = read_variable(path, "joints")
     if joints.ndim == 3 and joints.shape[:2] == (3, len(JOINTS)):
@@ -129,10 +118,8 @@ def read_joints(path: Path, third_number: str = "visible") -> Float64:
 
 def _photos(folder: Path, people: int) -> dict[int, Path]:
     """The photographs by the number in their names: number 1 is the first person's."""
-    numbered: dict[int, Path] = {}
-    for path in folder.glob("im*.jpg"):
-        if (match := re.fullmatch(r"im(\d+)\.jpg", path.name)) is not None:
-            numbered[int(match[1])] = path
+    named = ((re.fullmatch(r"im(\d+)\.jpg", path.name), path) for path in folder.glob("im*.jpg"))
+    numbered = {int(match[1]): path for match, path in named if match}
     if numbered and max(numbered) > people:
         raise DataError(f"{folder}: joints.mat has {people} people, but there is {numbered[max(numbered)].name}.")
     if not numbered:

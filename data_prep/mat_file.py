@@ -1,10 +1,9 @@
-"""Variables of MATLAB files (.mat, versions 5 to 7): looked through before scipy unpacks them.
+"""Variables of MATLAB files (.mat, versions 5 to 7, not 7.3): looked through before scipy unpacks them.
 
 scipy believes what a file claims: a few hundred bytes can ask for all memory, or nest until the process dies. So the
 variables asked for are unpacked up to a limit, and every array in them must have as many bytes as it says, before
 scipy sees them. Read are numbers, texts, cells and structs. (To run scipy in a process with a limit of memory instead
-takes a worker that sends thousands of arrays back, and not every system limits a process.) Not for: version 7.3, which
-is HDF5; what the values mean.
+takes a worker that sends thousands of arrays back, and not every system limits a process.)
 """
 
 import io
@@ -42,11 +41,7 @@ class _Array(NamedTuple):
 
 
 def read_variable(path: Path, name: str, **options: bool | int) -> Any:  # noqa: ANN401 - whatever the file holds
-    """One variable of a file; ``options`` as for ``read_variables``.
-
-    Raises:
-        DataError: the file cannot be read, or has no such variable.
-    """
+    """One variable of a file; ``options`` as for ``read_variables``."""
     found = read_variables(path, (name,), **options)
     if name not in found:
         others = f", but has {', '.join(found['__others__'])}" if found["__others__"] else ""
@@ -59,14 +54,8 @@ def read_variables(
 ) -> dict[str, Any]:
     """Some variables of a file, those that are there; under ``__others__`` the names of all others.
 
-    Args:
-        path: The file.
-        names: The variables.
-        most_bytes: A larger file is refused.
-        options: For ``scipy.io.loadmat``: squeeze_me, struct_as_record.
-
-    Raises:
-        DataError: the file cannot be read, is too large, or claims more than it holds.
+    A file of more than ``most_bytes``, or one that claims more than it holds, is refused. ``options`` are those of
+    ``scipy.io.loadmat``: squeeze_me, struct_as_record.
     """
     from scipy.io import loadmat
 

@@ -1,7 +1,7 @@
 """Square crops of one person out of a photograph, and the person's joints in the crop's frame.
 
-Coordinates are in pixels, 0 at the outer edge of the first pixel: the first pixel's middle is at 0.5. Not for: reading
-annotations, which each pose source does.
+Coordinates are in pixels, 0 at the outer edge of the first pixel: the first pixel's middle is at 0.5. Joints are
+(J, 3): x, y, and 1 if visible; hidden ones are all 0.
 """
 
 import functools
@@ -32,12 +32,11 @@ class Box(NamedTuple):
 
 
 def person_box(joints: Float64, margin: float) -> Box:
-    """The square around the visible ones of (J, 3) joints, with ``margin`` times its side added on each side."""
+    """The square around the visible joints, with ``margin`` times its side added on each side."""
     places = joints[joints[:, 2] > 0, :2]
     low, high = places.min(axis=0), places.max(axis=0)
-    side = max(float((high - low).max()) * (1 + 2 * margin), 1.0)
     x, y = (low + high) / 2
-    return box_around(x, y, side)
+    return box_around(x, y, max(float((high - low).max()) * (1 + 2 * margin), 1.0))
 
 
 def box_around(x: float, y: float, side: float) -> Box:
@@ -46,7 +45,7 @@ def box_around(x: float, y: float, side: float) -> Box:
 
 
 def into_crop(joints: Float64, box: Box, size: int) -> Float64:
-    """Move (J, 3) joints from the photograph into the crop of ``size`` pixels; hidden ones stay all 0."""
+    """Move joints from the photograph into the crop of ``size`` pixels."""
     moved = joints.copy()
     moved[:, :2] = (joints[:, :2] - (box.left, box.top)) * (size / box.side)
     moved[joints[:, 2] == 0] = 0
@@ -54,7 +53,7 @@ def into_crop(joints: Float64, box: Box, size: int) -> Float64:
 
 
 def outside_photo(joints: Float64, photo: Size) -> NDArray[np.bool_]:
-    """Which visible ones of (J, 3) joints lie outside a photograph of (height, width): (J,)."""
+    """Which visible joints lie outside a photograph of (height, width): (J,)."""
     height, width = photo
     slack = 0.02 * max(height, width)  # a click just beside the border means the border
     places = joints[:, :2]
@@ -64,7 +63,7 @@ def outside_photo(joints: Float64, photo: Size) -> NDArray[np.bool_]:
 
 
 def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, where: str) -> None:
-    """Raise ``DataError`` if a visible one of (J, 3) joints lies outside a photograph of (height, width)."""
+    """Raise ``DataError`` if a visible joint lies outside a photograph of (height, width)."""
     beyond = np.flatnonzero(outside_photo(joints, photo))
     if len(beyond):
         x, y, _ = joints[beyond[0]]
@@ -85,15 +84,10 @@ def finite(value: object, shape: tuple[int, ...], what: str) -> Float64:
 
 
 def person_item(item_id: str, role: str, photo: Path, joints: Float64, box: Box, size: int, where: str) -> Item:
-    """The crop of a person of a photograph with its joints, which are (J, 3) in pixels of the photograph."""
-    return Item(
-        item_id=item_id,
-        role=role,
-        image=functools.partial(crop_file, photo, box, size),
-        label=into_crop(joints, box, size).round(2),
-        extra={"crop": [round(value, 2) for value in box]},
-        where=where,
-    )
+    """The crop of a person of a photograph with its joints, which are in pixels of the photograph."""
+    picture, label = functools.partial(crop_file, photo, box, size), into_crop(joints, box, size).round(2)
+    extra = {"crop": [round(value, 2) for value in box]}
+    return Item(item_id, role, picture, label, extra=extra, where=where)
 
 
 def pose_details(joints: Sequence[str], size: int) -> dict[str, Any]:
@@ -124,23 +118,15 @@ def crop(image: Image.Image, box: Box, size: int) -> Image.Image:
     """
     x, y = math.floor(box.left), math.floor(box.top)
     right, bottom = math.ceil(box.left + box.side), math.ceil(box.top + box.side)
-    patch = _patch(image, x, y, right, bottom)
+    inner = (
+        *(min(max(x, 0), image.width - 1), min(max(y, 0), image.height - 1)),
+        *(max(min(right, image.width), 1), max(min(bottom, image.height), 1)),
+    )
+    patch = image.crop(inner)
+    if inner != (x, y, right, bottom):
+        columns = np.arange(x, right).clip(inner[0], inner[2] - 1) - inner[0]
+        rows = np.arange(y, bottom).clip(inner[1], inner[3] - 1) - inner[1]
+        patch = Image.fromarray(np.asarray(patch).take(columns, axis=1).take(rows, axis=0))
     left, top = box.left - x, box.top - y
     part = (left, top, min(left + box.side, patch.width), min(top + box.side, patch.height))
     return patch.resize((size, size), Image.Resampling.BICUBIC, box=part)
-
-
-def _patch(image: Image.Image, left: int, top: int, right: int, bottom: int) -> Image.Image:
-    """Whole pixels of an image; beyond its border the border's."""
-    inner = (
-        min(max(left, 0), image.width - 1),
-        min(max(top, 0), image.height - 1),
-        max(min(right, image.width), 1),
-        max(min(bottom, image.height), 1),
-    )
-    patch = image.crop(inner)
-    if inner == (left, top, right, bottom):
-        return patch
-    columns = np.arange(left, right).clip(inner[0], inner[2] - 1) - inner[0]
-    rows = np.arange(top, bottom).clip(inner[1], inner[3] - 1) - inner[1]
-    return Image.fromarray(np.asarray(patch).take(columns, axis=1).take(rows, axis=0))

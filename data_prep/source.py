@@ -1,45 +1,90 @@
-"""What every data source shares: its contract, what it notes about its input, and the split by hash.
-
-Not for: any one dataset, nor the steps that sources take (dataset_source.py).
-"""
-
-from __future__ import annotations
+"""What the data sources share: the steps of ``prepare``, what dataset.json says, the split by hash, lines of texts."""
 
 import dataclasses
 import hashlib
 import io
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, ClassVar, NamedTuple
 
-from cml.errors import DataError
+from cml.data.prepared import DatasetInfo, PreparedDataset
+from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.errors import DataError, UserError
 from cml.storage.atomic import open_regular
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+_COLUMNS = {  # of a task: its label column and the usual unit of its labels
+    "value": ("value", ""),
+    "caption": ("captions", "captions"),
+    "classes": ("class", ""),
+    "layout": ("layout_file_name", "id of a surface"),
+    "pose": ("keypoints", "px"),
+}
+_LEAST = (("image_size", 16), ("margin", 0), ("min_joints", 2))
 
-    from cml.data.prepared import PreparedDataset
+
+class Content(NamedTuple):
+    """What a source makes of its input."""
+
+    items: Iterable[Item | DataError]  # for ``write_dataset``
+    details: Mapping[str, Any]  # for dataset.json
+    about: Mapping[str, Any] = {}  # texts of dataset.json that depend on the settings, in place of the source's own
+    total: int | None = None  # how many items there are, where they are no list
+    within: Collection[Path] = ()  # folders of the input that no setting names
 
 
-class DataSource(Protocol):
-    """Makes a prepared dataset. A frozen dataclass whose fields are its settings and its command's flags."""
+@dataclasses.dataclass(frozen=True)
+class DatasetSource:
+    """Base of the data sources: one says where its input comes from (``_origin``) and what it makes of it."""
+
+    name: ClassVar[str] = ""  # of the dataset, where it is not the source's
+    task: ClassVar[str] = ""
+    label_unit: ClassVar[str] = ""  # where it is not the task's
+    frame: ClassVar[str] = ""
+    published: ClassVar[str] = ""
+    licence: ClassVar[str]
+    least: ClassVar[tuple[tuple[str, float], ...]] = ()  # of its settings, beside those that several sources have
+    may_be_all: ClassVar[tuple[str, ...]] = ()  # shares that may be 1
+
+    def __post_init__(self) -> None:
+        for name in ("test_share", "query_share"):
+            share, whole = getattr(self, name, 0.5), name in self.may_be_all
+            if not (0 < share < 1 or (share == 1 and whole)):
+                rule = f"above 0 and {'at most' if whole else 'below'} 1"
+                raise UserError(f"The {name} (--{name.replace('_', '-')}) should be {rule}. Got {share} instead.")
+        for name, low in (*_LEAST, *self.least):
+            value = getattr(self, name, None)
+            if value is not None and not low <= value < math.inf:
+                raise UserError(f"The {name} should be at least {low}. Got {value} instead.")
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset to ``out``; do nothing if it is there already, made from the same input and settings.
+        """Write the dataset; see ``DataSource.prepare``."""
+        origin = self._origin()
+        if (done := already_prepared(out, origin)) is not None:
+            return done
+        with ExitStack() as after:
+            made = self._content(skip_bad, after)
+            own = {"name": self.name or type(self).__name__.lower(), "task": self.task, "frame": self.frame}
+            texts: dict[str, Any] = {**own, "source": self.published, "licence": self.licence, **made.about}
+            column, unit = _COLUMNS[texts["task"]]
+            texts = {"label_column": column, "label_unit": self.label_unit or unit, **texts}
+            info = DatasetInfo(**texts, details=made.details, made_with=origin)
+            paths = [path for path in vars(self).values() if isinstance(path, Path)]
+            folders = {*(path if path.is_dir() else path.parent for path in paths), *made.within}
+            return write_dataset(out, info, made.items, total=made.total, skip_bad=skip_bad, within=folders)
 
-        Args:
-            out: Where it shall lie; absent or empty. A killed process is continued.
-            skip_bad: Leave out items whose image or label is bad, and count them; otherwise the first one is the
-                error. A file that is bad as a whole is an error either way.
+    def _origin(self) -> dict[str, Any]:
+        """What ``made_with`` says of the source and its input."""
+        raise NotImplementedError
 
-        Raises:
-            UserError: ``out`` holds something else, or a setting is out of its range.
-            DataError: the input is not what the source promises; names file and line.
-        """
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        """Read the input; with ``skip_bad`` a bad item is no reason to stop. ``after`` is closed at the end."""
+        raise NotImplementedError
 
 
 def made_with(
-    source: DataclassInstance,
+    source: Any,  # noqa: ANN401 - any dataclass
     *,
     revision: int,
     files: Iterable[Path] = (),
@@ -71,20 +116,9 @@ def made_with(
             raise DataError(f"The input {folder} should be a folder of images.")
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(folder).as_posix()}:{path.stat().st_size};".encode(errors="replace"))
-    return {
-        "source": type(source).__name__.lower(),
-        "revision": revision,
-        "settings": {
-            name: value for name, value in settings.items() if not isinstance(value, Path) and name not in without
-        },
-        "input": digest.hexdigest(),
-    }
-
-
-def input_folders(source: DataclassInstance) -> set[Path]:
-    """The folders that a source's paths name, and those that the files that they name lie in."""
-    paths = [getattr(source, field.name) for field in dataclasses.fields(source)]
-    return {path if path.is_dir() else path.parent for path in paths if isinstance(path, Path)}
+    kept = {name: value for name, value in settings.items() if not isinstance(value, Path) and name not in without}
+    made = {"source": type(source).__name__.lower(), "revision": revision, "settings": kept}
+    return {**made, "input": digest.hexdigest()}
 
 
 def role_by_hash(item_id: str, test_share: float, query_share: float) -> str:
@@ -95,17 +129,11 @@ def role_by_hash(item_id: str, test_share: float, query_share: float) -> str:
     test, query = (
         int.from_bytes(hashlib.sha256(f"{salt}:{item_id}".encode()).digest()[:6]) / 2**48 for salt in ("test", "query")
     )
-    if test >= test_share:
-        return "train"
-    return "query" if query < query_share else "gallery"
+    return "train" if test >= test_share else "query" if query < query_share else "gallery"
 
 
 def text_lines(path: Path) -> list[tuple[str, str]]:
-    """The lines of a UTF-8 text file that are not blank, each with "FILE:LINE".
-
-    Raises:
-        DataError: the file cannot be read, or is not UTF-8.
-    """
+    """The lines of a UTF-8 text file that are not blank, each with "FILE:LINE"."""
     try:
         with io.TextIOWrapper(open_regular(path), "utf-8-sig") as file:
             lines = file.read().split("\n")

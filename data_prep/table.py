@@ -1,7 +1,4 @@
-"""The rows of a user's own CSV or JSONL file, each with "FILE:LINE", and what is wrong with one of them.
-
-Not for: what the columns mean (folder.py, folder_labels.py), nor the files of public datasets.
-"""
+"""The rows of a user's own CSV or JSONL file, each with "FILE:LINE", and what is wrong with one of them."""
 
 import codecs
 import csv
@@ -26,10 +23,6 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
 
     Text is UTF-8, or UTF-16 with its mark. Cells are separated by commas, or where the header has none by semicolons
     or tabs. White space around names of columns does not count. What is taken for other than plain CSV is said.
-
-    Raises:
-        UserError: the file's name has another ending.
-        DataError: the file as a whole is neither UTF-8 nor UTF-16, no CSV, names a column twice, or lists nothing.
     """
     if path.suffix.lower() not in (".csv", ".jsonl"):
         raise UserError(f"The labels should be a .csv or .jsonl file. Got {path} instead.")
@@ -52,11 +45,7 @@ class MissingColumn(DataError):
 
 
 def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") -> Any:  # noqa: ANN401 - what is there
-    """What stands in a column of a row.
-
-    Raises:
-        MissingColumn: there is no such column; names the option that says which.
-    """
+    """What stands in a column of a row; an error names the ``option`` that says which column it is."""
     if column not in row:
         there = ", ".join(map(str, row))
         raise MissingColumn(f"{where}: there is no column {column!r}. There are: {there}. Name yours with {option}.")
@@ -64,10 +53,7 @@ def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") 
 
 
 def number(value: object, column: str, where: str, *, own: bool = True) -> float:
-    """A cell's content as a finite number, or a ``DataError``.
-
-    ``own``: the file is the user's own, who may have meant another kind of label.
-    """
+    """A cell's content as a finite number; ``own``: of a user's own file, who may have meant another kind of label."""
     odd = isinstance(value, bool) or (isinstance(value, str) and "_" in value)  # Python reads 1_0 as 10
     found = math.nan if odd else _float(value)
     if not math.isfinite(found):
@@ -117,13 +103,9 @@ def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError
         for row in reader:
             if None in row or None in row.values():
                 cells = sum(value is not None for value in row.values()) + len(row.get(None) or ()) - (None in row)
-                yield (
-                    reader.line_num,
-                    DataError(
-                        f"{path}:{reader.line_num}: should have {len(names)} cells, as the header has. It has {cells}; "
-                        "put a text that holds the separator in quotes."
-                    ),
-                )
+                fault = f"should have {len(names)} cells, as the header has. It has {cells}"
+                mend = "put a text that holds the separator in quotes"
+                yield reader.line_num, DataError(f"{path}:{reader.line_num}: {fault}; {mend}.")
             else:
                 yield reader.line_num, row
     except csv.Error as error:
@@ -151,12 +133,11 @@ def _trimmed(names: Sequence[str], path: Path) -> list[str]:
 
 def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
     for line_number, line in enumerate(file, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line.encode(), finite=False)
-        except ValueError as error:
-            row = DataError(f"{path}:{line_number}: {error}.")
-        if not isinstance(row, dict | DataError):
-            row = DataError(f"{path}:{line_number}: should be a JSON object {{..}}.")
-        yield line_number, row
+        if line.strip():
+            try:
+                row = parse_json(line.encode(), finite=False)
+            except ValueError as error:
+                row = DataError(f"{path}:{line_number}: {error}.")
+            if not isinstance(row, dict | DataError):
+                row = DataError(f"{path}:{line_number}: should be a JSON object {{..}}.")
+            yield line_number, row

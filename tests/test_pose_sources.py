@@ -20,9 +20,8 @@ from cml import cli, tasks
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
 from cml.data_prep.coco_keypoints import COCO_JOINTS, CocoKeypoints, read_coco
 from cml.data_prep.coco_keypoints import JOINTS as COCO
-from cml.data_prep.mpii import Mpii, read_split
-from cml.data_prep.mpii_annotations import JOINTS as MPII
-from cml.data_prep.mpii_annotations import Person, read_people
+from cml.data_prep.mpii import JOINTS as MPII
+from cml.data_prep.mpii import Mpii, Person, read_people, read_split
 from cml.data_prep.source import role_by_hash
 from cml.errors import DataError, UserError
 

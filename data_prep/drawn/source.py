@@ -13,9 +13,8 @@ from PIL import Image
 
 from cml.data.prepared_writer import Item
 from cml.data_prep.class_labels import Protocol
-from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.layout_masks import DETAILS, MASK_FRAME, layout_type
-from cml.data_prep.source import made_with
+from cml.data_prep.source import Content, DatasetSource, made_with
 from cml.errors import UserError
 
 _LICENCE = "drawings: as cml; photographs {}: scikit-learn's sample images, CC BY"

@@ -1,0 +1,273 @@
+"""Room layouts of LSUN and ZInD: photographs of rooms with masks of front, left and right wall, floor and ceiling."""
+
+import functools
+import itertools
+import math
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.data.images import native_size
+from cml.data.prepared import ROLES
+from cml.data.prepared_writer import Item
+from cml.data_prep.layout_masks import DETAILS, IDS, LAYOUT_TYPES, MASK_FRAME, check_mask, mask_image, shrunk_mask
+from cml.data_prep.listed import Shrink, read_each
+from cml.data_prep.mat_file import read_variable
+from cml.data_prep.source import Content, DatasetSource, made_with, role_by_hash
+from cml.errors import DataError, UserError
+from cml.storage.atomic import read_json
+from cml.storage.safe_paths import file_inside
+
+_INDEX_BYTES = 64 << 20  # the real training.mat has under 1 MB
+_MASK_BYTES = 16 << 20  # the real masks have under 100 KB
+_SUSPICIOUS = 0.1  # share of masks whose surfaces lie the wrong way round: corrected labels have none
+
+
+class Room(NamedTuple):
+    """One line of training.mat or validation.mat."""
+
+    name: str
+    scene: str
+    layout_type: int
+
+
+@dataclass(frozen=True)
+class LsunLayout(DatasetSource):
+    """Rooms of the LSUN challenge of 2015/2016: 4,000 to train, 394 to validate; the 1,000 test rooms have no labels.
+
+    Command: cml prepare lsun_layout --source DIR --out DIR
+
+    Input: a folder with training.mat and validation.mat (struct arrays: image name, scene type, layout type, corner
+    points, resolution), images/NAME.jpg and layout_seg/NAME.mat (variable layout: 1 front wall, 2 left wall, 3 right
+    wall, 4 floor, 5 ceiling, 0 ignored). Training rooms train; since the labels of the test rooms were never published,
+    the validation rooms are queries and gallery, dealt by a hash of their names. Images are shrunk once.
+
+    Use the corrected labels (the "surface relabel" release). In the first release an id means one surface in one mask
+    and another in the next: with ``--labels original`` masks are compared with matching=hungarian, by which ids are
+    names only.
+
+    Licence: none is stated; use it for research only.
+    """
+
+    source: Path
+    """The folder with training.mat, validation.mat, images/ and layout_seg/."""
+    labels: Literal["corrected", "original"] = "corrected"
+    """Which release of layout_seg it is: corrected (an id is a surface) or original (it is not)."""
+    layouts: Path | None = None
+    """The folder of the NAME.mat masks, if it is not layout_seg/ in the source."""
+    image_size: int = 256
+    """Larger images are shrunk so that their shorter side has this many pixels, masks with them."""
+    query_share: float = 0.35
+    """Share of the validation rooms that are queries; the others are the gallery."""
+
+    name = "lsun_layout"
+    task = "layout"
+    frame = MASK_FRAME
+    published = "LSUN room layout estimation challenge, Zhang, Yu, Song, Xu, Seff, Xiao, 2015"
+    licence = "none stated; research use only"
+
+    def _origin(self) -> dict[str, Any]:
+        files, folders = self._input()
+        if missing := [path for path in (*files, *folders) if not path.exists()]:
+            what = "the folder of the LSUN room layouts, with training.mat, validation.mat, images/ and layout_seg/"
+            mend = "Give another --source or fetch the rest"
+            raise DataError(f"{missing[0]} is missing: {self.source} should be {what}. {mend}.")
+        return made_with(self, revision=1, files=files, images=folders, without=["layouts"])
+
+    def _input(self) -> tuple[list[Path], tuple[Path, Path]]:
+        """The two index files, and the folders of the images and the masks."""
+        files = [self.source / f"{split}.mat" for split in ("training", "validation")]
+        return files, (self.source / "images", self.layouts or self.source / "layout_seg")
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        files, folders = self._input()
+        testing = self.source / "testing.mat"
+        left_out = {"test rooms, which have no labels": len(_entries(testing)) if testing.exists() else 0}
+        details = {**DETAILS, "labels": self.labels, "left_out": left_out}
+        if self.labels == "original":
+            print(
+                "warning: LSUN's original labels do not name surfaces consistently. They are compared with "
+                "layout(matching=hungarian); better fetch the corrected labels (the 'surface relabel' release).",
+                file=sys.stderr,
+            )
+            details |= {"ids": {number: f"surface {number}" for number in IDS}, "ids_differ": True}
+        order: list[bool] = []  # of each mask, whether it lies as no room does
+        items: list[Item | DataError] = []
+        for path in files:
+            rooms = ((f"{path}: room {place}", room) for place, room in enumerate(read_index(path), start=1))
+            items += read_each(rooms, functools.partial(self._item, path.stem == "training", *folders, order))
+        after.callback(self._check_order, order)
+        return Content(items, details)
+
+    def _check_order(self, order: list[bool]) -> None:
+        share = sum(order) / len(order) if order else 0.0
+        if self.labels == "corrected" and share > _SUSPICIOUS:
+            print(
+                f"warning: in {share:.0%} of the masks the floor is above the ceiling or the left wall right "
+                "of the right one. These look like LSUN's original labels: prepare them with --labels original.",
+                file=sys.stderr,
+            )
+
+    def _item(self, training: bool, images: Path, layouts: Path, order: list[bool], where: str, room: Room) -> Item:
+        image = file_inside(images, f"{room.name}.jpg", where)
+        mask = file_inside(layouts, f"{room.name}.mat", where, "mask")
+        native_size(image)  # can its header be read?
+        return Item(
+            item_id=room.name,
+            role="train" if training else role_by_hash(room.name, 1.0, self.query_share),
+            image=Shrink(self.image_size).picture(image),
+            label=functools.partial(_mask, mask, image, self.image_size, order),
+            extra={"scene": room.scene, "layout_type": room.layout_type},
+            where=f"{where}, {room.name}",
+        )
+
+
+def read_index(path: Path) -> list[Room | DataError]:
+    """The rooms of training.mat or validation.mat in its order; a DataError stands for one that makes no sense."""
+    rooms = _entries(path)
+    if rooms.dtype.names is None or len(rooms.dtype.names) < 3 or rooms.ndim != 1:
+        raise DataError(
+            f"{path}: {path.stem} should be a struct array with image name, scene type, layout type, corner points and "
+            f"resolution. Got {' x '.join(map(str, rooms.shape))} of {rooms.dtype} instead."
+        )
+    return [_room(entry, f"{path}: room {place}") for place, entry in enumerate(rooms, start=1)]
+
+
+def _room(entry: Any, where: str) -> Room | DataError:  # noqa: ANN401 - a record of any fields
+    name, scene, layout_type, *_ = entry
+    if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set('/\\\0"'):
+        return DataError(f"{where}: its first field should be the image's name without extension. Got {name!r}.")
+    number = np.asarray(layout_type)
+    if number.size != 1 or number.dtype.kind not in "iuf" or float(number.reshape(())) not in range(len(LAYOUT_TYPES)):
+        return DataError(
+            f"{where}, {name}: its layout type should be 0 to {len(LAYOUT_TYPES) - 1}. Got {layout_type!r}."
+        )
+    return Room(str(name), str(scene) if isinstance(scene, str) else "", int(number.reshape(())))
+
+
+def read_layout(path: Path) -> NDArray[np.uint8]:
+    """Read a mask (H, W) of ids from layout_seg/NAME.mat."""
+    mask = read_variable(path, "layout", most_bytes=_MASK_BYTES)
+    if mask.ndim != 2 or mask.size == 0 or mask.dtype.kind not in "iuf":
+        raise DataError(f"{path}: layout should be a mask of ids. Got an array of shape {mask.shape} instead.")
+    if not ((mask >= 0) & (mask <= 255) & (mask == np.floor(mask))).all():
+        raise DataError(f"{path}: layout holds {mask.min()} to {mask.max()}; ids should be whole numbers from 0 to 5.")
+    return np.ascontiguousarray(mask, np.uint8)
+
+
+def _mask(path: Path, image: Path, image_size: int, order: list[bool]) -> Image.Image:
+    mask = read_layout(path)
+    check_mask(mask, path, image)
+    order.append(_out_of_order(mask))
+    return shrunk_mask(mask, image_size)
+
+
+def _out_of_order(mask: NDArray[np.uint8]) -> bool:
+    """Whether surfaces lie as no room's can, which original labels passed off as corrected look like."""
+    step = max(1, min(mask.shape) // 32)
+    places = {number: np.nonzero(mask[::step, ::step] == number) for number in (2, 3, 4, 5)}
+    rows, columns = ({number: at[axis].mean() for number, at in places.items() if len(at[0])} for axis in (0, 1))
+    floor_above = rows.get(4, math.inf) < rows.get(5, -math.inf)
+    return bool(floor_above or columns.get(2, -math.inf) > columns.get(3, math.inf))
+
+
+def _entries(path: Path) -> NDArray[Any]:
+    return np.atleast_1d(read_variable(path, path.stem, most_bytes=_INDEX_BYTES, squeeze_me=True))
+
+
+@dataclass(frozen=True)
+class ZindLayouts(DatasetSource):
+    """Views of the rooms of a home with masks of front, left and right wall, floor and ceiling.
+
+    Command: cml prepare zind_layouts --source DIR --out DIR
+
+    Input: a folder with images/, masks/ (1 front, 2 left, 3 right, 4 floor, 5 ceiling), labels.json (for each view its
+    image, mask, room and panorama) and groups.json (the rooms, their panoramas, and which rooms are for testing).
+
+    Split: by room, since views of one panorama overlap and panoramas of one room show the same things; no room and no
+    panorama is on both sides, training and testing. Each view for testing is a query that is searched among all others
+    of them. With gallery_rooms, queries and gallery are of different rooms too.
+
+    Licence: ZInD Terms of Use, academic and non-commercial use only.
+    """
+
+    source: Path
+    """The folder with labels.json, groups.json, images/ and masks/."""
+    test_rooms: tuple[str, ...] = ()
+    """Rooms that are not for training; those that groups.json suggests when none are given."""
+    gallery_rooms: tuple[str, ...] = ()
+    """Rooms for testing that are the gallery; the other ones are queries. Without them see above."""
+
+    name = "zind_layouts"
+    task = "layout"
+    frame = MASK_FRAME
+    published = "crops of panoramas of the Zillow Indoor Dataset, Cruz et al., CVPR 2021"
+    licence = "ZInD Terms of Use: academic, non-commercial use only"
+
+    def _origin(self) -> dict[str, Any]:
+        files = [self.source / "labels.json", self.source / "groups.json"]
+        if missing := [path for path in files if not path.is_file()]:
+            what = "a folder with labels.json, groups.json, images/ and masks/"
+            mend = "Give another --source or fetch what is missing"
+            raise DataError(f"{missing[0]} is missing: {self.source} should be {what}. {mend}.")
+        return made_with(self, revision=1, files=files, images=(self.source / "images", self.source / "masks"))
+
+    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+        path = self.source / "labels.json"
+        views = read_json(path, "the views of the rooms")
+        if not isinstance(views, list) or not views:
+            raise DataError(f"{path} should be a list of views with image, mask, room and pano.")
+        roles = self._roles(self.source / "groups.json")
+        numbered = ((f"{path}: view {place}", view) for place, view in enumerate(views, start=1))
+        items = list(read_each(numbered, functools.partial(self._item, roles)))
+        rooms = {role: sorted(name for name in roles if roles[name] == role and name[:5] != "pano ") for role in ROLES}
+        details = {**DETAILS, "rooms": rooms}
+        return Content(items, details if self.gallery_rooms else {**details, "gallery": "queries"})
+
+    def _roles(self, path: Path) -> dict[str, str]:
+        """Role of each room and, under "pano NAME", of each panorama."""
+        groups = read_json(path, "rooms, their panoramas and the split")
+        try:
+            rooms: Mapping[str, Any] = groups["rooms"]
+            panos = {name: list(room["panos"]) for name, room in rooms.items()}
+            testing = list(self.test_rooms or groups["suggested_split"]["test_rooms"])
+            if not all(isinstance(name, str) for name in [*testing, *itertools.chain(*panos.values())]):
+                raise TypeError
+        except (KeyError, TypeError, AttributeError):
+            raise DataError(
+                f"{path} should hold rooms, each with its panos and their views, and suggested_split with test_rooms."
+            ) from None
+        if unknown := [name for name in testing if name not in rooms]:
+            raise DataError(f"{path} has no room {unknown[0]!r}. There are: {', '.join(sorted(rooms))}.")
+        gallery = self.gallery_rooms
+        if strange := [name for name in gallery if name not in testing]:
+            among = ", ".join(testing)
+            raise UserError(
+                f"gallery_rooms should be among the rooms for testing, {among}. Got {strange[0]!r} instead."
+            )
+        roles = {name: "gallery" if name in gallery else "query" if name in testing else "train" for name in rooms}
+        for name, pano in ((name, pano) for name, listed in panos.items() for pano in listed):
+            if (first := roles.setdefault(f"pano {pano}", roles[name])) != roles[name]:
+                raise DataError(
+                    f"{path}: the panorama {pano!r} is listed in rooms with the roles {first} and {roles[name]}; its "
+                    "views would be on both sides. Give its rooms one role."
+                )
+        return roles
+
+    def _item(self, roles: Mapping[str, str], where: str, view: Any) -> Item:  # noqa: ANN401 - from JSON
+        names = ("image", "mask", "room", "pano")
+        if not isinstance(view, dict) or not all(isinstance(view.get(name), str) and view[name] for name in names):
+            raise DataError(f"{where} should have the texts {', '.join(names)}. Got {view!r:.80} instead.")
+        image, mask = (file_inside(self.source, view[name], where, name) for name in ("image", "mask"))
+        role = roles.get(view["room"])
+        if role is None or roles.get(f"pano {view['pano']}") != role:
+            raise DataError(f"{where}: groups.json does not list its panorama {view['pano']!r} in {view['room']!r}.")
+        extra = {"room": view["room"], "pano": view["pano"]}
+        return Item(image.stem, role, image, functools.partial(mask_image, mask, image), extra=extra, where=where)
