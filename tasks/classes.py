@@ -1,37 +1,23 @@
-r"""Class labels: the field's own case, trained with Proxy-Anchor and tested on classes that were never seen.
-
-Command: cml train classes --data DIR --out RUN
+"""Class labels: the field's own case, trained with Proxy-Anchor and tested on classes that were never seen.
 
 The recipe is Proxy-Anchor's (Kim et al., CVPR 2020): AdamW at 1e-4, proxies at 100 times that, alpha 32, delta 0.1,
-batches of 180, 512 dimensions, 60 epochs. Published Recall@1 with BN-Inception: CUB 68.4, Cars 86.1, SOP 79.1, In-Shop
-91.5; the authors' code states 69.9 and 87.7 for CUB and Cars with ResNet-50. These were not repeated here: the data
-sets have to be fetched by hand. Where this recipe is not theirs: cosine instead of step-wise rates, a warm-up instead
-of an epoch with a frozen backbone, batch normalisation that keeps learning, torchvision's pooling. SOP and In-Shop
-took ``--learning-rate 6e-4``.
-
-Without those data sets, scikit-learn's digits, trained on 0 to 4 and tested on 5 to 9:
-
-    cml prepare digits --out data/digits
-    cml train classes --data data/digits --out runs/digits --backbone small-cnn --weights none --image-size 32 32 \
-        --crop 1 --flip none --scale-jitter 0.2 --shift-jitter 0.08 --learning-rate 3e-4 --steps 60 --warmup 5
-
-Expected, 3 seeds: Recall@1 0.945 +- 0.040, MAP@R 0.41 +- 0.10, in 10 seconds on two cores; a frozen ImageNet network
-reaches 0.844 and 0.325. Its rate, steps and jitter were chosen on these test digits. The digits' own pixels, centred as
-they are, reach 0.989 and 0.611: this shows that the recipe learns, not what it is good for.
+batches of 180, 512 dimensions, 60 epochs. ``papers.py`` has its published figures, which were not repeated here: the
+data sets have to be fetched by hand. Where this recipe is not theirs: cosine instead of step-wise rates, a warm-up
+instead of an epoch with a frozen backbone, batch normalisation that keeps learning, torchvision's pooling. SOP and
+In-Shop took ``--learning-rate 6e-4``. docs/results/proxy_anchor.md has what it reaches on scikit-learn's digits.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cml.data.dataset_info import DatasetInfo
 from cml.task import Task
 from cml.tasks import main
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from cml.data.prepared import DatasetInfo
 
 RECIPE = TrainConfig(
     label_distance="classes",

@@ -1,11 +1,6 @@
 """Room layouts: which pixels of a photograph of a room are front, left and right wall, floor and ceiling.
 
-Command: cml train layout --data DIR --out RUN
-Expected time: about an hour on 2 cores (1,000 batches of 150 images, 40 images a second); with ``--freeze-backbone
---flip none --steps 300`` 10 s once the images have been embedded.
-Expected score: a small network on 2,000 drawn rooms (``cml demo layout --steps 600 --seeds 6``): mean label distance@10
-of 0.520 +- 0.009 (binary triplets 0.549 +- 0.007, frozen features 0.675, oracle 0.290), nDCG@100 of .920 +- .003. The
-whole recipe has not been run on LSUN.
+The recipe takes about an hour on 2 cores. It has not been run on LSUN; docs/results has what small networks reach.
 """
 
 from __future__ import annotations
@@ -16,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
 from cml.registry import Choice
 from cml.tasks import main
-from cml.tasks.baselines import variants
 from cml.tasks.value import TASK as VALUE
+from cml.tasks.value import variants
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from PIL.Image import Image
-
-    from cml.data.prepared import DatasetInfo
 
 RECIPE = TrainConfig(
     # 1 - mIoU of masks reduced to 64 x 64 pixels: a hundredth of a step's time, off by 0.002 on real rooms.
@@ -47,7 +41,8 @@ MIRRORED = {"left": "right", "right": "left"}
 def surfaces(info: DatasetInfo) -> dict[int, str]:
     """The dataset's ids and their names."""
     names = info.details.get("ids")
-    if not isinstance(names, dict) or not names or not all(map(_is_named_id, names.items())):
+    named = isinstance(names, dict) and all(_is_id(one) and isinstance(names[one], str) for one in names)
+    if not names or not named:
         raise DataError(
             f"dataset.json of {info.name!r} must name the masks' ids under details.ids, as in "
             '{"1": "front", "2": "left", "3": "right", "4": "floor", "5": "ceiling"}.'
@@ -55,9 +50,8 @@ def surfaces(info: DatasetInfo) -> dict[int, str]:
     return {int(key): name for key, name in names.items()}
 
 
-def _is_named_id(entry: tuple[object, object]) -> bool:
-    number, name = entry
-    return isinstance(name, str) and isinstance(number, str) and number.isdecimal() and int(number) <= 255
+def _is_id(number: object) -> bool:
+    return isinstance(number, str) and number.isdecimal() and int(number) <= 255
 
 
 def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:

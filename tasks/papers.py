@@ -1,55 +1,42 @@
 """Published experiments as data: network, lists, optimiser, steps, and the figures that ``cml reproduce`` sets ours by.
 
-What a paper leaves open is chosen here and said in ``notes``. Not for: running them (cml.runs.reproduce).
+What a paper leaves open is chosen here and said in ``notes``.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cml.task import Task
 from cml.tasks import caption, classes, layout, pose
 from cml.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A method: its name, the options it changes, measure to published figure, and the paper's table of these."""
+    """A method of a paper."""
 
     name: str
-    changes: Mapping[str, Any]
-    figures: Mapping[str, float] = field(default_factory=dict)
-    source: str = ""
+    changes: Mapping[str, Any]  # options
+    figures: Mapping[str, float] = field(default_factory=dict)  # measure to published figure
+    source: str = ""  # of the figures
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One data set of a paper.
+    """One data set of a paper."""
 
-    Attributes:
-        paper: Its title, authors, place and year.
-        claim: What it says of all its data sets.
-        task: Name of the task.
-        dataset: Name of the prepared dataset.
-        sizes: Training images, and queries and gallery together; 0 where the paper's number is not known.
-        config: The published options.
-        rows: The methods.
-        measures: What is shown of a row without published figures.
-        get: Where the data is to be had.
-        prepare: The command that prepares it.
-        notes: Where this is not the paper's, and why.
-    """
-
-    paper: str
-    claim: str
+    paper: str  # title, authors, place and year
+    claim: str  # what it says of all its data sets
     task: str
-    dataset: str
-    sizes: tuple[int, int]
+    dataset: str  # name of the prepared dataset
+    sizes: tuple[int, int]  # training images, and queries and gallery together; 0 where the paper's number is not known
     config: TrainConfig
     rows: tuple[PublishedRow, ...]
-    measures: tuple[str, ...]
-    get: str
-    prepare: str
-    notes: tuple[str, ...]
+    measures: tuple[str, ...]  # what is shown of a row without published figures
+    get: str  # where the data is to be had
+    prepare: str  # the command that prepares it
+    notes: tuple[str, ...]  # where this is not the paper's, and why
 
 
 _CURVES = "The paper shows curves over K and over the dimension; no number of them is known here."
@@ -57,24 +44,22 @@ _CHOSEN = "Optimiser, lists and dimension are those of the pose experiment, whos
 _POSES = 12_366  # training images of the pose experiment; each is the anchor of a list once an epoch
 
 
-def _lists(
-    task: str, recipe: TrainConfig, dataset: str, sizes: tuple[int, int], get: str, prepare: str, *notes: str
-) -> Experiment:
+def _lists(task: Task, dataset: str, sizes: tuple[int, int], get: str, prepare: str, *notes: str) -> Experiment:
     """An experiment of the paper on lists with one anchor."""
-    pose = task == "pose"
-    exponent = 2.0 if pose else 1.0  # the published loss squares distances of joints, and the task's are not squared
+    people = task is pose.TASK
+    exponent = 2.0 if people else 1.0  # the published loss squares distances of joints, and the task's are not squared
     loss = f"log-ratio(label_exponent={exponent}, floor_quantile=0.0, weights=uniform, normalize=False)"
     binary = {"loss": "binary-triplet(rule=nearest, k=5, margin=0.2)", "sampler": "binary(positives=5, pool=30)"}
     return Experiment(
         "Deep Metric Learning Beyond Binary Supervision, Kim, Seo, Laptev, Cho, Kwak, CVPR 2019",
         "Log-ratio on dense lists is ahead of triplets on all three data sets, most of all at low dimensions.",
-        task,
+        task.name,
         dataset,
         sizes,
         replace(
-            recipe,
+            task.recipe,
             sampler="dense(batch_size=150, nearest=5)",
-            backbone="resnet34" if pose else "resnet101",
+            backbone="resnet34" if people else "resnet101",
             dimension=128,
             steps=30 * (sizes[0] or _POSES),
             optimizer="sgd",
@@ -91,7 +76,7 @@ def _lists(
         ("label_distance@1", "label_distance@10", "ndcg@100"),
         get,
         prepare,
-        (_CURVES, *(() if pose else (_CHOSEN,)), *notes),
+        (_CURVES, *(() if people else (_CHOSEN,)), *notes),
     )
 
 
@@ -102,36 +87,33 @@ def _epochs(images: int, batch: int, head: int, every: int) -> dict[str, Any]:
     return {"sampler": f"random(batch_size={batch})", **steps}
 
 
-def _classes(
-    dataset: str,
-    sizes: tuple[int, int],
-    get: str,
-    prepare: str,
-    source: str,
-    published: Mapping[str, float],
-    every: int,
-    own: Mapping[str, float] | None = None,
-) -> Experiment:
-    """An experiment of Proxy-Anchor; ``own`` are the figures of ResNet-50 that came with the authors' code."""
+_IN_SHOP = "http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html: In-shop Clothes Retrieval, by agreement"
+_FIGURES: Mapping[str, tuple[Mapping[int, float], Mapping[int, float]]] = {  # K to Recall@K: BN-Inception, ResNet-50
+    "cub": ({1: 0.684, 2: 0.792, 4: 0.868}, {1: 0.699, 2: 0.796, 4: 0.866, 8: 0.914}),
+    "cars": ({1: 0.861, 2: 0.917, 4: 0.950}, {1: 0.877, 2: 0.927, 4: 0.955, 8: 0.973}),
+    "sop": ({1: 0.791, 10: 0.908, 100: 0.962}, {}),
+    "in-shop": ({1: 0.915, 10: 0.981, 20: 0.988}, {}),
+}
+
+
+def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get: str) -> Experiment:
+    """An experiment of Proxy-Anchor; figures of ResNet-50, if there are any, came with the authors' code."""
+    published, own = ({f"recall@{k}": share for k, share in one.items()} for one in _FIGURES[dataset])
     bn, chosen = _epochs(sizes[0], 180, 1, every), _epochs(sizes[0], 120, 5, every // 2)
+    small = {"decay": 0.5, "batch_norm": "fixed", **chosen}
     large = {"learning_rate": 6e-4, "decay": 0.25, "batch_norm": "batch", **bn}
-    second = PublishedRow("ResNet-50", {}, own or {}, "README of the authors' code" if own else "")
+    second = PublishedRow("ResNet-50", {}, own, "README of the authors' code" if own else "")
     return Experiment(
         "Proxy Anchor Loss for Deep Metric Learning, Kim, Kim, Cho, Kwak, CVPR 2020",
         "A standard network with this loss is state of the art on four data sets, and converges most quickly.",
         "classes",
         dataset,
         sizes,
-        replace(
-            classes.RECIPE,
-            warmup=0,
-            schedule="step",
-            **{"decay": 0.5, "batch_norm": "fixed", **chosen} if own else large,
-        ),
-        (PublishedRow("BN-Inception", {"backbone": "bn-inception", **bn}, published, source), second),
+        replace(classes.RECIPE, warmup=0, schedule="step", **small if own else large),
+        (PublishedRow("BN-Inception", {"backbone": "bn-inception", **bn}, published, "the paper"), second),
         tuple(published),
         get,
-        prepare,
+        f"cml prepare {dataset.replace('-', '_')} --source {source} --out DATA",
         (
             "The published figures are those of the best epoch on the test images; cml's are of the last step.",
             "Images are jittered as in the task's recipe, not cropped at random sizes and shapes.",
@@ -145,8 +127,7 @@ def _classes(
 PAPERS: Mapping[str, Mapping[str, Experiment]] = {
     "beyond-binary": {
         "mpii": _lists(
-            "pose",
-            pose.RECIPE,
+            pose.TASK,
             "mpii",
             (_POSES, 9_919),
             "http://human-pose.mpi-inf.mpg.de: the images and mpii_human_pose_v1_u12_1.mat",
@@ -156,8 +137,7 @@ PAPERS: Mapping[str, Mapping[str, Experiment]] = {
             "The loss takes squared distances of joints; tables show them unsquared.",
         ),
         "lsun": _lists(
-            "layout",
-            layout.RECIPE,
+            layout.TASK,
             "lsun_layout",
             (4_000, 394),
             "the room layouts of the LSUN challenge, with the corrected labels (the 'surface relabel' release)",
@@ -165,8 +145,7 @@ PAPERS: Mapping[str, Mapping[str, Experiment]] = {
             "The labels of the 1,000 test rooms are hidden: the 394 validation rooms are queries and gallery.",
         ),
         "coco": _lists(
-            "caption",
-            caption.RECIPE,
+            caption.TASK,
             "coco-captions-2014",
             (0, 0),
             "https://cocodataset.org: train2014, val2014 and their annotations",
@@ -177,42 +156,14 @@ PAPERS: Mapping[str, Mapping[str, Experiment]] = {
     },
     "proxy-anchor": {
         "cub": _classes(
-            "cub",
-            (5_864, 5_924),
-            "https://www.vision.caltech.edu/datasets/cub_200_2011",
-            "cml prepare cub --source CUB_200_2011 --out DATA",
-            "the paper",
-            {"recall@1": 0.684, "recall@2": 0.792, "recall@4": 0.868},
-            every=10,
-            own={"recall@1": 0.699, "recall@2": 0.796, "recall@4": 0.866, "recall@8": 0.914},
+            "cub", (5_864, 5_924), 10, "CUB_200_2011", "https://www.vision.caltech.edu/datasets/cub_200_2011"
         ),
         "cars": _classes(
-            "cars",
-            (8_054, 8_131),
-            "Cars-196 of Krause and others, 2013: car_ims and cars_annos.mat",
-            "cml prepare cars --source cars196 --out DATA",
-            "the paper",
-            {"recall@1": 0.861, "recall@2": 0.917, "recall@4": 0.950},
-            every=20,
-            own={"recall@1": 0.877, "recall@2": 0.927, "recall@4": 0.955, "recall@8": 0.973},
+            "cars", (8_054, 8_131), 20, "cars196", "Cars-196 of Krause and others, 2013: car_ims and cars_annos.mat"
         ),
         "sop": _classes(
-            "sop",
-            (59_551, 60_502),
-            "https://cvgl.stanford.edu/projects/lifted_struct",
-            "cml prepare sop --source Stanford_Online_Products --out DATA",
-            "the paper",
-            {"recall@1": 0.791, "recall@10": 0.908, "recall@100": 0.962},
-            every=20,
+            "sop", (59_551, 60_502), 20, "Stanford_Online_Products", "https://cvgl.stanford.edu/projects/lifted_struct"
         ),
-        "in-shop": _classes(
-            "in-shop",
-            (25_882, 26_830),
-            "http://mmlab.ie.cuhk.edu.hk/projects/DeepFashion.html: In-shop Clothes Retrieval, by agreement",
-            "cml prepare in_shop --source In-shop --out DATA",
-            "the paper",
-            {"recall@1": 0.915, "recall@10": 0.981, "recall@20": 0.988},
-            every=20,
-        ),
+        "in-shop": _classes("in-shop", (25_882, 26_830), 20, "In-shop", _IN_SHOP),
     },
 }

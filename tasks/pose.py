@@ -1,12 +1,7 @@
 """Body poses: keypoints of a person in its crop, compared joint by joint.
 
-Command: cml train pose --data DIR --out RUN
-Expected time: about an hour on 2 cores (1,000 batches of 150 images, 40 images a second). With ``--freeze-backbone
---steps 300``: 10 s once the images have been embedded.
-Expected score: with that head, on 225 people of Leeds Sports Pose Extended, 3 seeds: mean label distance@10 of 69.8 +-
-2.6 px of the 224 px box (binary triplets 71.2 +- 1.5, frozen features 76.0, oracle 43.3), nDCG@100 of .877 +- .007. A
-small network on 2,000 drawn people (``cml demo pose --steps 600 --seeds 6 --precision bfloat16``): 10.95 +- 0.07 px
-(binary triplets 11.30 +- 0.09, frozen features 13.54, oracle 6.71). The whole recipe has not been run on MPII.
+The recipe takes about an hour on 2 cores. It has not been run on MPII; docs/results has what heads and small networks
+reach.
 """
 
 from __future__ import annotations
@@ -15,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
 from cml.registry import Choice
 from cml.tasks import main
@@ -23,8 +19,6 @@ from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from cml.data.prepared import DatasetInfo
 
 RECIPE = TrainConfig(
     # Root mean squared distance of the shared joints, in pixels of the crop: a unit that tables can be read in. The

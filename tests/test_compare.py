@@ -32,7 +32,7 @@ from cml.runs.comparison import run_comparison
 from cml.runs.pictures import sheet_variants
 from cml.runs.planned import kept_evaluation, planned, slug
 from cml.storage.atomic import PARTIAL
-from cml.tasks.baselines import OURS, variants
+from cml.tasks.value import OURS, variants
 from cml.training import run_folder
 from cml.training.config import TrainConfig
 

@@ -31,6 +31,7 @@ from cml.tasks.captioning.training import Captioned, CaptionerConfig, caption, t
 from cml.training.run_config import RunConfig
 
 Interval = tuple[float, float, float]  # mean and the two ends of its 95 % interval
+_Items = dict[str, list[list[str]]]  # image to its tokenised captions
 _LEAD = "Cap - Img"
 SCORES = ("BLEU-1", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE")
 
@@ -62,16 +63,11 @@ def run(arguments: Sequence[str]) -> None:
     defaults = CompareCaptioning(
         tyro.MISSING, tyro.MISSING, tyro.MISSING, CaptionerConfig(), CaptioningFeatures(dtype="float16")
     )
-    options = parse(
-        CompareCaptioning,
-        arguments,
-        prog="cml compare captioning",
-        description=CompareCaptioning.__doc__ or "",
-        default=defaults,
-    )
+    about = CompareCaptioning.__doc__ or ""
+    options = parse(CompareCaptioning, arguments, prog="cml compare captioning", description=about, default=defaults)
     rows = compare(options)
     if options.json:
-        print_json({name: {key: list(value) for key, value in row.items()} for name, row in rows.items()})
+        print_json(rows)
         return
     print(markdown(rows))
     over = f"mean and 95 % interval over {options.seeds} seeds" if options.seeds > 1 else "one seed"
@@ -82,13 +78,8 @@ def run(arguments: Sequence[str]) -> None:
 def compare(options: CompareCaptioning) -> dict[str, dict[str, Interval]]:
     """Train and score; what is in ``options.out`` already is not made again.
 
-    Returns:
-        "Img XE", "Cap XE", "Img RL", "Cap RL", and of either method "Cap - Img", the difference of captioners of one
-        seed, to score to mean and 95 % interval (Student's t) over seeds.
-
-    Raises:
-        UserError: no run, runs whose trunk has no ImageNet counterpart, or no package of scores.
-        DataError: a run was trained on something else than this dataset.
+    "Img XE", "Cap XE", "Img RL", "Cap RL", and of either method "Cap - Img", the difference of captioners of one seed,
+    to score to mean and 95 % interval (Student's t) over seeds.
     """
     if not options.runs or options.seeds < 1:
         raise UserError("Give at least one run with --runs, and at least one seed.")
@@ -109,11 +100,9 @@ def compare(options: CompareCaptioning) -> dict[str, dict[str, Interval]]:
     for method in methods:
         pairs = zip(found[f"Cap {method}"], found[f"Img {method}"], strict=True)
         found[f"{_LEAD} {method}"] = [{key: cap[key] - img[key] for key in cap if key in img} for cap, img in pairs]
-    order = [f"{name} {method}" for method in methods for name in ("Img", "Cap")]
-    order += [f"{_LEAD} {method}" for method in methods]
+    order = [f"{name} {one}" for one in methods for name in ("Img", "Cap")] + [f"{_LEAD} {one}" for one in methods]
     rows = {row: {key: over_seeds([scores[key] for scores in found[row]]) for key in found[row][0]} for row in order}
-    listed = {name: {key: list(value) for key, value in row.items()} for name, row in rows.items()}
-    write_json(options.out / "comparison.json", {"seeds": options.seeds, "rows": listed})
+    write_json(options.out / "comparison.json", {"seeds": options.seeds, "rows": rows})
     with atomic_file(options.out / "table.md") as temporary:
         temporary.write_text(markdown(rows) + "\n", encoding="utf-8")
     return rows
@@ -133,52 +122,35 @@ def markdown(rows: Mapping[str, Mapping[str, Interval]]) -> str:
     return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class _Items:
-    """Images by id, and their tokenised captions."""
-
-    ids: list[str]
-    captions: list[list[list[str]]]
-
-
 def _items(dataset: PreparedDataset, roles: Sequence[str]) -> _Items:
-    ids: list[str] = []
-    captions: list[list[list[str]]] = []
-    for role in roles:
-        split = dataset.split(role)
-        ids += split.item_ids
-        captions += [[tokenize(text, rule=WORDS, lower=True) for text in texts] for texts in split.labels]
-    return _Items(ids, captions)
+    splits = [dataset.split(role) for role in roles]
+    labels = {item: texts for one in splits for item, texts in zip(one.item_ids, one.labels, strict=True)}
+    return {item: [tokenize(text, rule=WORDS, lower=True) for text in texts] for item, texts in labels.items()}
 
 
 def _features(options: CompareCaptioning, dataset: PreparedDataset) -> dict[str, list[Path]]:
     """Folders of spatial features: one for Img, one per run for Cap, exported where they are not there yet."""
     images = ImageList.open(dataset.folder).with_coco_ids()
-    device = pick_device(options.device)
+    device, features = pick_device(options.device), options.out / "features"
     shapes = []
-    folders: dict[str, list[Path]] = {"Img": [], "Cap": []}
-    for run in options.runs:
+    for number, run in enumerate(options.runs):
         config = RunConfig.load(run)
         if config.dataset_fingerprint != dataset.fingerprint:
-            raise DataError(
-                f"{run} was not trained on {dataset.folder} as it is now. Train it there, or give its data."
-            )
+            there = f"{dataset.folder} as it is now"
+            raise DataError(f"{run} was not trained on {there}. Train it there, or give its data.")
         shapes.append(config.model)
-        name = f"cap-{len(folders['Cap'])}"
         say(f"features of {run}")
         trunk = open_trunk(str(run), device=options.device)
         if trunk.warning:
             say(f"warning: {trunk.warning}")
-        kind = replace(options.features, name=name)
-        export_captioning(trunk.model, images, options.out / "features", kind, trunk=str(run))
-        folders["Cap"].append(options.out / "features" / f"{name}_att")
+        kind = replace(options.features, name=f"cap-{number}")
+        export_captioning(trunk.model, images, features, kind, trunk=str(run))
     if len({(shape.backbone, shape.image_size) for shape in shapes}) > 1:
         raise UserError("The runs should have one backbone and image size, so that features differ in training alone.")
     say(f"features of {shapes[0].backbone} as ImageNet left it")
     untouched = EmbeddingModel(shapes[0].published).to(device)
-    export_captioning(untouched, images, options.out / "features", replace(options.features, name="img"))
-    folders["Img"].append(options.out / "features" / "img_att")
-    return folders
+    export_captioning(untouched, images, features, replace(options.features, name="img"))
+    return {"Img": [features / "img_att"], "Cap": [features / f"cap-{number}_att" for number in range(len(shapes))]}
 
 
 def _scores(
@@ -197,17 +169,15 @@ def _scores(
         scores: dict[str, dict[str, float]] = there["scores"]
         return scores
     say(f"captioner on {name}, seed {seed}")
-    learned = Captioned(_read(features, train.ids), train.captions)
+    learned = Captioned(_read(features, list(train)), list(train.values()))
     trained = train_captioner(learned, options.config, seed=seed, device=options.device)
-    shown = _read(features, test.ids)
-    references = {
-        image: [" ".join(text) for text in texts] for image, texts in zip(test.ids, test.captions, strict=True)
-    }
+    shown = _read(features, list(test))
+    references = {image: [" ".join(text) for text in texts] for image, texts in test.items()}
     scores, said = {}, {}
     for method, captioner in (("XE", trained.xe), ("RL", trained.rl)):
         if captioner is not None:
             texts = [" ".join(words) for words in caption(captioner, trained.vocabulary, shown, options.config)]
-            said[method] = dict(zip(test.ids, texts, strict=True))
+            said[method] = dict(zip(test, texts, strict=True))
             scores[method], failed = score(references, said[method])
             for line in failed:
                 say(line)

@@ -24,10 +24,7 @@ class CiderD:
     """CIDEr-D against the captions of one corpus (Vedantam, Zitnick, Parikh, CVPR 2015).
 
     Ten times the mean, over the references and over n = 1..4, of the clipped cosine of tf-idf n-gram vectors, times
-    exp(-(difference of lengths)^2 / 72).
-
-    Args:
-        references: The tokenised captions of each image; document frequencies are of these images.
+    exp(-(difference of lengths)^2 / 72). Document frequencies are of the images of ``references``, tokenised.
     """
 
     def __init__(self, references: Sequence[Sequence[Words]]) -> None:
@@ -52,9 +49,8 @@ class CiderD:
         return 10 * total / (_ORDERS * len(self._references[image]))
 
     def _vector(self, counts: Counter[tuple[str, ...]]) -> tuple[dict[tuple[str, ...], float], list[float], int]:
-        weights = {
-            ngram: count * (self._images - math.log(max(1, self._seen[ngram]))) for ngram, count in counts.items()
-        }
+        seen = self._seen
+        weights = {ngram: count * (self._images - math.log(max(1, seen[ngram]))) for ngram, count in counts.items()}
         squares = [0.0] * _ORDERS
         for ngram, weight in weights.items():
             squares[len(ngram) - 1] += weight**2
@@ -63,18 +59,10 @@ class CiderD:
 
 
 def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) -> tuple[dict[str, float], list[str]]:
-    """Score captions against references.
+    """Score captions, by image, against references, both tokenised with blanks between words.
 
-    Args:
-        references: Image id to its tokenised captions, words between blanks.
-        captions: Image id to its caption, tokenised alike.
-
-    Returns:
-        Scores by name, BLEU-1..4, ROUGE-L and METEOR in 0..1, CIDEr-D in 0..10, and a line about each that
-        failed. What is ``unavailable`` is not tried.
-
-    Raises:
-        UserError: ``pycocoevalcap`` is not installed, or the ids differ.
+    Scores by name, BLEU-1..4, ROUGE-L and METEOR in 0..1, CIDEr-D in 0..10, and a line about each that failed. What is
+    ``unavailable`` is not tried.
     """
     absent = unavailable()
     from pycocoevalcap.bleu.bleu import Bleu
@@ -90,13 +78,9 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
     said = {image: [text] for image, text in captions.items()}
     found: dict[str, float] = {}
     failed: list[str] = []
-    for names, scorer in (
-        (("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"), Bleu),
-        (("ROUGE-L",), Rouge),
-        (("CIDEr-D",), Cider),
-        (("METEOR",), Meteor),
-        (("SPICE",), Spice),
-    ):
+    bleu = (("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"), Bleu)
+    others = (("ROUGE-L",), Rouge), (("CIDEr-D",), Cider), (("METEOR",), Meteor), (("SPICE",), Spice)
+    for names, scorer in (bleu, *others):
         if names[0] in absent:
             continue
         try:
@@ -112,11 +96,7 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
 
 
 def unavailable() -> dict[str, str]:
-    """Scores that cannot be computed on this machine, each with a line that says why.
-
-    Raises:
-        UserError: ``pycocoevalcap`` is not installed.
-    """
+    """Scores that cannot be computed on this machine, each with a line that says why."""
     with extra_needed("captioning", "Scoring captions"):
         import pycocoevalcap.spice
     if shutil.which("java") is None:
