@@ -172,14 +172,20 @@ def _frames(source: Path, tub: _Tub) -> tuple[list[_Frame], list[DataError]]:
     frames: dict[int, _Frame] = {}
 
     def read(where: str, line: bytes) -> None:
-        frame = _frame(line, where)
-        if frame.number in frames:
-            raise DataError(f"{where}: _index {frame.number} is already in {frames[frame.number].where}.")
-        if frame.number in deleted:
-            return
-        if frame.image not in tub.images:
-            raise DataError(f"{where}: the image {frame.image} is missing in {source}.")
-        frames[frame.number] = frame
+        entry = _json(line, where)
+        number, image, angle = entry.get("_index"), entry.get("cam/image_array"), entry.get("user/angle")
+        if type(number) is not int or number < 0:
+            raise DataError(f"{where}: _index should be a whole number from 0. Got {number!r} instead.")
+        if not isinstance(image, str):
+            raise DataError(f"{where}: cam/image_array should be the name of an image. Got {image!r} instead.")
+        if isinstance(angle, bool) or not isinstance(angle, int | float) or not math.isfinite(angle):
+            raise DataError(f"{where}: user/angle should be a finite number. Got {angle!r} instead.")
+        if number in frames:
+            raise DataError(f"{where}: _index {number} is already in {frames[number].where}.")
+        if number not in deleted:
+            if f"images/{image}" not in tub.images:
+                raise DataError(f"{where}: the image images/{image} is missing in {source}.")
+            frames[number] = _Frame(number, f"images/{image}", float(angle), where)
 
     lines = (
         (f"{source}:{name}:{number}", line)
@@ -188,18 +194,6 @@ def _frames(source: Path, tub: _Tub) -> tuple[list[_Frame], list[DataError]]:
     )
     bad = [error for error in read_each(lines, read) if error is not None]
     return [frames[number] for number in sorted(frames)], bad
-
-
-def _frame(line: bytes, where: str) -> _Frame:
-    entry = _json(line, where)
-    number, image, angle = entry.get("_index"), entry.get("cam/image_array"), entry.get("user/angle")
-    if type(number) is not int or number < 0:
-        raise DataError(f"{where}: _index should be a whole number from 0. Got {number!r} instead.")
-    if not isinstance(image, str):
-        raise DataError(f"{where}: cam/image_array should be the name of an image. Got {image!r} instead.")
-    if isinstance(angle, bool) or not isinstance(angle, int | float) or not math.isfinite(angle):
-        raise DataError(f"{where}: user/angle should be a finite number. Got {angle!r} instead.")
-    return _Frame(number, f"images/{image}", float(angle), where)
 
 
 def _deleted(source: Path, tub: _Tub) -> set[int]:

@@ -17,8 +17,7 @@ from PIL import Image
 
 from cml.data.images import read_image
 from cml.data.prepared_writer import Item
-from cml.data_prep.deal import dealt
-from cml.data_prep.source import Content, DatasetSource, made_with
+from cml.data_prep.source import Content, DatasetSource, dealt, made_with
 from cml.errors import DataError, UserError, extra_needed
 from cml.storage.atomic import open_regular
 

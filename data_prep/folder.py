@@ -15,7 +15,7 @@ from cml.data.image_files import Picture
 from cml.data.images import native_size
 from cml.data.label_form import LabelForm
 from cml.data.prepared_writer import Item, unskipped
-from cml.data_prep import deal, folder_labels
+from cml.data_prep import folder_labels
 from cml.data_prep.class_labels import Protocol
 from cml.data_prep.folder_labels import KINDS, KindName, Labelled, found_ids, named_ids
 from cml.data_prep.layout_masks import MASK_FRAME, mask_image
@@ -115,7 +115,7 @@ class Folder(DatasetSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        columns = self._columns()
+        columns = self._columns
         if self.query_share == 1 and self.group_column is not None:
             fault = "images of a group would find each other"
             raise UserError(f"With a group_column, query_share should be below 1: {fault}.")
@@ -150,9 +150,9 @@ class Folder(DatasetSource):
         if not skip_bad and (bad := next((one for one in read if isinstance(one, DataError)), None)) is not None:
             raise unskipped(str(bad))
         images = [one for one in read if isinstance(one, Labelled)]
-        kind, columns = KINDS[self.kind], self._columns()
+        kind, columns = KINDS[self.kind], self._columns
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
-        roles = deal.roles(images, self.test_share, self.query_share, seed=self.split_seed, **dealt)
+        roles = folder_labels.roles(images, self.test_share, self.query_share, seed=self.split_seed, **dealt)
         details: dict[str, Any] = {"label_columns": list(columns)}
         own_gallery = "gallery" in roles.values()
         if self.kind == "classes":
@@ -168,7 +168,7 @@ class Folder(DatasetSource):
             details |= {"ids": ids, "ignore_id": self.ignore_id}
         if self.kind == "keypoints":
             joints = folder_labels.joint_names(self.joint_names, len(images[0].label) if images else 0)
-            details |= {"joints": joints, "image_size": [self._crop_side, self._crop_side]}
+            details |= {"joints": joints, "image_size": [self.image_size or _CROP_SIDE] * 2}
         about = {"name": self.images.resolve().name, "task": kind.task, "label_unit": self.unit or kind.unit}
         about |= {"frame": _FRAMES.get(self.kind, "")}
         about |= {"source": f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}"}
@@ -176,9 +176,6 @@ class Folder(DatasetSource):
         return Content(items, details, about)
 
     @property
-    def _crop_side(self) -> int:
-        return self.image_size or _CROP_SIDE
-
     def _columns(self) -> tuple[str, ...]:
         return KINDS[self.kind].default if self.label_columns is None else self.label_columns
 
@@ -240,11 +237,9 @@ class Folder(DatasetSource):
         return str(file_inside(self.images, name, where).relative_to(self.images))
 
     def _label(self, row: Row, name: str, where: str) -> Any:  # noqa: ANN401 - of any kind
-        columns = self._columns()
-        if self.kind == "captions":
-            return folder_labels.captions_of(row, columns, where)
-        if self.kind == "classes":
-            return folder_labels.class_of(row, columns, where)
+        columns = self._columns
+        if self.kind in ("captions", "classes"):
+            return folder_labels.READ[self.kind](row, columns, where)
         if self.kind == "boxes":
             return [folder_labels.box_of(row, columns, native_size(self.images / name), where)]
         if self.kind == "keypoints":
@@ -273,9 +268,9 @@ class Folder(DatasetSource):
         if self.kind == "masks":
             label = functools.partial(mask_image, one.label, image, details["ids"], self.ignore_id, self.image_size)
         if self.kind == "keypoints":
-            box = person_box(label, self.margin)
-            picture: Picture = functools.partial(crop_file, image, box, self._crop_side)
-            label = into_crop(label, box, self._crop_side).round(2)
+            box, side = person_box(label, self.margin), self.image_size or _CROP_SIDE
+            picture: Picture = functools.partial(crop_file, image, box, side)
+            label = into_crop(label, box, side).round(2)
         else:
             picture = Shrink(self.image_size).picture(image)
         return Item(one.item_id, role, picture, label, where=one.where)

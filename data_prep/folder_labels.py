@@ -1,8 +1,7 @@
-"""The kinds of label that a user's own folder may have: what a row says of one, and what dataset.json says of all.
+"""A user's own images: the kinds of label that they may have, and how they are dealt to train, query and gallery."""
 
-Everything here is given a row, the label columns and "FILE:LINE", and raises a ``DataError`` where they do not fit.
-"""
-
+import hashlib
+import math
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import numpy as np
 
 from cml.data.masks import MaskFault, read_mask
 from cml.data_prep.person_crop import Float64
+from cml.data_prep.source import dealt
 from cml.data_prep.table import Row, cell, number
 from cml.errors import DataError, UserError
 from cml.registry import Choice
@@ -58,6 +58,7 @@ KINDS: Mapping[KindName, Kind] = {
     "keypoints": Kind("pose", "px", ("keypoints",)),
 }
 _OFF = 2e-3  # how far a rotation's rows may be from unit length and square
+FEW = 200  # test items; of fewer, each is a query that is searched among all others
 MIN_JOINTS = 3  # visible ones, of a person; poses that share fewer are not compared
 
 
@@ -149,6 +150,9 @@ def class_of(row: Row, columns: Sequence[str], where: str) -> str:
     return str(value).strip()
 
 
+READ = {"numbers": numbers_of, "captions": captions_of, "classes": class_of}  # what a row and its columns say
+
+
 def joints_of(row: Row, columns: Sequence[str], names: Sequence[str], where: str) -> Float64:
     """The joints of a row, of a JSONL cell: (J, 3), x, y and 1, or all 0 for one that is hidden.
 
@@ -211,3 +215,41 @@ def _present(path: Path) -> set[Any]:
         return set(np.unique(read_mask(path)).tolist())
     except MaskFault:
         return set()
+
+
+def roles(
+    items: Sequence[Labelled], test_share: float, query_share: float, *, seed: int, classes: bool, grouped: bool
+) -> dict[str, str]:
+    """Train, query or gallery for every item; where nothing is gallery, queries are searched among themselves.
+
+    Where no item has a split, ``test_share`` of them, or of whole classes, is for testing. ``query_share`` of the test
+    items are queries, where there are ``FEW`` or groups; with 1 all are, searched among themselves unless a gallery is
+    named. ``grouped``: groups were given, whose items must not find each other.
+    """
+    groups = {one.name: one.group for one in items}
+    found = {one.name: one.split or "train" for one in items}
+    if all(one.split is None for one in items):
+        if classes:
+            unseen = deal_classes((one.label for one in items), test_share)
+            held = {one.name for one in items if one.label in unseen}
+        else:
+            held = dealt(groups, test_share, seed=seed, salt="test")
+        found |= dict.fromkeys(held, "test")
+    test = {name: groups[name] for name, role in found.items() if role == "test"}
+    own_gallery = "gallery" in found.values()
+    if query_share == 1 or (not own_gallery and (classes or (len(test) < FEW and not grouped))):
+        return found | dict.fromkeys(test, "query")
+    queries = dealt(test, query_share, seed=seed, salt="query") if test else set()
+    return found | {name: "query" if name in queries else "gallery" for name in test}
+
+
+def deal_classes(classes: Iterable[str], test_share: float) -> set[str]:
+    """The classes that are for testing alone: those of the least hashes of their names, one at least."""
+    known = sorted(set(classes), key=lambda name: hashlib.sha256(name.encode()).digest())
+    if len(known) < 3:  # 2 to train on and 1 that is never seen
+        got = ", ".join(map(repr, sorted(known))) or "none"
+        raise UserError(
+            f"There should be at least 3 classes, as testing takes classes that were not trained on. Got {got}; with "
+            "fewer, name a split_column that says train, query and gallery."
+        )
+    return set(known[: min(max(1, math.floor(test_share * len(known) + 0.5)), len(known) - 2)])

@@ -12,15 +12,12 @@ from typing import Any, Literal
 from PIL import Image
 
 from cml.data.prepared_writer import Item
-from cml.data_prep import folder_labels
-from cml.data_prep.folder_labels import KINDS
+from cml.data_prep.folder_labels import KINDS, READ
 from cml.data_prep.listed import Shrink, read_each
 from cml.data_prep.source import Content, DatasetSource, made_with, role_by_hash
 from cml.errors import DataError, UserError, extra_needed
 from cml.storage.hugging_face import dataset_commit, dataset_read
 from cml.storage.safe_paths import is_inside
-
-_READ = {"numbers": folder_labels.numbers_of, "captions": folder_labels.captions_of, "classes": folder_labels.class_of}
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ class HuggingFace(DatasetSource):
             columns = {column: row[column] for column in self.label_columns}
             if self.kind == "classes" and hasattr(feature, "int2str") and isinstance(row[first], int):
                 columns = {first: feature.int2str(row[first])}
-            label: Any = _READ[self.kind](columns, self.label_columns, where)
+            label: Any = READ[self.kind](columns, self.label_columns, where)
             name = f"{part}-{where.rpartition(':')[2]:0>7}"
             own = role or role_by_hash(label if self.kind == "classes" else name, self.test_share, 1.0)
             picture = functools.partial(self._picture, row[self.image], place, where)

@@ -104,10 +104,8 @@ def read_joints(path: Path, third_number: str = "visible") -> Float64:
     if joints.ndim == 3 and joints.shape[:2] == (3, len(JOINTS)):
         joints = joints.swapaxes(0, 1)
     if joints.ndim != 3 or joints.shape[:2] != (len(JOINTS), 3) or joints.dtype.kind not in "fiu":
-        raise DataError(
-            f"{path}: joints should be numbers of shape 14 x 3 x N or 3 x 14 x N. "
-            f"Got {' x '.join(map(str, joints.shape))} of {joints.dtype} instead."
-        )
+        got = f"{' x '.join(map(str, joints.shape))} of {joints.dtype}"
+        raise DataError(f"{path}: joints should be numbers of shape 14 x 3 x N or 3 x 14 x N. Got {got} instead.")
     people: Float64 = np.ascontiguousarray(joints.transpose(2, 0, 1), np.float64)  # (N, 14, 3)
     flags = people[:, :, 2]
     if third_number == "occluded":

@@ -10,10 +10,9 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from cml.data.image_files import Picture
-from cml.data_prep.deal import dealt
 from cml.data_prep.listed import Listed, ListedSource, read_each, split_lines, table_rows, within
 from cml.data_prep.person_crop import Box, Float64, box_around, crop_file
-from cml.data_prep.source import role_by_hash, text_lines
+from cml.data_prep.source import dealt, role_by_hash, text_lines
 from cml.data_prep.table import Row, number
 from cml.errors import DataError, extra_needed
 

@@ -107,8 +107,7 @@ class LsunLayout(DatasetSource):
         return Content(items, details)
 
     def _check_order(self, order: list[bool]) -> None:
-        share = sum(order) / len(order) if order else 0.0
-        if self.labels == "corrected" and share > _SUSPICIOUS:
+        if self.labels == "corrected" and (share := sum(order) / max(1, len(order))) > _SUSPICIOUS:
             print(
                 f"warning: in {share:.0%} of the masks the floor is above the ceiling or the left wall right "
                 "of the right one. These look like LSUN's original labels: prepare them with --labels original.",
@@ -119,14 +118,11 @@ class LsunLayout(DatasetSource):
         image = file_inside(images, f"{room.name}.jpg", where)
         mask = file_inside(layouts, f"{room.name}.mat", where, "mask")
         native_size(image)  # can its header be read?
-        return Item(
-            item_id=room.name,
-            role="train" if training else role_by_hash(room.name, 1.0, self.query_share),
-            image=Shrink(self.image_size).picture(image),
-            label=functools.partial(_mask, mask, image, self.image_size, order),
-            extra={"scene": room.scene, "layout_type": room.layout_type},
-            where=f"{where}, {room.name}",
-        )
+        role = "train" if training else role_by_hash(room.name, 1.0, self.query_share)
+        picture = Shrink(self.image_size).picture(image)
+        label = functools.partial(_mask, mask, image, self.image_size, order)
+        extra = {"scene": room.scene, "layout_type": room.layout_type}
+        return Item(room.name, role, picture, label, extra=extra, where=f"{where}, {room.name}")
 
 
 def read_index(path: Path) -> list[Room | DataError]:
@@ -146,9 +142,8 @@ def _room(entry: Any, where: str) -> Room | DataError:  # noqa: ANN401 - a recor
         return DataError(f"{where}: its first field should be the image's name without extension. Got {name!r}.")
     number = np.asarray(layout_type)
     if number.size != 1 or number.dtype.kind not in "iuf" or float(number.reshape(())) not in range(len(LAYOUT_TYPES)):
-        return DataError(
-            f"{where}, {name}: its layout type should be 0 to {len(LAYOUT_TYPES) - 1}. Got {layout_type!r}."
-        )
+        last = len(LAYOUT_TYPES) - 1
+        return DataError(f"{where}, {name}: its layout type should be 0 to {last}. Got {layout_type!r}.")
     return Room(str(name), str(scene) if isinstance(scene, str) else "", int(number.reshape(())))
 
 
@@ -248,10 +243,8 @@ class ZindLayouts(DatasetSource):
             raise DataError(f"{path} has no room {unknown[0]!r}. There are: {', '.join(sorted(rooms))}.")
         gallery = self.gallery_rooms
         if strange := [name for name in gallery if name not in testing]:
-            among = ", ".join(testing)
-            raise UserError(
-                f"gallery_rooms should be among the rooms for testing, {among}. Got {strange[0]!r} instead."
-            )
+            known = f"the rooms for testing, {', '.join(testing)}"
+            raise UserError(f"gallery_rooms should be among {known}. Got {strange[0]!r} instead.")
         roles = {name: "gallery" if name in gallery else "query" if name in testing else "train" for name in rooms}
         for name, pano in ((name, pano) for name, listed in panos.items() for pano in listed):
             if (first := roles.setdefault(f"pano {pano}", roles[name])) != roles[name]:

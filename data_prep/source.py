@@ -1,9 +1,10 @@
-"""What the data sources share: the steps of ``prepare``, what dataset.json says, the split by hash, lines of texts."""
+"""What the data sources share: the steps of ``prepare``, what dataset.json says, splits, lines of texts."""
 
 import dataclasses
 import hashlib
 import io
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -130,6 +131,23 @@ def role_by_hash(item_id: str, test_share: float, query_share: float) -> str:
         int.from_bytes(hashlib.sha256(f"{salt}:{item_id}".encode()).digest()[:6]) / 2**48 for salt in ("test", "query")
     )
     return "train" if test >= test_share else "query" if query < query_share else "gallery"
+
+
+def dealt(groups: Mapping[str, str], share: float, *, seed: int, salt: str) -> set[str]:
+    """A random share of the items, given with their groups; as nearly as whole groups of several items allow.
+
+    ``salt`` says what it is for, so that shares for different things do not depend on each other. At least one group is
+    chosen; one at least is left out where there are two.
+    """
+    sizes = Counter(groups.values())
+    order = sorted(sizes, key=lambda group: hashlib.sha256(f"{salt}:{seed}:{group}".encode()).digest())
+    wanted, total = round(share * len(groups)), 0
+    chosen: set[str] = set()
+    for group in order:
+        if not chosen or (abs(total + sizes[group] - wanted) < abs(total - wanted) and len(chosen) + 1 < len(order)):
+            chosen.add(group)
+            total += sizes[group]
+    return {item for item, group in groups.items() if group in chosen}
 
 
 def text_lines(path: Path) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ has not been run on COCO; docs/results has what heads and small networks reach.
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
@@ -51,8 +50,7 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
 def mirror(label: Sequence[str], info: DatasetInfo) -> list[str]:
     """The captions of the mirrored image: left and right exchanged wherever they stand, be it "has left" or "right up".
 
-    Text, clocks and cars on the right side of the road are no longer true of a mirrored photograph: hence not the
-    default.
+    Not the default: text, clocks and cars on the right side of the road are no longer true of a mirrored photograph.
     """
     return [_SIDE.sub(_other_side, text) for text in label]
 
@@ -63,17 +61,12 @@ def _other_side(found: re.Match[str]) -> str:
     return other.upper() if word.isupper() else other.capitalize() if word[0].isupper() else other
 
 
-def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - part of the task's contract
-    """The captions, one after the other."""
-    return " / ".join(text.strip() for text in label)
-
-
 TASK = replace(
     VALUE,
     name="caption",
     summary="captions: what people say of an image, one or more sentences",
     recipe=RECIPE,
-    describe=describe,
+    describe=lambda label, info: " / ".join(text.strip() for text in label),
     variants=variants(paper_exponent=1.0),  # the published loss takes the sum of Word Mover's Distances as it is
     label_distance=label_distance,
     mirror=mirror,

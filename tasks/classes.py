@@ -7,17 +7,9 @@ instead of an epoch with a frozen backbone, batch normalisation that keeps learn
 In-Shop took ``--learning-rate 6e-4``. docs/results/proxy_anchor.md has what it reaches on scikit-learn's digits.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-from cml.data.dataset_info import DatasetInfo
 from cml.task import Task
 from cml.tasks import main
 from cml.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 RECIPE = TrainConfig(
     label_distance="classes",
@@ -58,30 +50,14 @@ VARIANTS = {
     "n-pair": {"loss": "n-pair(regularization=0.02)", "sampler": "per-class(batch_size=180, per_class=2)"},
 }
 
-
-def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - part of the task's contract
-    """The class's name."""
-    return f"{label:g}" if isinstance(label, float) else str(label)
-
-
-def draw(image: Image, label: Any, info: DatasetInfo) -> Image:  # noqa: ANN401 - part of the task's contract
-    """The picture as it is: a class has no place in it; its name is said below."""
-    return image.copy()
-
-
-def mirror(label: Any, info: DatasetInfo) -> Any:  # noqa: ANN401 - part of the task's contract
-    """The same class: a mirrored bird is the same bird. Not so for digits, which need ``--flip none``."""
-    return label
-
-
 TASK = Task(
     name="classes",
     summary="class labels, tested on classes that were never seen",
     recipe=RECIPE,
-    draw=draw,
-    describe=describe,
+    draw=lambda image, label, info: image.copy(),  # a class has no place in it; its name is said below
+    describe=lambda label, info: f"{label:g}" if isinstance(label, float) else str(label),
     variants=VARIANTS,
-    mirror=mirror,
+    mirror=lambda label, info: label,  # a mirrored bird is the same bird; not so for digits, which need --flip none
 )
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
@@ -81,11 +81,6 @@ def draw(image: Image, label: list[list[float]], info: DatasetInfo) -> Image:
     return draw_skeleton(image, points, limbs, left=left, right=right)
 
 
-def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - part of the task's contract
-    """Nothing: the skeleton says it."""
-    return ""
-
-
 def report(unit: str, info: DatasetInfo) -> tuple[float, str]:
     """Pixels of a 288 px crop, as those of the 224 px box that the network sees: what the paper's code reports."""
     if unit == "px" and list(info.details.get("image_size", ())) == [288, 288]:
@@ -99,7 +94,7 @@ TASK = replace(
     summary="body poses: keypoints of a person in its crop",
     recipe=RECIPE,
     draw=draw,
-    describe=describe,
+    describe=lambda label, info: "",  # the skeleton says it
     label_distance=label_distance,
     mirror=mirror,
     report=report,

@@ -64,18 +64,12 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
     return text
 
 
-def report(unit: str, info: DatasetInfo) -> tuple[float, str]:
-    """Distances on the globe are reported in kilometres, others as they are."""
-    return (1e-3, "km") if unit == "m" else (1.0, unit)
-
-
 def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of any form
     """The number, or the vector's numbers; of boxes how many there are of each class."""
     if _distance(info) == "boxes":
         classes = Counter(box[0] for box in _boxes(label))
         return ", ".join(f"{count} {name}" for name, count in classes.items())
-    numbers = np.ravel(label).tolist()
-    return ", ".join(f"{number:.3g}" for number in numbers)
+    return ", ".join(f"{number:.3g}" for number in np.ravel(label).tolist())
 
 
 def draw(image: Image, label: Any, info: DatasetInfo) -> Image:  # noqa: ANN401 - a label of any form
@@ -125,7 +119,7 @@ TASK = Task(
     describe=describe,
     variants=variants(paper_exponent=2.0),
     label_distance=label_distance,
-    report=report,
+    report=lambda unit, info: (1e-3, "km") if unit == "m" else (1.0, unit),  # of distances on the globe
     sample="heads",
 )
 
