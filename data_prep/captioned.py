@@ -3,7 +3,7 @@
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,11 +72,7 @@ class CaptionedSource(DatasetSource):
         return role_by_hash(photo.item_id, 1.0 if part else self.test_share, self.query_share)
 
     def _captioned(
-        self,
-        photos: Iterable[tuple[Photo, str]],
-        split: str,
-        left_out: Mapping[str, int],
-        bad: Sequence[DataError] = (),
+        self, photos: Iterable[tuple[Photo, str]], split: str, left_out: Counter[str], bad: Sequence[DataError] = ()
     ) -> Content:
         """The items of photographs and their roles, a bad one as its error; ``left_out`` is filled as they come."""
         shrink = Shrink(self.short_side, self.long_side)

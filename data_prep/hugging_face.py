@@ -1,7 +1,6 @@
 """Any image dataset of the Hugging Face hub, or a local folder that its library reads, by the names of its columns."""
 
 import functools
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -93,12 +92,10 @@ class HuggingFace(DatasetSource):
         place = name if revision else Path(name).resolve()
         roles = {part: "query" if part == held else "train" if held else "" for part in streams}
         items = (item for part in streams for item in self._items(part, streams[part], roles[part], place))
-        about = {
-            "name": name.replace("/", "-") if isinstance(place, str) else place.name,
-            "task": KINDS[self.kind].task,
-            "label_unit": self.unit or KINDS[self.kind].unit,
-            "source": f"hf:{name}@{revision}" if revision else "a local folder read by datasets",
-        }
+        kind = KINDS[self.kind]
+        about = {"name": name.replace("/", "-") if isinstance(place, str) else place.name, "task": kind.task}
+        about |= {"label_unit": self.unit or kind.unit}
+        about |= {"source": f"hf:{name}@{revision}" if revision else "a local folder read by datasets"}
         compared = {"label_distance": self.label_distance} if self.label_distance else {}
         return Content(items, {"gallery": "queries", "label_columns": list(self.label_columns), **compared}, about)
 
@@ -116,7 +113,7 @@ class HuggingFace(DatasetSource):
 
     def _items(self, part: str, stream: Any, role: str, place: Path | str) -> Iterator[Item | DataError]:  # noqa: ANN401
         """The items of a part; where it has no role as a whole, each has its own."""
-        first, rows = self.label_columns[0], iter(stream)
+        first = self.label_columns[0]
         feature = stream.features[first]
 
         def item(where: str, row: Mapping[str, Any]) -> Item:
@@ -130,12 +127,9 @@ class HuggingFace(DatasetSource):
             return Item(name, own, picture, label, where=where)
 
         def numbered() -> Iterator[tuple[str, Mapping[str, Any] | DataError]]:
-            for number in itertools.count():
-                with dataset_read(self.dataset):
-                    row = next(rows, None)
-                if row is None:
-                    return
-                yield f"hf:{self.dataset} {part}:{number}", row
+            with dataset_read(self.dataset):
+                for number, row in enumerate(stream):
+                    yield f"hf:{self.dataset} {part}:{number}", row
 
         return read_each(numbered(), item)
 
