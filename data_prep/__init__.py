@@ -6,6 +6,7 @@ A source is a frozen dataclass; its fields are the flags of ``cml prepare SOURCE
 from __future__ import annotations
 
 from pathlib import Path
+from string import capwords
 from typing import TYPE_CHECKING, Protocol
 
 from cml.registry import Registry
@@ -40,12 +41,13 @@ _MODULES = {  # of this package, and their sources
     "room_layouts": ("lsun_layout", "zind_layouts"),
     **{name: (name,) for name in ("coco_keypoints", "donkeycar", "earth", "folder", "lspet", "mpii")},
 }
-_PLACES = {name: f"cml.data_prep.{module}" for module, names in _MODULES.items() for name in names}
+_CLASSES = {
+    name: f"cml.data_prep.{module}:{capwords(name, '_').replace('_', '')}"
+    for module, sources in _MODULES.items()
+    for name in sources
+}
 registry: Registry[DataSource] = Registry(
-    "data source",
-    {name: f"{place}:{''.join(map(str.capitalize, name.split('_')))}" for name, place in _PLACES.items()}
-    | {"hf": "cml.data_prep.hugging_face:HuggingFace"},
-    group="cml.sources",
+    "data source", {**_CLASSES, "hf": "cml.data_prep.hugging_face:HuggingFace"}, group="cml.sources"
 )
 get = registry.get
 register = registry.register
