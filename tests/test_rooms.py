@@ -18,6 +18,8 @@ from cml.data_prep.drawn.rooms import rooms as drawing
 from cml.data_prep.drawn.rooms.furniture import ROOMS, furnish
 from cml.data_prep.drawn.rooms.materials import (
     Material,
+    Patch,
+    Surface,
     cloudy,
     hashed,
     sample_cloth,
@@ -26,7 +28,6 @@ from cml.data_prep.drawn.rooms.materials import (
     sample_wood,
 )
 from cml.data_prep.drawn.rooms.rooms import Rooms, draw_rooms
-from cml.data_prep.drawn.rooms.surfaces import Patch, Surface
 from cml.data_prep.drawn.rooms.trace import Light, Part, Piece, trace
 from cml.data_prep.drawn.rooms.view import CLOCKWISE, LEAST_SHARE, View, mask_of, sample_view
 from cml.data_prep.drawn.source import Rooms as Source

@@ -16,12 +16,29 @@ from PIL import Image, ImageDraw
 
 from cml import distances
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.drawn.scenes.captions import NOUNS, NUMBERS, PLACES, RELATIONS, SIZE_WORDS, describe, vocabulary
+from cml.data_prep.drawn.scenes.captions import (
+    NOUNS,
+    NUMBERS,
+    PLACES,
+    RELATIONS,
+    SIZE_WORDS,
+    describe,
+    glove_text,
+    vocabulary,
+)
 from cml.data_prep.drawn.scenes.pen import Pen
-from cml.data_prep.drawn.scenes.scenes import RING, Scenes, Thing, draw_scenes, sample_things
-from cml.data_prep.drawn.scenes.single import CLASSES, TEST, TRAINING, draw_singles
+from cml.data_prep.drawn.scenes.scenes import (
+    CLASSES,
+    RING,
+    TEST,
+    TRAINING,
+    Scenes,
+    Thing,
+    draw_scenes,
+    draw_singles,
+    sample_things,
+)
 from cml.data_prep.drawn.scenes.things import COLOURS, KINDS, sample_rgb
-from cml.data_prep.drawn.scenes.words import glove_text
 from cml.data_prep.drawn.source import Scenes as ScenesSource
 from cml.data_prep.drawn.source import Things as ThingsSource
 from cml.distances.captions.tokens import WORDS, tokenize

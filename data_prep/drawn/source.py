@@ -1,10 +1,7 @@
-"""Drawn people, heads, rooms, scenes and things as prepared datasets: no input, no download.
-
-Not for: drawing, which the folders beside this file do.
-"""
+"""Drawn people, heads, rooms, scenes and things as prepared datasets: no input, no download."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,11 +18,9 @@ _LICENCE = "drawings: as cml; photographs {}: scikit-learn's sample images, CC B
 
 
 class _Drawing(NamedTuple):
-    """What was drawn, in order, and what dataset.json says beside."""
-
     images: Iterable[Any]
     labels: Iterable[Any]
-    details: Mapping[str, Any]
+    details: Mapping[str, Any]  # what dataset.json says beside
     extras: Iterable[Mapping[str, Any]] = itertools.repeat({})
 
 
@@ -84,6 +79,9 @@ class _Drawn(DatasetSource):
     def _draw(self) -> _Drawing:
         raise NotImplementedError
 
+    def _drawn(self, draw: Callable[..., Any], count: int, *more: Any) -> Any:  # noqa: ANN401 - what it gives
+        return draw(count, *more, size=self.size, seed=self.seed, workers=self.workers)
+
 
 @dataclass(frozen=True)
 class People(_Drawn):
@@ -104,8 +102,8 @@ class People(_Drawn):
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.people.people import JOINTS, draw_people
 
-        people = draw_people(self.count, size=self.size, seed=self.seed, workers=self.workers)
-        return _Drawing(people.images, people.keypoints.astype(float).round(2), {"joints": list(JOINTS)})
+        images, keypoints = self._drawn(draw_people, self.count)
+        return _Drawing(images, keypoints.astype(float).round(2), {"joints": list(JOINTS)})
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ class Heads(_Drawn):
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.heads.heads import draw_heads
 
-        images, rotations = draw_heads(self.count, size=self.size, seed=self.seed, workers=self.workers)
+        images, rotations = self._drawn(draw_heads, self.count)
         return _Drawing(images, rotations.round(6).tolist(), {"label_distance": "rotation"})
 
 
@@ -153,9 +151,9 @@ class Rooms(_Drawn):
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.rooms.rooms import draw_rooms
 
-        rooms = draw_rooms(self.count, size=self.size, seed=self.seed, workers=self.workers)
-        types = ({"layout_type": layout_type(mask)} for mask in rooms.masks)
-        return _Drawing(rooms.images, map(Image.fromarray, rooms.masks), DETAILS, types)
+        images, masks = self._drawn(draw_rooms, self.count)
+        types = ({"layout_type": layout_type(mask)} for mask in masks)
+        return _Drawing(images, map(Image.fromarray, masks), DETAILS, types)
 
 
 @dataclass(frozen=True)
@@ -177,8 +175,8 @@ class Scenes(_Drawn):
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.scenes.scenes import draw_scenes
 
-        scenes = draw_scenes(self.count, size=self.size, seed=self.seed, workers=self.workers)
-        return _Drawing(scenes.images, map(list, scenes.captions), {"word_vectors": "scene-words"})
+        images, captions, _ = self._drawn(draw_scenes, self.count)
+        return _Drawing(images, map(list, captions), {"word_vectors": "scene-words"})
 
 
 @dataclass(frozen=True)
@@ -199,12 +197,9 @@ class Things(_Drawn):
     licence = _LICENCE.format("behind them")
 
     def _draw(self) -> _Drawing:
-        from cml.data_prep.drawn.scenes.single import TEST, TRAINING, draw_singles
+        from cml.data_prep.drawn.scenes.scenes import TEST, TRAINING, draw_singles
 
         halves = ((self._training, TRAINING), (self.count - self._training, TEST))
-        drawn = [
-            draw_singles(count, classes, size=self.size, seed=self.seed, workers=self.workers)
-            for count, classes in halves
-        ]
+        drawn = [self._drawn(draw_singles, count, classes) for count, classes in halves]
         images, classes = (itertools.chain(*parts) for parts in zip(*drawn, strict=True))
         return _Drawing(images, classes, Protocol((1, 2, 4, 8)).details())

@@ -1,7 +1,6 @@
-"""The embedded dataset of rotations: drawn heads, turned any way round, over photographs. No download.
+"""Drawn heads, turned any way round, over photographs, with their exact rotations.
 
 A head is a handful of ellipsoids; each pixel's ray is cut with them, so that shape, shading and rotation are exact.
-Not for: training anything meant for photographs of real people.
 """
 
 import functools
@@ -12,11 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.spatial.transform import Rotation
 
-from cml.data_prep.drawn.chunks import draw_items
-from cml.data_prep.drawn.photographs import relight, sample_background, sample_photos
+from cml.data_prep.drawn.drawing import Photos, Rng, draw_items, pick, relight, sample_background, sample_photos
 
 Float64 = NDArray[np.float64]
-Rng = np.random.Generator
 
 _OVERSAMPLING = 2
 _PITCH, _ROLL = 35.0, 25.0  # degrees, standard deviations are half of these; the yaw is any
@@ -25,39 +22,34 @@ _HAIRS = ((30, 24, 20), (75, 48, 30), (140, 95, 50), (205, 170, 105), (150, 145,
 
 
 class _Looks(NamedTuple):
-    """How somebody looks: colours (3,) each; the hairline (lower is more hair), glasses or none."""
-
-    skin: Float64
+    skin: Float64  # a colour (3,), as are the next three
     hair: Float64
     shirt: Float64
     eyes: Float64
-    hairline: float
+    hairline: float  # lower is more hair
     wide: float
     long: float
     glasses: bool
 
 
 def draw_heads(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> tuple[NDArray[np.uint8], Float64]:
-    """Draw heads: any yaw, pitch and roll as people hold their heads.
+    """Draw heads: any yaw, pitch and roll as people hold their heads. Arguments and errors: those of ``draw_items``.
 
-    Arguments and errors are those of ``draw_items``; item i depends on ``seed``, ``size`` and i alone.
-
-    Returns:
-        Images (N, size, size, 3), RGB, and rotations (N, 4): unit quaternions [x, y, z, w], w >= 0, from the head to
-        the camera, whose x is to the right, y down and z away from it: [0, 0, 0, 1] looks into the camera.
+    Images are (N, size, size, 3), RGB; rotations (N, 4) unit quaternions [x, y, z, w], w >= 0, from the head to the
+    camera, whose x is to the right, y down and z away from it: [0, 0, 0, 1] looks into the camera.
     """
     draw = functools.partial(_draw_head, photos=sample_photos())
     images, rotations = draw_items("draw_heads", draw, count, size=size, seed=seed, workers=workers)
-    return np.stack(images), np.stack(rotations)
+    return images, rotations
 
 
-def _draw_head(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> tuple[NDArray[np.uint8], Float64]:
+def _draw_head(rng: Rng, size: int, photos: Photos) -> tuple[NDArray[np.uint8], Float64]:
     pitch, roll = np.clip(rng.normal(0, 0.5, 2), -1, 1) * (_PITCH, _ROLL)
     turn = Rotation.from_euler("YXZ", [rng.uniform(-180, 180), pitch, roll], degrees=True)
     looks = _sample_looks(rng)
     scale, across, down = rng.uniform(0.26, 0.36), *rng.uniform(-0.06, 0.06, 2)  # of the image's side
     light = np.array([rng.uniform(-1, 1), rng.uniform(-1, 0.3), -1.0])
-    background = sample_background(rng, photos[int(rng.integers(len(photos)))], size)
+    background = sample_background(rng, photos, size)
     side = size * _OVERSAMPLING
     pixels = np.array(background.resize((side, side), Image.Resampling.NEAREST), np.float64)
     at = (np.arange(side) + 0.5) / side - 0.5  # (side,)
@@ -68,7 +60,7 @@ def _draw_head(rng: Rng, size: int, photos: tuple[Image.Image, ...]) -> tuple[ND
 
 def _sample_looks(rng: Rng) -> _Looks:
     def near(colours: tuple[tuple[int, int, int], ...]) -> Float64:
-        return (np.array(colours[rng.integers(len(colours))]) * rng.uniform(0.85, 1.1)).clip(0, 255)
+        return (np.array(pick(rng, colours)) * rng.uniform(0.85, 1.1)).clip(0, 255)
 
     return _Looks(
         skin=near(_SKINS),
@@ -84,16 +76,13 @@ def _sample_looks(rng: Rng) -> _Looks:
 
 def _render(pixels: Float64, x: Float64, y: Float64, turn: Float64, looks: _Looks, light: Float64) -> None:
     """Paint a head over ``pixels`` (H, W, 3), whose columns and rows lie at ``x`` (W,) and ``y`` (H,), in heads."""
-    skull = (looks.wide, looks.long, 0.9)
-    still = np.eye(3)
-    ears = [((side * looks.wide, 0.04, 0.06), (0.09, 0.2, 0.14), 0.92 * looks.skin, turn) for side in (-1, 1)]
     parts: list[tuple[Any, Any, Float64, Float64]] = [  # ellipsoids: centre, semi-axes, colour, rotation
-        ((0, 0, 0), skull, looks.skin, turn),
+        ((0, 0, 0), (looks.wide, looks.long, 0.9), looks.skin, turn),
         ((0, 0, 0), (1.07 * looks.wide, 1.07 * looks.long, 0.97), looks.hair, turn),
         ((0, 0.14, -0.92), (0.12, 0.23, 0.2), 0.96 * looks.skin, turn),
-        *ears,
-        ((0, 1.15, 0.12), (0.42, 0.8, 0.42), 0.85 * looks.skin, still),
-        ((0, 2.35, 0.25), (1.7, 1.0, 0.8), looks.shirt, still),
+        *(((side * looks.wide, 0.04, 0.06), (0.09, 0.2, 0.14), 0.92 * looks.skin, turn) for side in (-1, 1)),
+        ((0, 1.15, 0.12), (0.42, 0.8, 0.42), 0.85 * looks.skin, np.eye(3)),
+        ((0, 2.35, 0.25), (1.7, 1.0, 0.8), looks.shirt, np.eye(3)),
     ]
     depth = np.full(pixels.shape[:2], np.inf)
     light = light / np.linalg.norm(light)

@@ -1,29 +1,30 @@
 """Clothes for the jointed figure, and its painting: flesh and cloth as tapered, shaded shapes in the order of depth.
 
-Every part of the body is the convex hull of a few spheres, painted three times from shade to light. Not for: posing
-(``figure.py``), or the scene around the figure (``people.py``).
+Every part of the body is the convex hull of a few spheres, painted three times from shade to light.
 """
 
 import colorsys
 import itertools
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import ImageDraw
 
-from cml.data_prep.drawn.people.figure import SIDES, Figure, Frame, Proportions, Vector
+from cml.data_prep.drawn.drawing import Rng, pick
+from cml.data_prep.drawn.people.figure import SIDES, Figure, Frame, Vector
 
-Colour = tuple[float, float, float]
-"""Red, green and blue, 0 to 255."""
-Sphere = tuple[Vector, float]
-"""Centre (3,) and radius."""
+Colour = tuple[float, float, float]  # red, green and blue, 0 to 255
+Sphere = tuple[Vector, float]  # centre (3,) and radius
 
 _TURN = np.linspace(0, 2 * math.pi, 20, endpoint=False)
 _DIRECTIONS = np.stack([np.cos(_TURN), np.sin(_TURN)])  # (2, D)
 # Size of a part, its shift towards the light in radii, and its brightness: the rim in shade, the body, the highlight.
 _TONES = ((1.0, 0.0, 0.70), (0.82, 0.14, 0.94), (0.45, 0.32, 1.12))
+_SLEEVES = (0.0, 0.55, 0.7, 1.0, 2.0, 2.0)
+_LEGS = (0.6, 1.0, 2.0, 2.0, 2.0)
+_HAIR: tuple[Colour, ...] = ((28, 24, 24), (58, 40, 30), (92, 62, 38), (140, 100, 60), (196, 164, 108), (120, 118, 116))
 
 
 @dataclass(frozen=True)
@@ -42,34 +43,32 @@ class Clothes:
     mark: Colour | None  # colour of the print on the front of the chest, or None
 
 
-@dataclass(frozen=True)
-class Part:
-    """One painted shape: the hull of ``spheres``; a higher ``depth`` is nearer the viewer."""
+class Part(NamedTuple):
+    """One painted shape: the hull of ``spheres``."""
 
-    depth: float
+    depth: float  # higher is nearer the viewer
     colour: Colour
     spheres: list[Sphere]
     flat: bool = False
 
 
-def sample_clothes(rng: np.random.Generator) -> Clothes:
+def sample_clothes(rng: Rng) -> Clothes:
     """Draw clothes and colours."""
-    tone = rng.random() ** 1.3  # light to dark
-    skin = _mix((242, 205, 178), (92, 60, 44), tone)
-    hair = _HAIR[int(rng.integers(len(_HAIR)))]
+    skin = _mix((242, 205, 178), (92, 60, 44), rng.random() ** 1.3)  # light to dark
+    hair = pick(rng, _HAIR)
     if rng.random() < 0.2:  # a cap
         hair = _cloth(rng)
     shirt = _cloth(rng)
     trousers = shirt if rng.random() < 0.1 else _cloth(rng, sober=True)
     skirt = rng.uniform(0.5, 1.4) if rng.random() < 0.15 else 0.0
-    leg = 0.3 if skirt else _LEGS[int(rng.integers(len(_LEGS)))]
+    leg = 0.3 if skirt else pick(rng, _LEGS)
     return Clothes(
-        skin=skin,
-        hair=hair,
-        shirt=shirt,
-        trousers=trousers,
+        skin,
+        hair,
+        shirt,
+        trousers,
         shoes=skin if rng.random() < 0.1 else _cloth(rng, sober=True),
-        sleeve=_SLEEVES[int(rng.integers(len(_SLEEVES)))] * (1 - 0.1 * rng.random()),
+        sleeve=pick(rng, _SLEEVES) * (1 - 0.1 * rng.random()),
         leg=leg * (1 - 0.1 * rng.random()),
         skirt=skirt,
         long_hair=bool(rng.random() < 0.3),
@@ -79,26 +78,22 @@ def sample_clothes(rng: np.random.Generator) -> Clothes:
 
 def body_parts(figure: Figure, clothes: Clothes, view: Frame) -> list[Part]:
     """The painted shapes of a figure seen through ``view`` ((3, 3), figure to camera), in no order."""
-    points = {name: view @ point for name, point in figure.points.items()}
-    frames = {name: view @ frame for name, frame in figure.frames.items()}
-    model = _Model(figure.proportions, clothes, points, frames, [])
-    model.add_trunk()
-    model.add_head()
-    for side, _ in SIDES:
-        model.add_arm(side)
-        model.add_leg(side)
-    return model.parts
+    return _Model(figure, clothes, view).parts
 
 
-@dataclass(frozen=True)
 class _Model:
-    """A dressed figure in camera coordinates, and the parts made of it so far."""
+    """A dressed figure in camera coordinates, and the parts made of it."""
 
-    proportions: Proportions
-    clothes: Clothes
-    points: dict[str, Vector]
-    frames: dict[str, Frame]
-    parts: list[Part]
+    def __init__(self, figure: Figure, clothes: Clothes, view: Frame) -> None:
+        self.proportions, self.clothes = figure.proportions, clothes
+        self.points = {name: view @ point for name, point in figure.points.items()}
+        self.frames = {name: view @ frame for name, frame in figure.frames.items()}
+        self.parts: list[Part] = []
+        self.add_trunk()
+        self.add_head()
+        for side, _ in SIDES:
+            self.add_arm(side)
+            self.add_leg(side)
 
     def add(self, depth: float, colour: Colour, spheres: list[Sphere], *, flat: bool = False) -> None:
         self.parts.append(Part(float(depth), colour, spheres, flat))
@@ -120,10 +115,10 @@ class _Model:
         half = 0.6 * p.half_hips * g
         belly = [(middle + left * half * waist[:, 0] + 0.02 * waist[:, 2], 0.155 * g) for _, left in SIDES]
         hips = [(root + left * 0.75 * p.half_hips * pelvis[:, 0], 0.175 * g) for _, left in SIDES]
-        seat = [*hips, (root - 0.05 * pelvis[:, 2] - 0.02 * pelvis[:, 1], 0.18 * g)]
+        seat = (root - 0.05 * pelvis[:, 2] - 0.02 * pelvis[:, 1], 0.18 * g)
         hem = [(0.45 * middle + 0.55 * centre, radius) for centre, radius in hips]
         shirt_depth, seat_depth = 0.6 * ribs[2] + 0.4 * middle[2], 0.3 * middle[2] + 0.7 * root[2]
-        self.add(seat_depth - 0.03, clothes.trousers, [*belly, *seat])
+        self.add(seat_depth - 0.03, clothes.trousers, [*belly, *hips, seat])
         self.add(shirt_depth, clothes.shirt, [*belly, *upper])
         # The shirt hangs over the trousers even where the seat is nearer.
         self.add(max(shirt_depth - 0.001, seat_depth + 0.001), clothes.shirt, [*belly, *hem])
@@ -201,21 +196,11 @@ class _Model:
                 self.add(depth + 0.002, colour, [(start, wide), cuff])
 
 
-def paint(
-    canvas: ImageDraw.ImageDraw,
-    parts: list[Part],
-    project: NDArray[np.float64],
-    distance: float,
-    light: NDArray[np.float64],
-) -> None:
-    """Paint parts from far to near.
+def paint(canvas: ImageDraw.ImageDraw, parts: list[Part], project: Vector, distance: float, light: Vector) -> None:
+    """Paint parts in camera coordinates from far to near.
 
-    Args:
-        canvas: what to paint on.
-        parts: shapes in camera coordinates.
-        project: (2, 3) affine map of perspective coordinates (x, y, 1) to the canvas's pixels, equal in x and y.
-        distance: from the camera to the origin, in torso lengths.
-        light: (2,) direction on the canvas from which light falls, of length up to 1.
+    ``project`` (2, 3) maps perspective coordinates (x, y, 1) to pixels, equally in x and y; ``distance`` is from the
+    camera to the origin, in torso lengths; light falls from the direction ``light`` (2,), of length up to 1.
     """
     parts = sorted(parts, key=lambda part: part.depth)
     most = max(len(part.spheres) for part in parts)
@@ -232,8 +217,7 @@ def paint(
     best = (middles @ _DIRECTIONS + reach[..., None]).argmax(2)[..., None]  # (3, P, D, 1)
     corners = np.take_along_axis(middles, best, 2) + np.take_along_axis(reach[..., None], best, 2) * _DIRECTIONS.T
     outlines = corners.reshape(len(_TONES), len(parts), -1).tolist()
-    colours = brightness * np.array([part.colour for part in parts])  # (3, P, 3)
-    tones = colours.clip(0, 255).astype(int).tolist()
+    tones = (brightness * np.array([part.colour for part in parts])).clip(0, 255).astype(int).tolist()  # (3, P, 3)
     for row, part in enumerate(parts):
         if part.flat:
             canvas.polygon(outlines[0][row], fill=tuple(map(int, part.colour)))
@@ -242,12 +226,7 @@ def paint(
             canvas.polygon(outline[row], fill=tuple(tone[row]))
 
 
-_SLEEVES = (0.0, 0.55, 0.7, 1.0, 2.0, 2.0)
-_LEGS = (0.6, 1.0, 2.0, 2.0, 2.0)
-_HAIR: tuple[Colour, ...] = ((28, 24, 24), (58, 40, 30), (92, 62, 38), (140, 100, 60), (196, 164, 108), (120, 118, 116))
-
-
-def _cloth(rng: np.random.Generator, *, sober: bool = False) -> Colour:
+def _cloth(rng: Rng, *, sober: bool = False) -> Colour:
     hue, saturation, value = rng.random(3)
     if sober:  # blue, brown, black, grey
         hue, saturation, value = (0.6 if hue < 0.5 else hue), 0.55 * saturation, 0.12 + 0.6 * value

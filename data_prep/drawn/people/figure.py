@@ -1,18 +1,22 @@
-"""A jointed human figure in three dimensions: proportions, joint angles within anatomical limits, joint positions.
+"""A jointed human figure in three dimensions: random bodies and poses, and where the joints lie.
 
-The figure is what ``people.py`` photographs. Not for: drawing (``clothes.py``) or for measuring real
-people; the limits are rounded from clinical ranges of motion, the proportions from drawing manuals.
+The limits of joints are rounded from clinical ranges of motion, the proportions from drawing manuals. A pose is a
+stance and a gesture of each arm, with continuous variation around both; the weights were chosen so that the spread of
+the projected joints resembles that of the MPII poses, the angles come from no recorded motion.
 
 Frames are right-handed and the figure's own: x to its left, y up, z to its front. Lengths are in torso lengths (pelvis
 to thorax of the average figure), angles in degrees.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cml.data_prep.drawn.drawing import Rng
 
 Vector = NDArray[np.float64]
 """(3,) a point or direction."""
@@ -81,7 +85,7 @@ class Figure:
     """A posed figure."""
 
     angles: Mapping[str, float]  # every degree of freedom in degrees, those of limbs with the prefix ``r_`` or ``l_``
-    proportions: Proportions  # the lengths it is built with
+    proportions: Proportions
     # name -> (3,) position: the 16 joints, ``waist``, and ``toe``, ``heel`` and ``finger`` of each side
     points: Mapping[str, Vector]
     # name -> (3, 3): ``pelvis``, ``waist``, ``chest``, ``head``, and of each side ``thigh``, ``shin``,
@@ -110,70 +114,167 @@ def clip_angles(angles: Mapping[str, float]) -> dict[str, float]:
 def pose_figure(angles: Mapping[str, float], proportions: Proportions) -> Figure:
     """Forward kinematics: place every joint for these angles, pelvis at the origin, facing along z."""
     p, a = proportions, angles
-    frames: dict[str, Frame] = {}
-    points: dict[str, Vector] = {"pelvis": np.zeros(3)}
-    frames["pelvis"] = turn("z", -a["list"]) @ turn("x", a["lean"])
+    pelvis = turn("z", -a["list"]) @ turn("x", a["lean"])
     half = (
         turn("y", a["spine_twist"] / 2)
         @ turn("z", -a["spine_side"] / 2)  # about +z, the head would go to the figure's right
         @ turn("x", a["spine_flexion"] / 2)
     )
-    frames["waist"] = frames["pelvis"] @ half
-    frames["chest"] = frames["waist"] @ half
-    points["waist"] = 0.42 * p.torso * frames["waist"][:, 1]
-    points["thorax"] = points["waist"] + 0.58 * p.torso * frames["chest"][:, 1]
-    neck = frames["chest"] @ turn("x", 14.0 + 0.5 * a["neck_flexion"])  # the neck leans forward at rest
-    points["upper_neck"] = points["thorax"] + p.neck * neck[:, 1]
+    waist = pelvis @ half
+    chest = waist @ half
+    neck = chest @ turn("x", 14.0 + 0.5 * a["neck_flexion"])  # the neck leans forward at rest
     nod = turn("x", 0.5 * a["neck_flexion"] - 10.0)
-    frames["head"] = neck @ turn("y", a["neck_twist"]) @ turn("z", -a["neck_side"]) @ nod
-    points["head_top"] = points["upper_neck"] + p.head * frames["head"][:, 1]
+    head = neck @ turn("y", a["neck_twist"]) @ turn("z", -a["neck_side"]) @ nod
+    frames: dict[str, Frame] = {"pelvis": pelvis, "waist": waist, "chest": chest, "head": head}
+    points: dict[str, Vector] = {"pelvis": np.zeros(3), "waist": 0.42 * p.torso * waist[:, 1]}
+    points["thorax"] = points["waist"] + 0.58 * p.torso * chest[:, 1]
+    points["upper_neck"] = points["thorax"] + p.neck * neck[:, 1]
+    points["head_top"] = points["upper_neck"] + p.head * head[:, 1]
     for side, left in SIDES:
-        _place_leg(side, left, a, p, points, frames)
-        _place_arm(side, left, a, p, points, frames)
-    return Figure(angles=dict(angles), proportions=p, points=points, frames=frames)
+        own = {name[2:]: angle for name, angle in a.items() if name.startswith(f"{side}_")}
+        thigh = pelvis @ turn("x", -own["hip_flexion"]) @ turn("z", left * own["hip_abduction"])
+        thigh = thigh @ turn("y", left * own["hip_rotation"])
+        shin = thigh @ turn("x", own["knee_flexion"])
+        foot = shin @ turn("x", -own["ankle_flexion"])
+        hip = left * p.half_hips * pelvis[:, 0]
+        knee = hip - p.thigh * thigh[:, 1]
+        ankle = knee - p.shin * shin[:, 1]
+        heel = ankle + p.foot * (-0.22 * foot[:, 1] - 0.15 * foot[:, 2])
+        toe = ankle + p.foot * (-0.25 * foot[:, 1] + 0.75 * foot[:, 2])
 
+        elevation, plane = own["shoulder_elevation"], left * own["shoulder_plane"]
+        shrug = math.radians(min(max(0.3 * (elevation - 60.0), 0.0), 30.0) - 8.0)  # the collar bone follows the arm
+        reach = p.half_shoulders * (left * math.cos(shrug) * chest[:, 0] + math.sin(shrug) * chest[:, 1])
+        # Tilt the hanging arm outwards within its plane and undo the turn, so that a raised arm is not twisted.
+        arm = chest @ turn("y", -plane) @ turn("z", left * elevation) @ turn("y", plane)
+        arm = arm @ turn("y", -left * own["shoulder_rotation"])
+        forearm = arm @ turn("x", -own["elbow_flexion"])
+        shoulder = points["thorax"] + reach
+        elbow = shoulder - p.upper_arm * arm[:, 1]
+        wrist = elbow - p.forearm * forearm[:, 1]
+        finger = wrist - p.hand * forearm[:, 1]
 
-def _place_leg(
-    side: str, left: float, a: Mapping[str, float], p: Proportions, points: dict[str, Vector], frames: dict[str, Frame]
-) -> None:
-    pelvis = frames["pelvis"]
-    thigh = pelvis @ turn("x", -a[f"{side}_hip_flexion"]) @ turn("z", left * a[f"{side}_hip_abduction"])
-    thigh = thigh @ turn("y", left * a[f"{side}_hip_rotation"])
-    shin = thigh @ turn("x", a[f"{side}_knee_flexion"])
-    foot = shin @ turn("x", -a[f"{side}_ankle_flexion"])
-    hip = left * p.half_hips * pelvis[:, 0]
-    knee = hip - p.thigh * thigh[:, 1]
-    ankle = knee - p.shin * shin[:, 1]
-    points[f"{side}_hip"], points[f"{side}_knee"], points[f"{side}_ankle"] = hip, knee, ankle
-    points[f"{side}_heel"] = ankle + p.foot * (-0.22 * foot[:, 1] - 0.15 * foot[:, 2])
-    points[f"{side}_toe"] = ankle + p.foot * (-0.25 * foot[:, 1] + 0.75 * foot[:, 2])
-    frames[f"{side}_thigh"], frames[f"{side}_shin"] = thigh, shin
-
-
-def _place_arm(
-    side: str, left: float, a: Mapping[str, float], p: Proportions, points: dict[str, Vector], frames: dict[str, Frame]
-) -> None:
-    chest = frames["chest"]
-    elevation, plane = a[f"{side}_shoulder_elevation"], left * a[f"{side}_shoulder_plane"]
-    shrug = math.radians(min(max(0.3 * (elevation - 60.0), 0.0), 30.0) - 8.0)  # the collar bone follows a raised arm
-    reach = p.half_shoulders * (left * math.cos(shrug) * chest[:, 0] + math.sin(shrug) * chest[:, 1])
-    # Tilt the hanging arm outwards within its plane and undo the turn, so that a raised arm is not twisted.
-    arm = chest @ turn("y", -plane) @ turn("z", left * elevation) @ turn("y", plane)
-    arm = arm @ turn("y", -left * a[f"{side}_shoulder_rotation"])
-    forearm = arm @ turn("x", -a[f"{side}_elbow_flexion"])
-    shoulder = points["thorax"] + reach
-    elbow = shoulder - p.upper_arm * arm[:, 1]
-    wrist = elbow - p.forearm * forearm[:, 1]
-    points[f"{side}_shoulder"], points[f"{side}_elbow"], points[f"{side}_wrist"] = shoulder, elbow, wrist
-    points[f"{side}_finger"] = wrist - p.hand * forearm[:, 1]
-    frames[f"{side}_upper_arm"], frames[f"{side}_forearm"] = arm, forearm
+        leg = {"hip": hip, "knee": knee, "ankle": ankle, "heel": heel, "toe": toe}
+        limbs = {**leg, "shoulder": shoulder, "elbow": elbow, "wrist": wrist, "finger": finger}
+        points |= {f"{side}_{name}": point for name, point in limbs.items()}
+        turned = {"thigh": thigh, "shin": shin, "upper_arm": arm, "forearm": forearm}
+        frames |= {f"{side}_{name}": frame for name, frame in turned.items()}
+    return Figure(dict(angles), p, points, frames)
 
 
 def turn(axis: str, degrees: float) -> Frame:
     """The rotation about an axis: ``x`` turns up to the front, ``y`` the front to the left, ``z`` the left upwards."""
     c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    if axis == "x":
-        return np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
-    if axis == "y":
-        return np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]])
-    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+    rows = {
+        "x": [[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]],
+        "y": [[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]],
+        "z": [[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]],
+    }
+    return np.array(rows[axis])
+
+
+_TRUNK: dict[str, tuple[float, float]] = {  # mean and standard deviation where a stance does not say
+    "lean": (2.0, 6.0),
+    "list": (0.0, 4.0),
+    "spine_flexion": (6.0, 9.0),
+    "spine_side": (0.0, 7.0),
+    "spine_twist": (0.0, 11.0),
+    "neck_flexion": (4.0, 13.0),
+    "neck_side": (0.0, 8.0),
+    "neck_twist": (0.0, 22.0),
+}
+
+# A stance: its weight, the trunk's angles, then the leading and the other leg (None: like the leading one). Every angle
+# is (mean, deviation); a leg is flexion, abduction and rotation of the hip, flexion of the knee. Which leads is drawn.
+_Angle = tuple[float, float]
+_Leg = tuple[_Angle, _Angle, _Angle, _Angle]
+_STANCES: dict[str, tuple[float, dict[str, _Angle], _Leg, _Leg | None]] = {
+    "stand": (0.20, {}, ((6, 7), (4, 5), (8, 9), (9, 9)), ((2, 6), (4, 5), (8, 9), (6, 7))),
+    "shift": (0.10, {"list": (0, 7)}, ((20, 12), (10, 9), (12, 12), (32, 20)), ((2, 8), (6, 7), (8, 10), (9, 8))),
+    "walk": (0.12, {"lean": (4, 5)}, ((25, 9), (2, 4), (4, 6), (14, 10)), ((-12, 7), (2, 4), (4, 6), (28, 16))),
+    "run": (0.08, {"lean": (12, 8)}, ((58, 18), (2, 6), (2, 6), (82, 25)), ((-10, 12), (2, 6), (2, 6), (36, 28))),
+    "straddle": (0.05, {}, ((10, 12), (22, 9), (14, 12), (14, 15)), None),
+    "lunge": (0.05, {"lean": (10, 12)}, ((66, 18), (8, 9), (8, 10), (76, 20)), ((-10, 11), (6, 8), (5, 9), (26, 20))),
+    "kick": (0.03, {"lean": (-8, 14)}, ((68, 28), (14, 14), (8, 14), (28, 26)), ((4, 12), (5, 7), (8, 10), (16, 12))),
+    "sit": (0.12, {"lean": (-2, 12)}, ((84, 12), (10, 9), (4, 10), (86, 22)), None),
+    "ride": (0.05, {"lean": (26, 13)}, ((84, 15), (6, 6), (4, 6), (88, 18)), ((48, 15), (6, 6), (4, 6), (54, 20))),
+    "crouch": (0.06, {"lean": (20, 13)}, ((100, 16), (16, 11), (8, 12), (112, 20)), None),
+    "kneel": (0.04, {}, ((82, 14), (8, 7), (4, 8), (86, 14)), ((4, 10), (6, 6), (2, 8), (92, 12))),
+    "bend": (0.08, {"lean": (38, 18), "spine_flexion": (34, 15)}, ((48, 18), (7, 7), (6, 8), (22, 18)), None),
+    "prone": (0.03, {"lean": (78, 16)}, ((14, 20), (5, 7), (4, 8), (20, 22)), ((5, 14), (5, 7), (4, 8), (12, 16))),
+    "tumble": (0.04, {"lean": (0, 85), "list": (0, 45)}, ((30, 40), (16, 18), (5, 15), (40, 38)), None),
+}
+
+# A gesture of one arm: its weight, then elevation, plane and rotation of the shoulder, flexion of the elbow.
+_GESTURES: dict[str, tuple[float, _Angle, _Angle, _Angle, _Angle]] = {
+    "hang": (0.26, (14, 8), (25, 35), (20, 18), (24, 16)),
+    "forwards": (0.12, (36, 13), (82, 18), (15, 16), (55, 28)),
+    "backwards": (0.08, (36, 12), (-60, 12), (10, 14), (52, 28)),
+    "hold": (0.18, (30, 12), (50, 24), (46, 20), (88, 24)),
+    "akimbo": (0.06, (42, 8), (-8, 12), (62, 10), (92, 12)),
+    "reach": (0.11, (70, 22), (82, 18), (8, 26), (34, 25)),
+    "aside": (0.06, (72, 20), (8, 18), (0, 26), (30, 24)),
+    "face": (0.06, (46, 18), (62, 20), (22, 18), (122, 13)),
+    "wave": (0.03, (84, 18), (6, 20), (-62, 20), (85, 28)),
+    "up": (0.04, (152, 18), (45, 32), (-5, 22), (36, 28)),
+}
+
+_LEG = ("hip_flexion", "hip_abduction", "hip_rotation", "knee_flexion")
+_ARM = ("shoulder_elevation", "shoulder_plane", "shoulder_rotation", "elbow_flexion")
+
+
+def sample_proportions(rng: Rng) -> Proportions:
+    """Draw a body: children to adults, slim to stout, no two limbs scaled quite alike."""
+    adult = Proportions()
+    legs, arms, shoulders, hips, torso = (1.0 + 0.05 * np.clip(rng.standard_normal(5), -2.5, 2.5)).tolist()
+    childlike = max(0.0, rng.normal(-0.1, 0.14))  # shorter limbs, larger head
+    return Proportions(
+        torso=adult.torso * torso,
+        thigh=adult.thigh * legs * (1 - 0.5 * childlike),
+        shin=adult.shin * legs * (1 - 0.5 * childlike),
+        foot=adult.foot * legs,
+        upper_arm=adult.upper_arm * arms * (1 - 0.4 * childlike),
+        forearm=adult.forearm * arms * (1 - 0.4 * childlike),
+        hand=adult.hand * arms,
+        neck=adult.neck * float(rng.uniform(0.7, 1.3)),
+        head=adult.head * (1 + childlike) * (1 + 0.06 * float(np.clip(rng.standard_normal(), -2, 2))),
+        half_shoulders=adult.half_shoulders * shoulders * (1 - 0.4 * childlike),
+        half_hips=adult.half_hips * hips,
+        girth=float(np.clip(rng.lognormal(0.0, 0.14), 0.75, 1.45)),
+    )
+
+
+def sample_angles(rng: Rng) -> dict[str, float]:
+    """Draw a pose: a stance, a gesture of each arm, and continuous variation around both, all within ``LIMITS``."""
+    stance = _choose(rng, _STANCES)
+    _, trunk, leading, other = _STANCES[stance]
+    angles = {name: rng.normal(*trunk.get(name, usual)) for name, usual in _TRUNK.items()}
+    leader = "r" if rng.random() < 0.5 else "l"
+    for side, _ in SIDES:
+        leg = leading if side == leader or other is None else other
+        angles |= {f"{side}_{name}": rng.normal(*angle) for name, angle in zip(_LEG, leg, strict=True)}
+    if stance in ("walk", "run") and rng.random() < 0.75:  # the arm swings against the leg of its side
+        gestures = {side: "backwards" if side == leader else "forwards" for side, _ in SIDES}
+    elif stance in ("ride", "prone", "bend") and rng.random() < 0.6:
+        gestures = dict.fromkeys("rl", "reach")
+    else:
+        gestures = {side: _choose(rng, _GESTURES) for side, _ in SIDES}
+        if rng.random() < 0.4:
+            gestures["l"] = gestures["r"]
+    for side, gesture in gestures.items():
+        arm = zip(_ARM, _GESTURES[gesture][1:], strict=True)
+        angles |= {f"{side}_{name}": rng.normal(*angle) for name, angle in arm}
+    for side, _ in SIDES:  # a sole lies flat on the ground where the ankle can bend so far; else the toes point
+        slope = angles["lean"] - angles[f"{side}_hip_flexion"] + angles[f"{side}_knee_flexion"]
+        angles[f"{side}_ankle_flexion"] = 0.8 * slope if abs(slope) < 40.0 else rng.normal(-18.0, 10.0)
+    return clip_angles(angles)
+
+
+def _choose(rng: Rng, rows: Mapping[str, Sequence[Any]]) -> str:
+    """A name, each as likely as the first entry of its row says."""
+    mark = rng.random() * sum(row[0] for row in rows.values())
+    for name, row in rows.items():  # noqa: B007 - the last one where rounding leaves none
+        mark -= row[0]
+        if mark < 0:
+            break
+    return name

@@ -1,7 +1,7 @@
-"""Materials of drawn rooms: paint, wallpaper, tiles, planks, carpet, cloth, as colours at places in metres.
+"""Materials and surfaces of drawn rooms: paint, wallpaper, tiles, planks, carpet, cloth as colours at places in metres.
 
-Patterns fade where they are finer than a pixel, as they do in photographs. Not for: light (``trace.py``) nor where
-a material is used (``walls.py``, ``furniture.py``). Colours are linear: twice the number is twice the light.
+Patterns fade where they are finer than a pixel, as they do in photographs. Colours are linear: twice the number is
+twice the light.
 """
 
 import colorsys
@@ -11,9 +11,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data_prep.drawn.drawing import Rng, pick
+
 Float32 = NDArray[np.float32]
-Colour = tuple[float, float, float]
-"""Red, green and blue, linear, 0 to 1."""
+Colour = tuple[float, float, float]  # red, green and blue, linear, 0 to 1
+Photo = NDArray[np.float32]  # (H, W, 3) linear colours
 Pattern = Literal["plain", "stripes", "tiles", "bricks", "checks", "dots", "cloth", "diamonds"]
 
 _GAMMA = 2.2
@@ -41,14 +43,14 @@ class Material:
             a = a + hashed(np.floor(b), np.zeros_like(b), self.key)
         elif self.pattern == "diamonds":
             a, b = a + b, a - b
-        share, cell = self._second(a, b)
+        share = self._second(a, b)
         fade = np.clip(1.6 - 3 * blur / min(self.size), 0, 1)
         weight = mean_share(self) + (share - mean_share(self)) * fade
         if self.pattern in ("tiles", "bricks", "checks"):
             tone = (hashed(np.floor(a), np.floor(b), self.key) - 0.5) * fade
         else:
             tone = cloudy(u * 1.7, v * 1.7, self.key) - 0.5
-            if cell:  # threads and fibres
+            if self.pattern == "cloth":  # threads and fibres
                 grain = np.clip(1.2 - 20 * blur, 0, 1)
                 tone = tone + grain * (hashed(np.floor(u * 60), np.floor(v * 60), self.key) - 0.5)
         tone = 1 + np.float32(2 * self.uneven) * tone
@@ -57,32 +59,34 @@ class Material:
             np.multiply(tone, ground + np.float32(second - ground) * weight, out=colours[channel])
         return colours
 
-    def _second(self, a: Float32, b: Float32) -> tuple[Float32, bool]:
-        """How much of the second colour there is, 0 to 1 (N,), in units of the repeat; and whether it is a cloth."""
-        none = np.zeros_like(a)
-        if self.pattern == "stripes":
-            return (a - np.floor(a) < self.line).astype(np.float32), False
-        if self.pattern in ("tiles", "bricks"):
-            thin = self.line * min(self.size)
-            grout = (a - np.floor(a) < thin / self.size[0]) | (b - np.floor(b) < thin / self.size[1])
-            return grout.astype(np.float32), False
-        if self.pattern in ("checks", "diamonds"):
-            return ((np.floor(a) + np.floor(b)) % 2).astype(np.float32), False
-        if self.pattern == "dots":
-            away = (a - np.floor(a) - 0.5) ** 2 + (b - np.floor(b) - 0.5) ** 2
-            return (away < self.line / np.pi).astype(np.float32), False
-        return none, self.pattern == "cloth"
+    def _second(self, a: Float32, b: Float32) -> Float32:
+        """How much of the second colour there is, 0 to 1 (N,), at places in units of the repeat."""
+        match self.pattern:
+            case "stripes":
+                share = a - np.floor(a) < self.line
+            case "tiles" | "bricks":
+                thin = self.line * min(self.size)
+                share = (a - np.floor(a) < thin / self.size[0]) | (b - np.floor(b) < thin / self.size[1])
+            case "checks" | "diamonds":
+                share = (np.floor(a) + np.floor(b)) % 2
+            case "dots":
+                share = (a - np.floor(a) - 0.5) ** 2 + (b - np.floor(b) - 0.5) ** 2 < self.line / np.pi
+            case _:
+                share = np.zeros_like(a)
+        return share.astype(np.float32)
 
 
 def mean_share(material: Material) -> float:
     """Share of the second colour over a large area: what a pattern too fine to be seen fades to."""
-    line = material.line
-    if material.pattern in ("stripes", "dots"):
-        return line
-    if material.pattern in ("tiles", "bricks"):
-        thin = line * min(material.size)
-        return 1 - (1 - thin / material.size[0]) * (1 - thin / material.size[1])
-    return 0.5 if material.pattern in ("checks", "diamonds") else 0.0
+    match material.pattern:
+        case "stripes" | "dots":
+            return material.line
+        case "tiles" | "bricks":
+            thin = material.line * min(material.size)
+            return 1 - (1 - thin / material.size[0]) * (1 - thin / material.size[1])
+        case "checks" | "diamonds":
+            return 0.5
+    return 0.0
 
 
 def hashed(a: Float32, b: Float32, key: int) -> Float32:
@@ -108,12 +112,82 @@ def _cell(a: Float32, b: Float32, key: int) -> NDArray[np.int32]:
     return place
 
 
+@dataclass(frozen=True)
+class Patch:
+    """Something flat on a surface."""
+
+    # what it is: a flat patch of material, a round one, a photograph (picture, view), a door's leaf, curtains
+    kind: Literal["flat", "round", "photo", "door", "curtain"]
+    box: tuple[float, float, float, float]  # its left, right, low and high end in metres on the surface
+    material: Material  # what it is made of
+    photo: Photo | None = None  # what a photograph shows
+    bars: tuple[int, int] = (1, 1)  # how many panes a window has across and up, or how many panels a door
+    glow: float = 0.0  # how bright it is by itself; 0 is lit by the room's light
+
+
+@dataclass(frozen=True)
+class Surface:
+    """A wall, the floor or the ceiling."""
+
+    material: Material  # the ground
+    # strips along a wall, each a material from one height to another: panelling, skirting, cornice
+    bands: tuple[tuple[Material, float, float], ...] = ()
+    patches: tuple[Patch, ...] = ()  # what is on it; later ones cover earlier ones
+
+    def at(self, u: Float32, v: Float32, blur: Float32) -> tuple[Float32, Float32 | None]:
+        """Colours (3, N) at places (N,) and how much of them glows by itself (N,), None if nothing does."""
+        colours = self.material.at(u, v, blur)
+        glow = np.zeros_like(u) if any(patch.glow > 0 for patch in self.patches) else None
+        for material, low, high in self.bands:
+            inside = np.flatnonzero((v >= low) & (v < high))
+            if len(inside):
+                colours[:, inside] = material.at(u[inside], v[inside], blur[inside])
+        for patch in self.patches:
+            _lay(patch, u, v, blur, colours, glow)
+        return colours, glow
+
+
+def _lay(patch: Patch, u: Float32, v: Float32, blur: Float32, colours: Float32, glow: Float32 | None) -> None:
+    """Put a patch over the colours and the glow of places."""
+    left, right, low, high = patch.box
+    inside = np.flatnonzero((u > left) & (u < right) & (v > low) & (v < high))
+    if not len(inside):
+        return
+    u, v, blur = u[inside], v[inside], blur[inside]
+    a, b = (u - left) / (right - left), (v - low) / (high - low)  # 0 to 1
+    if patch.kind == "round":
+        kept = (2 * a - 1) ** 2 + (2 * b - 1) ** 2 < 1
+        inside, u, v, blur = inside[kept], u[kept], v[kept], blur[kept]
+    shown, bright = patch.material.at(u, v, blur), np.float32(patch.glow)
+    if patch.kind == "photo":
+        assert patch.photo is not None
+        height, width = patch.photo.shape[:2]
+        rows, columns = ((1 - b) * height).astype(np.intp), (a * width).astype(np.intp)
+        behind = patch.photo[rows.clip(0, height - 1), columns.clip(0, width - 1)].T
+        bar = np.zeros(len(a), bool)
+        for part, count, metres in ((a, patch.bars[0], right - left), (b, patch.bars[1], high - low)):
+            if count > 1:
+                bar |= np.abs(part * count - np.round(part * count)) * metres / count < 0.025
+        shown, bright = np.where(bar, shown, behind), np.where(bar, 0, bright)
+    elif patch.kind == "door":  # sunken panels, and the shadow line around them
+        across, up = patch.bars
+        wide = np.abs(a * across - np.floor(a * across) - 0.5) / across
+        tall = np.abs(b * up - np.floor(b * up) - 0.5) / up
+        rim = np.maximum(wide - (0.5 / across - 0.12), tall - (0.5 / up - 0.06))
+        shown *= np.where(np.abs(rim) < 0.02, np.float32(0.6), np.where(rim < 0, np.float32(0.92), np.float32(1)))
+    elif patch.kind == "curtain":
+        shown *= 0.8 + 0.2 * np.sin(u * (2 * np.pi / 0.11) + 2 * np.sin(3 * v))
+    colours[:, inside] = shown
+    if glow is not None:
+        glow[inside] = bright
+
+
 def linear(red: float, green: float, blue: float) -> Colour:
     """A linear colour from one as screens show it, 0 to 1."""
     return red**_GAMMA, green**_GAMMA, blue**_GAMMA
 
 
-def tint(rng: np.random.Generator, *, light: tuple[float, float], vivid: tuple[float, float]) -> Colour:
+def tint(rng: Rng, *, light: tuple[float, float], vivid: tuple[float, float]) -> Colour:
     """A colour of any hue between two brightnesses and two saturations, as screens show them."""
     hue = rng.choice([rng.random(), rng.uniform(0.05, 0.15), rng.uniform(0.5, 0.65)], p=[0.4, 0.35, 0.25])
     return linear(*colorsys.hsv_to_rgb(float(hue), rng.uniform(*vivid), rng.uniform(*light)))
@@ -124,49 +198,48 @@ def darker(colour: Colour, by: float) -> Colour:
     return tuple(min(1.0, by * part) for part in colour)  # type: ignore[return-value]
 
 
-def sample_wood(rng: np.random.Generator) -> Material:
+def sample_wood(rng: Rng) -> Material:
     """Wood in boards, from birch to ebony, sometimes painted."""
-    base = _WOODS[int(rng.integers(len(_WOODS)))]
+    base = pick(rng, _WOODS)
     if rng.random() < 0.15:
         base = tint(rng, light=(0.6, 0.97), vivid=(0.0, 0.15))
     base = darker(base, rng.uniform(0.75, 1.25))
     size = (rng.uniform(0.6, 1.6), rng.uniform(0.07, 0.2))
-    return Material(
-        base, "bricks", darker(base, 0.45), size, rng.uniform(0.02, 0.08), rng.uniform(0.05, 0.3), _key(rng)
-    )
+    line, uneven = rng.uniform(0.02, 0.08), rng.uniform(0.05, 0.3)
+    return Material(base, "bricks", darker(base, 0.45), size, line, uneven, sample_key(rng))
 
 
-def sample_tiles(rng: np.random.Generator) -> Material:
+def sample_tiles(rng: Rng) -> Material:
     """Stone or ceramic tiles."""
     base = tint(rng, light=(0.35, 0.95), vivid=(0.0, 0.4))
     side = rng.uniform(0.12, 0.6)
     size = (side, side if rng.random() < 0.6 else side * rng.uniform(0.4, 0.7))
     if rng.random() < 0.25:
         second = tint(rng, light=(0.1, 0.95), vivid=(0.0, 0.4))
-        return Material(base, "checks", second, (side, side), 0.5, rng.uniform(0.02, 0.1), _key(rng))
+        return Material(base, "checks", second, (side, side), 0.5, rng.uniform(0.02, 0.1), sample_key(rng))
     grout = darker(base, rng.choice([0.4, 0.6, 1.5]))
     pattern: Pattern = "tiles" if rng.random() < 0.7 else "bricks"
-    return Material(base, pattern, grout, size, rng.uniform(0.02, 0.08), rng.uniform(0.0, 0.12), _key(rng))
+    return Material(base, pattern, grout, size, rng.uniform(0.02, 0.08), rng.uniform(0.0, 0.12), sample_key(rng))
 
 
-def sample_cloth(rng: np.random.Generator) -> Material:
+def sample_cloth(rng: Rng) -> Material:
     """Carpet, upholstery, curtains: plain or with a pattern."""
     base = tint(rng, light=(0.12, 0.95), vivid=(0.0, 0.75))
-    plain = Material(base, "cloth", key=_key(rng), uneven=rng.uniform(0.03, 0.12))
+    plain = Material(base, "cloth", key=sample_key(rng), uneven=rng.uniform(0.03, 0.12))
     if rng.random() < 0.65:
         return plain
-    pattern = _CLOTHS[int(rng.integers(len(_CLOTHS)))]
+    pattern = pick(rng, _CLOTHS)
     second = tint(rng, light=(0.12, 0.95), vivid=(0.0, 0.75))
     side = rng.uniform(0.06, 0.4)
     return replace(plain, pattern=pattern, second=second, size=(side, side), line=rng.uniform(0.15, 0.5))
 
 
-def sample_paint(rng: np.random.Generator) -> Material:
+def sample_paint(rng: Rng) -> Material:
     """A wall's paint or wallpaper, seldom bricks or boards."""
     base = tint(rng, light=(0.62, 0.97), vivid=(0.0, 0.24))
     if rng.random() < 0.1:  # a strong colour
         base = tint(rng, light=(0.2, 0.8), vivid=(0.25, 0.7))
-    plain = Material(base, uneven=rng.uniform(0.0, 0.06), key=_key(rng))
+    plain = Material(base, uneven=rng.uniform(0.0, 0.06), key=sample_key(rng))
     kind = rng.random()
     if kind < 0.62:
         return plain
@@ -174,30 +247,22 @@ def sample_paint(rng: np.random.Generator) -> Material:
         second = darker(base, rng.choice([0.55, 0.75, 0.85, 1.2]))
         if rng.random() < 0.12:
             second = tint(rng, light=(0.3, 0.95), vivid=(0.0, 0.5))
-        pattern = _PAPERS[int(rng.integers(len(_PAPERS)))]
+        pattern = pick(rng, _PAPERS)
         size = (rng.uniform(0.08, 0.5), rng.uniform(0.08, 0.5))
         return replace(plain, pattern=pattern, second=second, size=size, line=rng.uniform(0.12, 0.5))
     if kind < 0.96:
         clay = linear(rng.uniform(0.5, 0.8), rng.uniform(0.3, 0.5), rng.uniform(0.22, 0.42))
         clay = clay if rng.random() < 0.6 else base
-        return Material(clay, "bricks", darker(clay, 1.6), (0.25, 0.075), 0.12, 0.2, _key(rng))
+        return Material(clay, "bricks", darker(clay, 1.6), (0.25, 0.075), 0.12, 0.2, sample_key(rng))
     return sample_wood(rng)
 
 
-def _key(rng: np.random.Generator) -> int:
+def sample_key(rng: Rng) -> int:
+    """A key of a material's noise."""
     return int(rng.integers(2**31))
 
 
 _CLOTHS: tuple[Pattern, ...] = ("stripes", "checks", "dots", "diamonds")
 _PAPERS: tuple[Pattern, ...] = ("stripes", "stripes", "dots", "diamonds", "tiles")
-_WOODS: tuple[Colour, ...] = tuple(
-    linear(red / 255, green / 255, blue / 255)
-    for red, green, blue in (
-        (212, 178, 130),
-        (178, 130, 84),
-        (140, 92, 56),
-        (98, 62, 40),
-        (62, 44, 34),
-        (150, 140, 128),
-    )
-)
+_BOARDS = ((212, 178, 130), (178, 130, 84), (140, 92, 56), (98, 62, 40), (62, 44, 34), (150, 140, 128))
+_WOODS = tuple(linear(red / 255, green / 255, blue / 255) for red, green, blue in _BOARDS)

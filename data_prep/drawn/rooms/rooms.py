@@ -1,58 +1,41 @@
-"""The embedded dataset of room layouts: drawn furnished rooms, exact masks of walls, floor and ceiling. No download.
-
-A camera stands in a cuboid room (``view.py``) with papered walls, windows, doors and pictures (``walls.py``) and
-furniture (``furniture.py``); light is traced (``trace.py``), and the picture is developed as a photograph. For
-demonstrations, tests and comparisons of losses on a small machine. Not for: training anything meant for photographs of
-real rooms.
-"""
+"""Drawn furnished rooms with exact masks of walls, floor and ceiling: light is traced, the picture then developed."""
 
 import functools
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from cml.data_prep.drawn.chunks import draw_items
-from cml.data_prep.drawn.photographs import sample_photos
+from cml.data_prep.drawn.drawing import Rng, draw_items, sample_photos
 from cml.data_prep.drawn.rooms.furniture import ROOMS, WET, furnish
-from cml.data_prep.drawn.rooms.materials import Float32
-from cml.data_prep.drawn.rooms.surfaces import Photo, Surface
+from cml.data_prep.drawn.rooms.materials import Float32, Photo, Surface
 from cml.data_prep.drawn.rooms.trace import Light, trace
 from cml.data_prep.drawn.rooms.view import CEILING_FACE, UInt8, View, mask_of, sample_view
 from cml.data_prep.drawn.rooms.walls import sample_surfaces
 
-Rng = np.random.Generator
-
 _PHOTO_SIDE = 96  # pixels of the photographs behind windows and in frames
 
 
-@dataclass(frozen=True)
-class Rooms:
+class Rooms(NamedTuple):
     """Drawn rooms and their layouts."""
 
     images: UInt8  # (N, size, size, 3) RGB
-    # (N, size, size) ids of ``layout_masks.SURFACES``: what is behind the furniture at each pixel's middle
-    masks: UInt8
+    masks: UInt8  # (N, size, size) ids of ``layout_masks.SURFACES``: what is behind the furniture at pixels' middles
 
 
 def draw_rooms(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Rooms:
-    """Draw furnished rooms.
-
-    Item i depends on ``seed``, ``size`` and i alone, so a longer run begins with the items of a shorter one. Another
-    size shows the same rooms, each with other noise.
+    """Draw furnished rooms; another size shows the same rooms, with other noise.
 
     Arguments and errors are those of ``draw_items``; several workers are worth it from some 500 rooms on.
     """
-    images, masks = draw_items("draw_rooms", _draw_room, count, size=size, seed=seed, workers=workers)
-    return Rooms(np.stack(images), np.stack(masks))
+    return Rooms(*draw_items("draw_rooms", _draw_room, count, size=size, seed=seed, workers=workers))
 
 
 def _draw_room(rng: Rng, size: int) -> tuple[UInt8, UInt8]:
     """One image (size, size, 3) and its mask (size, size). Noise comes last: what is before it suits any size."""
     view = sample_view(rng)
     kind = list(ROOMS)[int(rng.choice(len(ROOMS), p=_KINDS))]
-    photos = _photos()
-    surfaces = sample_surfaces(rng, view.room, photos, kind in WET)
+    surfaces = sample_surfaces(rng, view.room, _photos(), kind in WET)
     pieces = furnish(rng, kind, view.room, view.eye)
     light = _sample_light(rng, view, surfaces)
     finer = 2 if size <= 128 else 1
@@ -78,13 +61,9 @@ def _sample_light(rng: Rng, view: View, surfaces: list[Surface]) -> Light:
                 out = 0.25 if face % 2 == 0 else view.room[face // 2] - 0.25
                 lamps.append([out, up, along] if face < 2 else [along, up, out])
                 powers.append(np.array([0.9, 1.0, 1.15]) * patch.glow * rng.uniform(0.4, 1.2))
-    ambient = white * rng.uniform(0.25, 0.7)
-    return Light(
-        ambient.astype(np.float32),
-        np.array(lamps, np.float32).reshape(-1, 3),
-        np.array(powers, np.float32).reshape(-1, 3),
-        rng.uniform(0.05, 0.3),
-    )
+    ambient = (white * rng.uniform(0.25, 0.7)).astype(np.float32)
+    places, shining = (np.array(some, np.float32).reshape(-1, 3) for some in (lamps, powers))
+    return Light(ambient, places, shining, rng.uniform(0.05, 0.3))
 
 
 def _develop(rng: Rng, colours: Float32) -> UInt8:
@@ -101,11 +80,9 @@ def _develop(rng: Rng, colours: Float32) -> UInt8:
 
 @functools.cache
 def _photos() -> tuple[Photo, ...]:
-    shown: list[Photo] = []
-    for photo in sample_photos():
-        small = photo.resize((_PHOTO_SIDE * 3 // 2, _PHOTO_SIDE), Image.Resampling.BOX)
-        shown.append((np.asarray(small, np.float32) / np.float32(255)) ** np.float32(2.2))
-    return tuple(shown)
+    size = (_PHOTO_SIDE * 3 // 2, _PHOTO_SIDE)
+    shown = (np.asarray(photo.resize(size, Image.Resampling.BOX), np.float32) for photo in sample_photos())
+    return tuple((one / np.float32(255)) ** np.float32(2.2) for one in shown)
 
 
 _KINDS = np.array([{"empty": 0.08, "bath": 0.12}.get(kind, 0.16) for kind in ROOMS])

@@ -1,8 +1,4 @@
-"""Tracing a drawn room: rays against furniture, and the light on what they meet.
-
-Boxes and ellipsoids are cut with the rays of the part of the picture that they can cover; what is nearest is coloured
-and lit. Not for: the room's own surfaces as labels, which ``view.py`` finds, nor what furniture is made of.
-"""
+"""Tracing a drawn room: rays against furniture, and the light on what they meet."""
 
 import itertools
 import math
@@ -13,8 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.data_prep.drawn.rooms.materials import Float32, Material
-from cml.data_prep.drawn.rooms.surfaces import Surface
+from cml.data_prep.drawn.rooms.materials import Float32, Material, Surface
 from cml.data_prep.drawn.rooms.view import CEILING_FACE, FACES, FLOOR_FACE, Float64, View
 
 _CORNERS = np.array(list(itertools.product((-1, 1), repeat=3)), np.float64)
@@ -28,7 +23,7 @@ class Part:
     centre: tuple[float, float, float]  # (3,) its middle
     half: tuple[float, float, float]  # (3,) half its width, height and depth
     material: Material  # what it is made of
-    shape: Literal["box", "ball"] = "box"  # what it is
+    shape: Literal["box", "ball"] = "box"
     glow: float = 0.0  # how bright it is by itself
 
 
@@ -36,7 +31,7 @@ class Part:
 class Piece:
     """A piece of furniture in a room."""
 
-    parts: tuple[Part, ...]  # what it is made of
+    parts: tuple[Part, ...]
     place: tuple[float, float, float]  # (3,) where its frame's origin lies in the room
     angle: float  # how far its front is turned from z to x, in radians
     shadow: tuple[float, float] = (0.0, 0.0)  # half width and half depth of its shadow on the floor, (0, 0) for none
@@ -83,14 +78,8 @@ class Light:
 def trace(view: View, rays: Float32, surfaces: Sequence[Surface], pieces: Sequence[Piece], light: Light) -> Float32:
     """The picture (3, n, n) of linear colours that rays (3, n, n) see."""
     side = rays.shape[1]
-    depth, faces = view.leave(rays)
-    owner = faces.astype(np.int32)  # what each pixel sees: a face, or FACES and the number of a part
     parts = [(piece, part) for piece in pieces for part in piece.parts]
-    normals = np.zeros((3, side, side), np.float32)  # of parts, in the piece's frame
-    for number, (piece, part) in enumerate(parts, FACES):
-        window = _covered(view, piece, part, side)
-        if window is not None:
-            _meet(view, rays, piece, part, number, window, depth, owner, normals)
+    depth, owner, normals = _met(view, rays, parts)
     order = np.argsort(owner, axis=None, kind="stable")
     sorted_owner = owner.reshape(-1)[order]
     starts = np.flatnonzero(np.diff(sorted_owner, prepend=-1)).tolist()
@@ -113,6 +102,48 @@ def trace(view: View, rays: Float32, surfaces: Sequence[Surface], pieces: Sequen
     return shown.take(places, axis=1).reshape(3, side, side)
 
 
+def _met(view: View, rays: Float32, parts: Sequence[tuple[Piece, Part]]) -> tuple[Float32, NDArray[np.int32], Float32]:
+    """What each pixel sees (n, n): how far it is, its face, or FACES and the number of a part, and that part's normal.
+
+    Boxes and ellipsoids are cut with the rays of the part of the picture that they can cover, in their piece's frame.
+    """
+    side = rays.shape[1]
+    depth, faces = view.leave(rays)
+    owner, normals = faces.astype(np.int32), np.zeros((3, side, side), np.float32)
+    for number, (piece, part) in enumerate(parts, FACES):
+        window = _covered(view, piece, part, side)
+        if window is None:
+            continue
+        ahead, before = piece.turned(rays[:, *window]), depth[window]
+        place = (view.eye - np.array(piece.place)).astype(np.float32)
+        start = (piece.turned(place) - np.array(part.centre, np.float32))[:, None, None]
+        half = np.array(part.half, np.float32)[:, None, None]
+        if part.shape == "box":
+            ahead[np.abs(ahead) < 1e-7] = 1e-7
+            through, reach = -start / ahead, half / np.abs(ahead)
+            enter, leave = through - reach, through + reach
+            near = np.maximum(np.maximum(enter[0], enter[1]), enter[2])
+            met = near < np.minimum(np.minimum(leave[0], leave[1]), leave[2])
+        else:
+            scaled, origin = ahead / half, start / half
+            a, b = _dot(scaled, scaled), _dot(scaled, origin)
+            root = b * b - a * (_dot(origin, origin) - 1)
+            near = (-b - np.sqrt(np.maximum(root, 0))) / a
+            met = root > 0
+        met &= (near > _NEAREST) & (near < before)
+        if not met.any():
+            continue
+        if part.shape == "box":
+            found = np.where(enter == near, -np.sign(ahead), np.float32(0))
+        else:
+            found = (origin + near * scaled) / half
+            found /= np.sqrt(_dot(found, found))
+        np.copyto(normals[:, *window], found, where=met)
+        np.copyto(before, near, where=met)
+        np.copyto(owner[window], np.int32(number), where=met)
+    return depth, owner, normals
+
+
 def _dot(a: Float32, b: Float32) -> Float32:
     """Products of vectors (3, ..): numpy's own sums along an axis of three are slow."""
     product: Float32 = a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
@@ -133,48 +164,6 @@ def _covered(view: View, piece: Piece, part: Part, side: int) -> tuple[slice, sl
     rows = slice(max(0, math.floor(top)), min(side, math.ceil(bottom)))
     columns = slice(max(0, math.floor(left)), min(side, math.ceil(right)))
     return rows, columns
-
-
-def _meet(
-    view: View,
-    rays: Float32,
-    piece: Piece,
-    part: Part,
-    number: int,
-    window: tuple[slice, slice],
-    depth: Float32,
-    owner: NDArray[np.int32],
-    normals: Float32,
-) -> None:
-    """Cut a part with the rays of a window of the picture and keep what lies nearer than what was met before."""
-    ahead = piece.turned(rays[:, *window])
-    place = (view.eye - np.array(piece.place)).astype(np.float32)
-    start = (piece.turned(place) - np.array(part.centre, np.float32))[:, None, None]
-    half = np.array(part.half, np.float32)[:, None, None]
-    before = depth[window]
-    if part.shape == "box":
-        ahead[np.abs(ahead) < 1e-7] = 1e-7
-        through, reach = -start / ahead, half / np.abs(ahead)
-        enter, leave = through - reach, through + reach
-        near = np.maximum(np.maximum(enter[0], enter[1]), enter[2])
-        met = near < np.minimum(np.minimum(leave[0], leave[1]), leave[2])
-        met &= (near > _NEAREST) & (near < before)
-        if met.any():
-            for axis in range(3):
-                towards = np.where(enter[axis] == near, -np.sign(ahead[axis]), np.float32(0))
-                np.copyto(normals[axis][window], towards, where=met)
-    else:
-        scaled, origin = ahead / half, start / half
-        a, b = _dot(scaled, scaled), _dot(scaled, origin)
-        root = b * b - a * (_dot(origin, origin) - 1)
-        near = (-b - np.sqrt(np.maximum(root, 0))) / a
-        met = (root > 0) & (near > _NEAREST) & (near < before)
-        if met.any():
-            found = (origin + near * scaled) / half
-            found /= np.sqrt(_dot(found, found))
-            np.copyto(normals[:, *window], found, where=met)
-    np.copyto(before, near, where=met)
-    np.copyto(owner[window], np.int32(number), where=met)
 
 
 def _surface(

@@ -1,17 +1,18 @@
 """A camera in a cuboid room: which surface each pixel sees, and the LSUN ids and layout type that follow from it.
 
 A pixel's ray is cut with the six planes of the room; the first it leaves through is what the pixel sees, so that masks
-are exact at pixel centres. Not for: what surfaces look like (``walls.py``) or furniture, which no mask knows.
+are exact at pixel centres. No mask knows furniture.
 
 Coordinates are in metres: x to the right, y up, z ahead, the room from 0 to its width, height and depth.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.data_prep.drawn.drawing import Rng
 from cml.data_prep.layout_masks import CEILING, FLOOR, FRONT, LEFT, RIGHT
 
 Float32 = NDArray[np.float32]
@@ -79,26 +80,22 @@ def mask_of(view: View, faces: UInt8) -> UInt8:
     return ids[faces]
 
 
-def sample_view(rng: np.random.Generator) -> View:
+def sample_view(rng: Rng) -> View:
     """Draw a room and a camera in it whose picture has one of the 11 layout types, no surface as a mere sliver."""
     border = np.linspace(-0.5, 0.5, 257, dtype=np.float32)
     ends = np.full_like(border, 0.5)
     around = (np.concatenate([border, border, ends, -ends]), np.concatenate([ends, -ends, border, border]))
-    middles = ((np.arange(32) + 0.5) / 32 - 0.5).astype(np.float32)
-    grid = np.meshgrid(middles, middles)
     while True:
         view = _propose(rng)
-        shares = np.bincount(view.leave(view.directions(*grid))[1].ravel(), minlength=FACES) / grid[0].size
+        shares = np.bincount(view.leave(view.rays(32))[1].ravel(), minlength=FACES) / 32**2
         seen = (shares > 0) | (np.bincount(view.leave(view.directions(*around))[1], minlength=FACES) > 0)
-        walls = [wall for wall in CLOCKWISE if seen[wall]]
-        if 1 <= len(walls) <= 3 and seen.sum() >= 2 and shares[seen].min() >= LEAST_SHARE:
-            places = [CLOCKWISE.index(wall) for wall in walls]
+        places = [place for place, wall in enumerate(CLOCKWISE) if seen[wall]]
+        if 1 <= len(places) <= 3 and seen.sum() >= 2 and shares[seen].min() >= LEAST_SHARE:
             first = next(place for place in places if (place - 1) % 4 not in places)
-            ordered = tuple(CLOCKWISE[(first + step) % 4] for step in range(len(walls)))
-            return View(view.room, view.eye, view.frame, view.focal, ordered)
+            return replace(view, walls=tuple(CLOCKWISE[(first + step) % 4] for step in range(len(places))))
 
 
-def _propose(rng: np.random.Generator) -> View:
+def _propose(rng: Rng) -> View:
     """A room and a camera, as people photograph rooms: into a corner or towards a wall, more or less level."""
     narrow = rng.random() < 0.15  # a hall or a bathroom
     room = np.array([rng.uniform(1.5, 2.4) if narrow else rng.uniform(2.4, 6.5), rng.uniform(2.2, 3.4), 0.0])

@@ -1,34 +1,36 @@
 """Walls, floor and ceiling of drawn rooms: their materials and what is on them, windows, doors, pictures, rugs, lamps.
 
-Everything here lies in the plane of its surface, so that it never hides the border between two of them. Not for:
-furniture, which stands in front (``furniture.py``), nor light (``trace.py``).
+Everything here lies in the plane of its surface, so that it never hides the border between two of them.
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from itertools import product
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cml.data_prep.drawn.drawing import Rng, pick
 from cml.data_prep.drawn.rooms.materials import (
-    Colour,
     Material,
+    Patch,
+    Photo,
+    Surface,
     cloudy,
     darker,
     linear,
     sample_cloth,
+    sample_key,
     sample_paint,
     sample_tiles,
     sample_wood,
     tint,
 )
-from cml.data_prep.drawn.rooms.surfaces import Patch, Photo, Surface
+from cml.data_prep.drawn.rooms.view import Float64
 
-Rng = np.random.Generator
+Photos = tuple[Photo, ...]
 
 
-@dataclass(frozen=True)
-class Style:
+class _Style(NamedTuple):
     """What the surfaces of one room have in common."""
 
     trim: Material
@@ -38,7 +40,7 @@ class Style:
     panel_height: float
 
 
-def sample_surfaces(rng: Rng, room: NDArray[np.float64], photos: tuple[Photo, ...], wet: bool) -> list[Surface]:
+def sample_surfaces(rng: Rng, room: Float64, photos: Photos, wet: bool) -> list[Surface]:
     """Draw the six surfaces of a room (3,), in the order of its faces; one that is ``wet`` has tiles."""
     trim = tint(rng, light=(0.85, 0.98), vivid=(0, 0.08)) if rng.random() < 0.6 else sample_wood(rng).colour
     paint = sample_tiles(rng) if wet and rng.random() < 0.5 else sample_paint(rng)
@@ -46,26 +48,22 @@ def sample_surfaces(rng: Rng, room: NDArray[np.float64], photos: tuple[Photo, ..
     panelling = None
     if rng.random() < (0.5 if wet else 0.15):
         panelling = sample_tiles(rng) if wet else sample_wood(rng)
-    style = Style(
-        trim=Material(trim, uneven=0.01),
-        skirting=rng.uniform(0.05, 0.16) if rng.random() < 0.7 else 0.0,
-        cornice=rng.uniform(0.04, 0.14) if rng.random() < 0.35 else 0.0,
-        panelling=panelling,
-        panel_height=rng.uniform(0.8, 1.5),
-    )
+    skirting = rng.uniform(0.05, 0.16) if rng.random() < 0.7 else 0.0
+    cornice = rng.uniform(0.04, 0.14) if rng.random() < 0.35 else 0.0
+    style = _Style(Material(trim, uneven=0.01), skirting, cornice, panelling, rng.uniform(0.8, 1.5))
     special = int(rng.integers(4))
-    walls = []
-    for number, length in enumerate((room[2], room[2], room[0], room[0])):
-        walls.append(_wall(rng, style, accent if number == special else paint, float(length), float(room[1]), photos))
-    floor, ceiling = _floor(rng, room, wet), _ceiling(rng, room, paint)
-    return [walls[0], walls[1], floor, ceiling, walls[2], walls[3]]
+    walls = [
+        _wall(rng, style, accent if number == special else paint, float(length), float(room[1]), photos)
+        for number, length in enumerate((room[2], room[2], room[0], room[0]))
+    ]
+    return [*walls[:2], _floor(rng, room, wet), _ceiling(rng, room, paint), *walls[2:]]
 
 
-def _wall(rng: Rng, style: Style, paint: Material, length: float, height: float, photos: tuple[Photo, ...]) -> Surface:
+def _wall(rng: Rng, style: _Style, paint: Material, length: float, height: float, photos: Photos) -> Surface:
     bands = []
     if style.panelling is not None:
-        bands.append((style.panelling, 0.0, style.panel_height))
-        bands.append((style.trim, style.panel_height, style.panel_height + 0.05))
+        top = style.panel_height
+        bands += [(style.panelling, 0.0, top), (style.trim, top, top + 0.05)]
     if style.skirting:
         bands.append((style.trim, 0.0, style.skirting))
     if style.cornice:
@@ -84,18 +82,16 @@ def _wall(rng: Rng, style: Style, paint: Material, length: float, height: float,
     return Surface(paint, tuple(bands), tuple(patches))
 
 
-def _window(rng: Rng, style: Style, height: float, photos: tuple[Photo, ...]) -> tuple[float, list[Patch]]:
+def _window(rng: Rng, style: _Style, height: float, photos: Photos) -> tuple[float, list[Patch]]:
     width = rng.uniform(0.6, 2.2)
     low = rng.uniform(0.0, 0.25) if rng.random() < 0.15 else rng.uniform(0.6, 1.1)
     high = min(height - 0.1, rng.uniform(1.9, 2.5))
     frame = rng.uniform(0.04, 0.1)
     bars = (int(rng.integers(1, 4)), int(rng.integers(1, 3)))
-    bright = rng.uniform(0.5, 2.5)
+    bright, pane = rng.uniform(0.5, 2.5), (frame, width - frame, low + frame, high - frame)
     patches = [
         Patch("flat", (0, width, low, high), style.trim),
-        Patch(
-            "photo", (frame, width - frame, low + frame, high - frame), style.trim, _outside(rng, photos), bars, bright
-        ),
+        Patch("photo", pane, style.trim, _outside(rng, photos), bars, bright),
     ]
     kind = rng.random()
     if kind < 0.4:  # curtains
@@ -110,7 +106,7 @@ def _window(rng: Rng, style: Style, height: float, photos: tuple[Photo, ...]) ->
     return width, patches
 
 
-def _door(rng: Rng, style: Style, height: float, photos: tuple[Photo, ...]) -> tuple[float, list[Patch]]:
+def _door(rng: Rng, style: _Style, height: float, photos: Photos) -> tuple[float, list[Patch]]:
     width, high = rng.uniform(0.75, 1.0), min(height - 0.08, rng.uniform(1.98, 2.15))
     frame = rng.uniform(0.05, 0.1)
     leaf = sample_wood(rng).colour if rng.random() < 0.5 else style.trim.colour
@@ -125,7 +121,7 @@ def _door(rng: Rng, style: Style, height: float, photos: tuple[Photo, ...]) -> t
     ]
 
 
-def _picture(rng: Rng, style: Style, height: float, photos: tuple[Photo, ...]) -> tuple[float, list[Patch]]:
+def _picture(rng: Rng, style: _Style, height: float, photos: Photos) -> tuple[float, list[Patch]]:
     width, tall = rng.uniform(0.25, 1.2), rng.uniform(0.25, 0.9)
     middle = rng.uniform(1.4, 1.8)
     box = (0.0, width, middle - tall / 2, min(height - 0.05, middle + tall / 2))
@@ -136,48 +132,39 @@ def _picture(rng: Rng, style: Style, height: float, photos: tuple[Photo, ...]) -
     if kind < 0.5:
         return width, [rim, Patch("photo", inner, style.trim, _crop(rng, photos))]
     if kind < 0.75:  # a print
-        material = sample_cloth(rng)
-        return width, [rim, Patch("flat", inner, material)]
+        return width, [rim, Patch("flat", inner, sample_cloth(rng))]
     if kind < 0.9:  # a mirror or a dark screen
         shine = darker((1, 1, 1), rng.choice([0.01, 0.35]))
-        return width, [rim, Patch("flat", inner, Material(shine, uneven=0.3, key=int(rng.integers(2**31))))]
+        return width, [rim, Patch("flat", inner, Material(shine, uneven=0.3, key=sample_key(rng)))]
     return width, [Patch("round", (0, width, middle - width / 2, middle + width / 2), rim.material)]  # a clock, a plate
 
 
-def _floor(rng: Rng, room: NDArray[np.float64], wet: bool) -> Surface:
+def _floor(rng: Rng, room: Float64, wet: bool) -> Surface:
     kind = rng.random() + (0.5 if wet else 0.0)
-    if kind < 0.5:
-        material = sample_wood(rng)
-    elif kind < 0.75:
-        material = sample_cloth(rng)
-    else:
-        material = sample_tiles(rng)
+    material = (sample_wood if kind < 0.5 else sample_cloth if kind < 0.75 else sample_tiles)(rng)
     patches: list[Patch] = []
     if rng.random() < 0.4:
         wide, deep = rng.uniform(0.2, 0.6, 2) * (room[0], room[2])
         x, z = rng.uniform(0.35, 0.65, 2) * (room[0], room[2])
         shape: Literal["flat", "round"] = "round" if rng.random() < 0.3 else "flat"
         rug = sample_cloth(rng)
-        rim = Material(darker(rug.second, 0.8))
-        for grown, cloth in ((0.12, rim), (0.0, rug)):
+        for grown, cloth in ((0.12, Material(darker(rug.second, 0.8))), (0.0, rug)):
             box = (x - wide / 2 - grown, x + wide / 2 + grown, z - deep / 2 - grown, z + deep / 2 + grown)
             patches.append(Patch(shape, box, cloth))
     return Surface(material, (), tuple(patches))
 
 
-def _ceiling(rng: Rng, room: NDArray[np.float64], paint: Material) -> Surface:
-    base: Colour = tint(rng, light=(0.86, 0.99), vivid=(0, 0.06))
-    material = Material(base, uneven=rng.uniform(0, 0.04), key=int(rng.integers(2**31)))
+def _ceiling(rng: Rng, room: Float64, paint: Material) -> Surface:
+    base = tint(rng, light=(0.86, 0.99), vivid=(0, 0.06))
+    material = Material(base, uneven=rng.uniform(0, 0.04), key=sample_key(rng))
     kind = rng.random()
     if kind < 0.1:
         material = sample_wood(rng)
     elif kind < 0.2:  # panels, as in offices
-        side = rng.uniform(0.4, 0.7)
-        material = Material(base, "tiles", darker(base, 0.5), (side, side), 0.05)
+        material = Material(base, "tiles", darker(base, 0.5), (rng.uniform(0.4, 0.7),) * 2, 0.05)
     elif kind < 0.3:  # as the walls
         material = Material(darker(paint.colour, 1.05), uneven=0.03)
-    patches: list[Patch] = []
-    lamp = Material((1.0, 0.97, 0.88))
+    patches, lamp = list[Patch](), Material((1.0, 0.97, 0.88))
     x, z = rng.uniform(0.35, 0.65, 2) * (room[0], room[2])
     kind = rng.random()
     if kind < 0.3:
@@ -185,30 +172,28 @@ def _ceiling(rng: Rng, room: NDArray[np.float64], paint: Material) -> Surface:
         patches.append(Patch("round", (x - r, x + r, z - r, z + r), lamp, glow=1.6))
     elif kind < 0.45:  # spots or strips in rows
         wide, deep = (0.1, 0.1) if rng.random() < 0.6 else (0.25, 1.1)
-        for across in np.arange(0.6, room[0] - 0.4, 1.3):
-            for along in np.arange(0.6, room[2] - 0.6, 1.6):
-                patches.append(Patch("flat", (across, across + wide, along, along + deep), lamp, glow=1.8))
+        for across, along in product(np.arange(0.6, room[0] - 0.4, 1.3), np.arange(0.6, room[2] - 0.6, 1.6)):
+            patches.append(Patch("flat", (across, across + wide, along, along + deep), lamp, glow=1.8))
     return Surface(material, (), tuple(patches))
 
 
-def _outside(rng: Rng, photos: tuple[Photo, ...]) -> Photo:
+def _outside(rng: Rng, photos: Photos) -> Photo:
     """What is behind a window: the upper part of the first photograph, which has a sky, or sky over green."""
     if rng.random() < 0.4:
         return _crop(rng, (photos[0][: photos[0].shape[0] * 3 // 4],))
-    rows, columns = np.arange(48, dtype=np.float32)[:, None], np.arange(48, dtype=np.float32)[None, :]
-    sky = np.array(linear(*(rng.uniform(0.6, 0.95), rng.uniform(0.75, 1), 1)), np.float32)
+    sky = np.array(linear(rng.uniform(0.6, 0.95), rng.uniform(0.75, 1), 1), np.float32)
     haze = np.array(linear(0.95, 0.95, 0.95), np.float32)
     green = np.array(linear(rng.uniform(0.15, 0.5), rng.uniform(0.3, 0.6), rng.uniform(0.1, 0.4)), np.float32)
-    height = rows / 48
-    across, down = np.meshgrid(columns[0] / np.float32(5), rows[:, 0] / np.float32(5))
-    bumps = cloudy(across, down, int(rng.integers(2**31)))
+    line = np.arange(48, dtype=np.float32)
+    height = line[:, None] / 48
+    bumps = cloudy(*np.meshgrid(line / np.float32(5), line / np.float32(5)), sample_key(rng))
     ground = (height + 0.35 * bumps > rng.uniform(0.5, 1.2))[..., None]
     return np.where(ground, green * (0.5 + bumps[..., None]), sky + (haze - sky) * height[..., None])
 
 
-def _crop(rng: Rng, photos: tuple[Photo, ...]) -> Photo:
+def _crop(rng: Rng, photos: Photos) -> Photo:
     """A part of a photograph in other colours, as a view or a picture."""
-    photo = photos[int(rng.integers(len(photos)))]
+    photo = pick(rng, photos)
     height, width = photo.shape[:2]
     tall, wide = (int(length * rng.uniform(0.3, 0.9)) for length in (height, width))
     top, left = int(rng.integers(height - tall + 1)), int(rng.integers(width - wide + 1))

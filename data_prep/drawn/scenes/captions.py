@@ -1,55 +1,41 @@
-"""What one may say of a scene: five different English sentences from a small grammar.
+"""What one may say of a scene: five different English sentences from a small grammar, and the vectors of its words.
 
 Some name everything, some a part; some count, some say where a thing is or where two things are to each other. Every
-sentence is true. All words stand in the tables below, so that ``vocabulary`` can list them. Not for: drawing
-(``things.py``), nor understanding captions.
+sentence is true. All words stand in the tables below, so that ``vocabulary`` can list them. As a script it writes the
+packaged scene_words.txt anew, so that the embedded dataset needs no other package; scene_words.md says whose they are.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from cml.data_prep.drawn.drawing import Rng, pick
 from cml.data_prep.drawn.scenes.things import COLOURS, Thing
+from cml.errors import DataError
 
 CAPTIONS = 5
 
-NOUNS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "apple": (("apple", "apples"), ("fruit", "fruits")),
-    "ball": (("ball", "balls"), ("toy ball", "toy balls")),
-    "bird": (("bird", "birds"), ("animal", "animals")),
-    "boat": (("boat", "boats"), ("sailboat", "sailboats"), ("ship", "ships")),
-    "box": (("box", "boxes"), ("crate", "crates")),
-    "car": (("car", "cars"), ("automobile", "automobiles"), ("vehicle", "vehicles")),
-    "clock": (("clock", "clocks"), ("alarm clock", "alarm clocks")),
-    "cup": (("cup", "cups"), ("mug", "mugs")),
-    "fish": (("fish", "fish"), ("animal", "animals")),
-    "flower": (("flower", "flowers"), ("blossom", "blossoms"), ("plant", "plants")),
-    "house": (("house", "houses"), ("cottage", "cottages"), ("building", "buildings")),
-    "mushroom": (("mushroom", "mushrooms"),),
-    "star": (("star", "stars"),),
-    "tree": (("tree", "trees"), ("plant", "plants")),
+_WORDS = {  # of each kind: its names, one and several, the usual one first; and what it does
+    "apple": ((("apple", "apples"), ("fruit", "fruits")), ("lying",)),
+    "ball": ((("ball", "balls"), ("toy ball", "toy balls")), ("lying", "resting")),
+    "bird": ((("bird", "birds"), ("animal", "animals")), ("sitting", "perched")),
+    "boat": ((("boat", "boats"), ("sailboat", "sailboats"), ("ship", "ships")), ("floating", "sailing")),
+    "box": ((("box", "boxes"), ("crate", "crates")), ("standing", "lying")),
+    "car": ((("car", "cars"), ("automobile", "automobiles"), ("vehicle", "vehicles")), ("parked", "standing")),
+    "clock": ((("clock", "clocks"), ("alarm clock", "alarm clocks")), ("standing",)),
+    "cup": ((("cup", "cups"), ("mug", "mugs")), ("standing", "placed")),
+    "fish": ((("fish", "fish"), ("animal", "animals")), ("swimming", "floating")),
+    "flower": ((("flower", "flowers"), ("blossom", "blossoms"), ("plant", "plants")), ("growing", "blooming")),
+    "house": ((("house", "houses"), ("cottage", "cottages"), ("building", "buildings")), ("standing",)),
+    "mushroom": ((("mushroom", "mushrooms"),), ("growing",)),
+    "star": ((("star", "stars"),), ("shining",)),
+    "tree": ((("tree", "trees"), ("plant", "plants")), ("standing", "growing")),
 }
-"""Names of each kind, one and several; the first is the usual one."""
-
-DOING: Mapping[str, tuple[str, ...]] = {
-    "apple": ("lying",),
-    "ball": ("lying", "resting"),
-    "bird": ("sitting", "perched"),
-    "boat": ("floating", "sailing"),
-    "box": ("standing", "lying"),
-    "car": ("parked", "standing"),
-    "clock": ("standing",),
-    "cup": ("standing", "placed"),
-    "fish": ("swimming", "floating"),
-    "flower": ("growing", "blooming"),
-    "house": ("standing",),
-    "mushroom": ("growing",),
-    "star": ("shining",),
-    "tree": ("standing", "growing"),
-}
-SIZE_WORDS: Mapping[str, tuple[str, ...]] = {
+NOUNS: Mapping[str, Sequence[tuple[str, str]]] = {kind: names for kind, (names, _) in _WORDS.items()}
+SIZE_WORDS: Mapping[str, Sequence[str]] = {
     "small": ("small", "little", "tiny"),
     "": (),
     "large": ("large", "big", "huge"),
@@ -93,7 +79,6 @@ class _Group:
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom of all together."""
         left, top, right, bottom = np.array([thing.box for thing in self.things]).T
         return float(left.min()), float(top.min()), float(right.max()), float(bottom.max())
 
@@ -106,19 +91,25 @@ class _Group:
     def be(self) -> str:
         return "is" if len(self.things) == 1 else "are"
 
+    def doing(self, rng: Rng) -> str:
+        return pick(rng, _WORDS[self.things[0].kind][1])
 
-def describe(things: Sequence[Thing], rng: np.random.Generator) -> tuple[str, ...]:
+
+Groups = Sequence[_Group]
+
+
+def describe(things: Sequence[Thing], rng: Rng) -> tuple[str, ...]:
     """Five different sentences about a scene; the first names everything in it."""
     kinds = dict.fromkeys(thing.kind for thing in things)
     numbered = [[number for number, thing in enumerate(things) if thing.kind == kind] for kind in kinds]
     groups = [_Group(tuple(things[number] for number in numbers), tuple(numbers)) for numbers in numbered]
-    found = dict.fromkeys([_sentence(_everything(groups, rng), rng)])
+    found: dict[str, None] = {}
     weights = np.array([weight for _, weight, _ in _FORMS])
     while len(found) < CAPTIONS:
-        form, _, least = _FORMS[int(rng.choice(len(_FORMS), p=weights / weights.sum()))]
-        text = form(groups, rng) if len(groups) >= least else None
+        form, _, least = _FORMS[int(rng.choice(len(_FORMS), p=weights / weights.sum())) if found else 0]
+        text = form([groups[place] for place in rng.permutation(len(groups))], rng) if len(groups) >= least else None
         if text is not None:
-            found.setdefault(_sentence(text, rng))
+            found.setdefault(text[0].upper() + text[1:] + ("." if rng.random() < 0.8 else ""))
     return tuple(found)
 
 
@@ -130,136 +121,125 @@ def relation(a: _Group, b: _Group) -> list[str]:
         return ["below"]
     (left, top, right, bottom), (other_left, other_top, other_right, other_bottom) = a.box, b.box
     across, down = a.middle[0] - b.middle[0], a.middle[1] - b.middle[1]
-    found = []
-    if abs(across) > abs(down):
-        found += ["left"] if right < other_left + 0.03 else []
-        found += ["right"] if left > other_right - 0.03 else []
-    elif min(right, other_right) > max(left, other_left):
-        found += ["above"] if bottom < other_top + 0.03 else []
-        found += ["below"] if top > other_bottom - 0.03 else []
+    sideways, overlap = abs(across) > abs(down), min(right, other_right) > max(left, other_left)
     apart = max(left - other_right, other_left - right, top - other_bottom, other_top - bottom)
-    return found + (["near"] if apart < 0.07 else [])
+    return _so(
+        left=sideways and right < other_left + 0.03,
+        right=sideways and left > other_right - 0.03,
+        above=not sideways and overlap and bottom < other_top + 0.03,
+        below=not sideways and overlap and top > other_bottom - 0.03,
+        near=apart < 0.07,
+    )
+
+
+def _so(**ways: bool) -> list[str]:
+    return [way for way, is_so in ways.items() if is_so]
 
 
 def vocabulary() -> list[str]:
     """All words that captions can have, lower case, sorted."""
-    tables: list[str] = [*COLOURS, *NUMBERS.values(), "a", "an", "and"]
-    for names in NOUNS.values():
-        tables += [name for pair in names for name in pair]
-    for words in (*DOING.values(), *SIZE_WORDS.values(), *RELATIONS.values(), *PLACES.values()):
-        tables += words
-    for forms in (_LISTS, _PARTS, _COUNTS, _RELATED, _ON_TOP, _PLACED, _SIDES, _HEIGHTS, _SIZES):
-        tables += [re.sub(r"\{\w+\}", " ", form) for form in forms]
-    tables += ["is", "are"]
-    return sorted({word for text in tables for word in re.findall("[a-z]+", text)})
+    words = [*(doing for _, doing in _WORDS.values()), *SIZE_WORDS.values(), *RELATIONS.values(), *PLACES.values()]
+    names = itertools.chain(*NOUNS.values())
+    forms = (_LISTS, _PARTS, _COUNTS, _RELATED, _ON_TOP, _PLACED, _SIDES, _HEIGHTS, _SIZES)
+    texts = itertools.chain(COLOURS, NUMBERS.values(), ("a", "an", "and", "is", "are"), *words, *names, *forms)
+    return sorted({word for text in texts for word in re.findall("[a-z]+", re.sub(r"\{\w+\}", " ", text))})
 
 
-def _sentence(text: str, rng: np.random.Generator) -> str:
-    return text[0].upper() + text[1:] + ("." if rng.random() < 0.8 else "")
+def glove_text() -> str:
+    """GloVe 6B 50d of the vocabulary, a word and 50 numbers a line, which read back as the same float32."""
+    from cml.word_vectors.open import PACKAGED, open_word_vectors
+
+    vectors, words = open_word_vectors(PACKAGED), vocabulary()
+    rows = vectors.find(words)
+    if missing := [word for word in words if word not in rows]:
+        raise DataError(
+            f"The vectors {PACKAGED!r} lack the word {missing[0]!r} of the scenes' captions; choose another."
+        )
+    lines = []
+    for word in words:
+        numbers = vectors.rows(np.array([rows[word]]))[0].astype(np.float32)
+        lines.append(" ".join([word, *(np.format_float_positional(number, trim="-") for number in numbers)]))
+    return "\n".join(lines) + "\n"
 
 
-def _pick(choices: Sequence[str], rng: np.random.Generator) -> str:
-    return choices[int(rng.integers(len(choices)))]
-
-
-def _named(group: _Group, rng: np.random.Generator, detail: float = 0.75) -> str:
-    """Such as "a small red ball" or "two cups", with its colour at probability ``detail``, size a little less often."""
+def _named(group: _Group, rng: Rng) -> str:
+    """Such as "a small red ball" or "two cups", mostly with its colour, a little less often with its size."""
     thing, many = group.things[0], len(group.things)
     names = NOUNS[thing.kind]
     usual = len(names) == 1 or rng.random() < 0.7
-    noun = names[0 if usual else int(rng.integers(1, len(names)))][0 if many == 1 else 1]
-    words = [noun]
-    if rng.random() < detail:
+    words = [names[0 if usual else int(rng.integers(1, len(names)))][0 if many == 1 else 1]]
+    if rng.random() < 0.75:
         words.insert(0, thing.colour)
-    if thing.size and rng.random() < 0.8 * detail:
-        words.insert(0, _pick(SIZE_WORDS[thing.size], rng))
+    if thing.size and rng.random() < 0.8 * 0.75:
+        words.insert(0, pick(rng, SIZE_WORDS[thing.size]))
     article = "an" if words[0][0] in "aeiou" else "a"
     return " ".join([article if many == 1 else NUMBERS[many], *words])
 
 
-def _enumerated(groups: Sequence[_Group], rng: np.random.Generator) -> str:
+def _enumerated(groups: Groups, rng: Rng) -> str:
     names = [_named(group, rng) for group in groups]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _shuffled(groups: Sequence[_Group], rng: np.random.Generator) -> list[_Group]:
-    return [groups[int(place)] for place in rng.permutation(len(groups))]
+# Forms of sentences about groups in a random order; None where nothing of the kind can be said.
 
 
-def _count(groups: Sequence[_Group]) -> int:
-    return sum(len(group.things) for group in groups)
+def _everything(groups: Groups, rng: Rng) -> str:
+    return pick(rng, _LISTS).format(all=_enumerated(groups, rng), be=groups[0].be)
 
 
-def _everything(groups: Sequence[_Group], rng: np.random.Generator) -> str:
-    order = _shuffled(groups, rng)
-    return _pick(_LISTS, rng).format(all=_enumerated(order, rng), be=order[0].be)
+def _part(groups: Groups, rng: Rng) -> str:
+    part = groups[: int(rng.integers(1, len(groups)))]
+    return pick(rng, _PARTS).format(some=_enumerated(part, rng), be=part[0].be)
 
 
-def _part(groups: Sequence[_Group], rng: np.random.Generator) -> str:
-    order = _shuffled(groups, rng)[: int(rng.integers(1, len(groups)))]
-    return _pick(_PARTS, rng).format(some=_enumerated(order, rng), be=order[0].be)
+def _counted(groups: Groups, rng: Rng) -> str:
+    part, number = groups[: int(rng.integers(1, len(groups)))], NUMBERS[sum(len(group.things) for group in groups)]
+    return pick(rng, _COUNTS).format(number=number, all=_enumerated(groups, rng), some=_enumerated(part, rng))
 
 
-def _counted(groups: Sequence[_Group], rng: np.random.Generator) -> str:
-    order = _shuffled(groups, rng)
-    part = order[: int(rng.integers(1, len(groups)))]
-    number = NUMBERS[_count(groups)]
-    return _pick(_COUNTS, rng).format(number=number, all=_enumerated(order, rng), some=_enumerated(part, rng))
-
-
-def _related(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
-    a, b = _shuffled(groups, rng)[:2]
+def _related(groups: Groups, rng: Rng) -> str | None:
+    a, b, *_ = groups
     ways = relation(a, b)
     if not ways:
         return None
-    way = _pick(ways, rng)
-    return _pick(_ON_TOP if way == "on" else _RELATED, rng).format(
-        a=_named(a, rng),
-        b=_named(b, rng),
-        be=a.be,
-        doing=_pick(DOING[a.things[0].kind], rng),
-        relation=_pick(RELATIONS[way], rng),
-    )
+    way = pick(rng, ways)
+    form = pick(rng, _ON_TOP if way == "on" else _RELATED)
+    names = {"a": _named(a, rng), "b": _named(b, rng)}
+    return form.format(**names, be=a.be, doing=a.doing(rng), relation=pick(rng, RELATIONS[way]))
 
 
-def _placed(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
-    group = _shuffled(groups, rng)[0]
-    left, top, right, bottom = group.box
-    x, y = group.middle
-    ways = [
-        *(["left"] if right < 0.48 else []),
-        *(["right"] if left > 0.52 else []),
-        *(["top"] if bottom < 0.5 else []),
-        *(["bottom"] if top > 0.5 else []),
-        *(["middle"] if abs(x - 0.5) < 0.12 and abs(y - 0.5) < 0.12 else []),
-    ]
+def _placed(groups: Groups, rng: Rng) -> str | None:
+    group = groups[0]
+    (left, top, right, bottom), (x, y) = group.box, group.middle
+    middle = abs(x - 0.5) < 0.12 and abs(y - 0.5) < 0.12
+    ways = _so(left=right < 0.48, right=left > 0.52, top=bottom < 0.5, bottom=top > 0.5, middle=middle)
     if not ways:
         return None
-    place = _pick(PLACES[_pick(ways, rng)], rng)
-    doing = _pick(DOING[group.things[0].kind], rng)
-    return _pick(_PLACED, rng).format(a=_named(group, rng), place=place, be=group.be, doing=doing)
+    place, doing = pick(rng, PLACES[pick(rng, ways)]), group.doing(rng)
+    return pick(rng, _PLACED).format(a=_named(group, rng), place=place, be=group.be, doing=doing)
 
 
-def _opposite(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
-    a, b = _shuffled(groups, rng)[:2]
+def _opposite(groups: Groups, rng: Rng) -> str | None:
+    a, b, *_ = groups
     if a.box[2] < 0.5 < b.box[0]:
         forms = _SIDES
     elif a.box[3] < 0.55 and b.box[1] > 0.45 and a.middle[1] < b.box[1] and a.box[3] < b.middle[1]:
         forms = _HEIGHTS
     else:
         return None
-    return _pick(forms, rng).format(a=_named(a, rng), b=_named(b, rng))
+    return pick(rng, forms).format(a=_named(a, rng), b=_named(b, rng))
 
 
-def _compared(groups: Sequence[_Group], rng: np.random.Generator) -> str | None:
-    a, b = _shuffled(groups, rng)[:2]
+def _compared(groups: Groups, rng: Rng) -> str | None:
+    a, b, *_ = groups
     if a.things[0].half_width < 1.35 * b.things[0].half_width:
         return None
-    return _pick(_SIZES, rng).format(a=_named(a, rng), b=_named(b, rng), be=a.be)
+    return pick(rng, _SIZES).format(a=_named(a, rng), b=_named(b, rng), be=a.be)
 
 
-_Form = Callable[[Sequence[_Group], np.random.Generator], str | None]
-_FORMS: tuple[tuple[_Form, float, int], ...] = (  # with their weights, and of how many groups at least
+_FORMS: tuple[tuple[Callable[[Groups, Rng], str | None], float, int], ...] = (
+    # with their weights, and of how many groups at least
     (_everything, 1.5, 1),
     (_part, 1.5, 2),
     (_counted, 1.0, 2),
@@ -268,3 +248,9 @@ _FORMS: tuple[tuple[_Form, float, int], ...] = (  # with their weights, and of h
     (_opposite, 1.0, 2),
     (_compared, 0.7, 2),
 )
+
+
+if __name__ == "__main__":
+    from cml.word_vectors.open import SCENE_WORDS
+
+    SCENE_WORDS.write_text(glove_text(), encoding="utf-8", newline="\n")

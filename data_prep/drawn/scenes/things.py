@@ -1,16 +1,14 @@
-"""The things that scenes are made of: how each is drawn, in what colours, and what can stand on it.
-
-Each is drawn with a pen in its own frame (``pen.py``), shaded from light to dark. Not for: where things are
-(``scenes.py``) and what is said of them (``captions.py``).
-"""
+"""The things that scenes are made of: how a pen draws each in its own frame, in what colours, what can stand on it."""
 
 import colorsys
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from cml.data_prep.drawn.drawing import Rng
 from cml.data_prep.drawn.scenes.pen import PALE, Pen, Rgb
 
 # Lowest and highest hue (in turns), saturation and brightness of each colour.
@@ -27,17 +25,13 @@ COLOURS: Mapping[str, tuple[tuple[float, float], tuple[float, float], tuple[floa
     "black": ((0.0, 1.0), (0.0, 0.2), (0.1, 0.17)),
     "gray": ((0.0, 1.0), (0.0, 0.06), (0.45, 0.6)),
 }
-_WOOD: Rgb = (112, 76, 44)
-_LEAF: Rgb = (64, 138, 52)
-_GLASS: Rgb = (196, 224, 240)
-_DARK: Rgb = (34, 34, 40)
+_WOOD, _LEAF, _GLASS, _DARK = (112, 76, 44), (64, 138, 52), (196, 224, 240), (34, 34, 40)
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of thing."""
 
-    draw: Callable[[Pen], None]  # draws one with a pen in its own frame
+    draw: Callable[[Pen], None]
     height: float  # of its top above where it stands, in half widths
     colours: Mapping[str, float]  # names of colours and how often each occurs
     flat_top: bool = False  # whether other things can stand on it
@@ -45,7 +39,7 @@ class Kind:
     tilt: float = 3.0  # standard deviation of its tilt in degrees
 
 
-def sample_rgb(rng: np.random.Generator, name: str) -> Rgb:
+def sample_rgb(rng: Rng, name: str) -> Rgb:
     """A shade of the colour called ``name``."""
     hue, saturation, brightness = (rng.uniform(*limits) for limits in COLOURS[name])
     red, green, blue = (int(255 * channel) for channel in colorsys.hsv_to_rgb(hue % 1, saturation, brightness))
@@ -250,11 +244,11 @@ class Thing:
     """One thing of a scene; lengths in sides of the picture, x to the right, y down."""
 
     kind: str  # a key of ``KINDS``
-    colour: str  # name of its colour
+    colour: str  # a key of ``COLOURS``
     size: str  # "small", "large", or "" between them
-    x: float  # where it stands
-    y: float  # where it stands: its lower edge
-    half_width: float  # half its width
+    x: float  # of its middle
+    y: float  # of its lower edge
+    half_width: float
     on: int = -1  # number of the thing it stands on, -1 for none
 
     @property
