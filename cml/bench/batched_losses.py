@@ -2,7 +2,7 @@
 
 Each formula here is that of a loss of ``cml.losses`` with a dimension more; its file says what it is, and the tests
 hold the two against each other. Distances of embeddings come from products in float64, so that near points keep their
-digits. A loss that is not here goes head by head (heads.py).
+digits.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,8 +68,10 @@ def _log_ratio(losses: Sequence[Any], batch: Batch) -> Tensor:
     offsets = _each(losses, lambda one: one.rank_offset)
     ranked = _each(losses, lambda one: one.weights == "rank") > 0
     used = batch.used & ((floors > 0) | (batch.labels > 0))  # (H, B, B)
-    places = {zero: _mean_ranks(batch.labels, batch.used & ((batch.labels > 0) | zero)) for zero in (True, False)}
-    ranks = torch.where(floors > 0, places[True], places[False])
+    counted = {zero: batch.used & ((batch.labels > 0) | zero) for zero in (True, False)}
+    # the place of each column in its row, from 0, ties sharing their mean; (B, B)
+    places = {zero: rank_weights(batch.labels, some, 1.0).clamp_min(1e-9) for zero, some in counted.items()}
+    ranks = torch.where(floors > 0, places[True], places[False]).reciprocal() - 1
     weight = torch.where(ranked, 1 / (ranks + offsets), 1.0).where(used, 0)
     limits = torch.finfo(torch.float32)
     total = weight.sum(dim=2)  # (H, B)
@@ -81,11 +83,6 @@ def _log_ratio(losses: Sequence[Any], batch: Batch) -> Tensor:
     mean = (weight * residual).sum(dim=2) / total.clamp_min(limits.tiny)
     values = scale * (weight * (residual - mean[:, :, None]).square()).sum(dim=2)
     return values.sum(dim=1) / counts.sum(dim=1).clamp(min=1)
-
-
-def _mean_ranks(labels: Tensor, used: Tensor) -> Tensor:
-    """The place of each column in its row, from 0, ties sharing their mean; (B, B)."""
-    return rank_weights(labels, used, 1.0).clamp_min(1e-9).reciprocal() - 1
 
 
 def _rkd(losses: Sequence[Any], batch: Batch) -> Tensor:

@@ -6,7 +6,7 @@
 
 A worker prepares a set in its own cache, and sends back scores and ranks. The asking process alone writes, so that the
 files are those of one machine, to rounding, with the seconds and the hardware of the workers; a killed worker costs
-what it had under way. Not for: the rules (track.py), the connection (processes/cluster.py).
+what it had under way.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -40,8 +39,7 @@ T = TypeVar("T")
 _one_at_a_time = threading.Lock()  # in a worker: training draws from random numbers of the whole process
 
 
-@dataclass(frozen=True)
-class Tried:
+class Tried(NamedTuple):
     """A trial: its score on the validation items, None where it failed, its seconds, and why it failed or ""."""
 
     score: float | None
@@ -49,8 +47,7 @@ class Tried:
     failed: str
 
 
-@dataclass(frozen=True)
-class Final:
+class Final(NamedTuple):
     """A final run: its ranks of the test items, None where it failed, and what ``Result`` says of where it was run."""
 
     ranks: Ranks | None
@@ -60,106 +57,68 @@ class Final:
     made_on: dict[str, Any]
 
 
-class _Recipe(NamedTuple):
-    """What a worker needs to have the same set and plugins."""
-
-    name: str
-    version: str
-    split: str
-    parts: str
-    sources: tuple[str, ...]
-    needed: tuple[tuple[str, str], ...]
-
-
-class Computing(Protocol):
-    """Where calls are computed."""
-
-    def each(
-        self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
-    ) -> Iterator[tuple[int, R]]:
-        """Make a call with each of some arguments, as yet undone: yields their numbers and results as they come.
-
-        Args:
-            data: The set.
-            call: A function of the set and the arguments, which pickle finds by its name.
-            arguments: Of each call, without the set.
-            parts: The loss and the backbone, which plugins may bring.
-        """
-
-    def every(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
-        """Do pieces of work whose calls may be computed side by side."""
-
-    def kept(self, path: Path) -> Path | None:
-        """Where a call keeps its state for one that comes after a kill; None where it has nowhere to."""
-
-
 class Here:
-    """One after the other in this process."""
+    """Calls are computed one after the other in this process."""
 
     def each(
         self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
-        """Make the calls when their results are asked for."""
+        """Make a call with the set and each of some arguments: yields their numbers and results as they come.
+
+        Pickle finds the call by its name; ``parts`` are the loss and the backbone, which plugins may bring.
+        """
         for number, some in enumerate(arguments):
             yield number, call(data, *some)
 
     def every(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
-        """Do them in their order."""
+        """Do pieces of work whose calls may be computed side by side."""
         return [work(piece) for piece in pieces]
 
     def kept(self, path: Path) -> Path | None:
-        """The path itself."""
+        """Where a call keeps its state for one that comes after a kill; None where that may be on another machine."""
         return path
 
 
-@dataclass(frozen=True)
-class There:
-    """By the workers of a cluster, each of which opens the sets of this version of the suite."""
+class There(Here):
+    """Calls are computed by the workers of a cluster, each of which opens the sets of this version of the suite."""
 
-    workers: Workers
-    version: str
+    def __init__(self, workers: Workers, version: str) -> None:
+        self._workers, self._version = workers, version
 
     def each(
         self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
         """Send the calls to workers."""
-        recipe = _Recipe(data.name, self.version, data.split, parts, plugins.sources(), plugins.needed(parts))
-        calls = [(_in_worker, recipe, call, some) for some in arguments]
-        yield from self.workers.each(calls, lambda number: f"A run of {parts} on {data.name}")
+        needed = data.name, self._version, data.split, parts, plugins.sources(), plugins.needed(parts)
+        calls = [(_in_worker, call, some, *needed) for some in arguments]
+        yield from self._workers.each(calls, lambda number: f"A run of {parts} on {data.name}")
 
     def every(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
         """Do as many at a time as the workers have threads: each waits for its own calls."""
-        with ThreadPoolExecutor(self.workers.threads) as pool:
+        with ThreadPoolExecutor(self._workers.threads) as pool:
             try:
                 return list(pool.map(work, pieces))
             except BaseException:  # nobody waits for what is under way
                 pool.shutdown(wait=False, cancel_futures=True)
-                self.workers.client.close()
+                self._workers.client.close()
                 raise
 
     def kept(self, path: Path) -> Path | None:
-        """Nowhere: the call after a kill may be another machine's."""
+        """Nowhere."""
         return None
 
 
 def tried(data: BenchSet, track: str, configs: Sequence[TrainConfig], kept: Path | None = None) -> list[Tried]:
     """Train with each of the options of trials, and score them on the validation items."""
-    return [
-        Tried(
-            None if one.failed else validated(one.embed(data.validation), data.validation_distances),
-            round(one.seconds, 3),
-            one.failed,
-        )
-        for one in fit(track, data, configs, kept)
-    ]
+    done = []
+    for one in fit(track, data, configs, kept):
+        score = None if one.failed else validated(one.embed(data.validation), data.validation_distances)
+        done.append(Tried(score, round(one.seconds, 3), one.failed))
+    return done
 
 
 def final(data: BenchSet, track: str, config: TrainConfig, trials: int, wanted: int) -> Final:
-    """Train with the chosen options, and rank the test items.
-
-    Raises:
-        UserError: trials are missing.
-    """
+    """Train with the chosen options, and rank the test items; an error if trials are missing."""
     query, gallery = data.test(trials, wanted)
     (one,) = fit(track, data, [config])
     ranks = None
@@ -183,14 +142,21 @@ def memory_mb() -> int:
         import resource
     except ImportError:  # Windows
         return 0
-    return round(
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
-    )
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(most / (1 << 20 if sys.platform == "darwin" else 1 << 10))
 
 
-def _in_worker(recipe: _Recipe, call: Callable[..., R], arguments: tuple[Any, ...]) -> R:
+def _in_worker(
+    call: Callable[..., R],
+    arguments: tuple[Any, ...],
+    name: str,
+    version: str,
+    split: str,
+    parts: str,
+    sources: tuple[str, ...],
+    needed: tuple[tuple[str, str], ...],
+) -> R:
     """Make a call in a worker, if it has the same set and the same plugins."""
-    name, version, split, parts, sources, needed = recipe
     with _one_at_a_time:
         try:
             for source in sources:

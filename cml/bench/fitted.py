@@ -1,13 +1,10 @@
-"""How embeddings are made: heads on frozen features (A), whole networks (B), and the rows without training.
-
-Not for: which options they are made with, and what sees which part of a set (track.py).
-"""
+"""How embeddings are made: heads on frozen features (A), whole networks (B), and the rows without training."""
 
 import functools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +20,7 @@ _RIDGE = tuple(10.0**power for power in range(-2, 7))  # of which leave-one-out 
 AT_ONCE = {"A": 20, "B": 1}  # options that are trained at a time
 
 
-@dataclass(frozen=True)
-class Fitted:
+class Fitted(NamedTuple):
     """What embeds the items of a part, (N, D); the seconds of its training; and why it failed, or ""."""
 
     embed: Callable[[Part], Float32]
@@ -36,13 +32,11 @@ def fit(track: str, data: BenchSet, configs: Sequence[TrainConfig], kept: Path |
     """Train with each of the options, which share seed, size and batches; ``kept`` is the state of killed heads."""
     if track == "B":
         return [_network(data, config) for config in configs]
-    from cml.bench.heads import Head, train_heads
+    from cml.bench.heads import train_heads
 
-    def embed(head: Head, part: Part) -> Float32:
-        return head.embed(features_of(configs[0], part))
-
-    heads = train_heads(configs, features_of(configs[0], data.train), data.train_distances, data.vectors, kept)
-    return [Fitted(functools.partial(embed, head), head.seconds, head.failed) for head in heads]
+    features = functools.partial(features_of, configs[0])
+    heads = train_heads(configs, features(data.train), data.train_distances, data.vectors, kept)
+    return [Fitted(lambda part, head=head: head.embed(features(part)), head.seconds, head.failed) for head in heads]
 
 
 def frozen(data: BenchSet, config: TrainConfig) -> Fitted:
@@ -88,11 +82,10 @@ def _network(data: BenchSet, config: TrainConfig) -> Fitted:
 
 
 def _images(paths: tuple[Path, ...], config: TrainConfig) -> Images:
-    """The images of a part, decoded once for all trials."""
     return _decoded(paths, stored_size(config.image_size, config.crop), config.cache_bytes)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=8)  # once for all trials
 def _decoded(paths: tuple[Path, ...], size: Size, cache_bytes: int) -> Images:
     images = Images(paths, size, cache_bytes=cache_bytes)
     images.load()

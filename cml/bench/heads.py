@@ -1,7 +1,7 @@
 """Many linear heads on the same frozen features, trained at once: one wide product, one batch, one optimiser.
 
 What a head learns is, to rounding, what ``cml train --freeze-backbone`` learns with its options from the same features:
-the same start, batches, loss, rates and updates. Not for: whole networks (fitted.py).
+the same start, batches, loss, rates and updates.
 """
 
 import functools
@@ -9,8 +9,9 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -34,18 +35,14 @@ from cml.training.targets import TrainingLabels
 _SECOND = 1.0  # between two states that are kept: what is done faster is begun anew
 
 
-@dataclass(frozen=True)
-class Head:
-    """A trained head: weight (D, F), bias (D,), whether its embeddings are L2-normalised, and why it failed, or "".
+class Head(NamedTuple):
+    """A trained head, and why it failed, or "". Its seconds are its part of those of all that were trained at once."""
 
-    Its seconds are its part of those of all heads that were trained at once.
-    """
-
-    weight: Tensor
-    bias: Tensor
-    normalize: bool
-    failed: str = ""
-    seconds: float = 0.0
+    weight: Tensor  # (D, F)
+    bias: Tensor  # (D,)
+    normalize: bool  # whether its embeddings are L2-normalised
+    failed: str
+    seconds: float
 
     def embed(self, features: Float32) -> Float32:
         """Embeddings (N, D) of features (N, F)."""
@@ -63,21 +60,12 @@ def train_heads(
 ) -> list[Head]:
     """Train a head for each of the options, which differ in loss, learning rate and weight decay alone.
 
-    A head whose loss cannot be made of these labels, or is no longer a number, is given back as failed.
-    What a kill loses of the work in ``kept`` is at most that of one head, or a second.
-
-    Args:
-        configs: H options.
-        features: (N, F) of the training items.
-        label_distances: (N, N) among them.
-        vectors: Their labels as vectors (N, V), None where they are none.
-        kept: File of the state, from which a call with the same arguments goes on; None to keep none.
-
-    Raises:
-        UserError: the options differ in more.
+    Of N training items there are features (N, F), label distances (N, N), and labels as vectors (N, V) where they are
+    some. A head whose loss cannot be made of these labels, or is no longer a number, is given back as failed. ``kept``
+    is the file of the state, from which a call with the same arguments goes on: a kill loses of the work in it at most
+    that of one head, or a second.
     """
-    begun = time.perf_counter()
-    first = configs[0]
+    begun, first = time.perf_counter(), configs[0]
     if len({replace(one, loss="", learning_rate=1.0, weight_decay=0.0) for one in configs}) > 1:
         raise UserError("Heads that are trained at once share all options but loss, learning rate and weight decay.")
     distance, sampler = Precomputed(label_distances, symmetric=True), sampling.registry.make(first.sampler)
@@ -92,7 +80,7 @@ def train_heads(
     parts = [[weight[h], bias[h]] for h in range(len(made))]  # views, which one optimiser moves
     groups = [{"params": part, "weight_decay": one.weight_decay} for part, one in zip(parts, configs, strict=True)]
     optimizer, given = torch.optim.AdamW(groups, first.learning_rate, fused=True), sampler.given(training)
-    state = _State(kept, weight, bias, optimizer, failed, begun)
+    state = _State(kept, {"weight": weight, "bias": bias}, optimizer, failed, begun)
     for step in range(state.load(), first.steps if whole else 0):
         batch = sampler.batch(given, seed=first.seed, step=step)
         rows = inputs[torch.from_numpy(batch.items)]  # (B, F)
@@ -110,47 +98,39 @@ def train_heads(
         optimizer.step()
         if (step + 1) % max(1, first.steps // len(made)) == 0 or step + 1 == first.steps:
             state.save(step + 1, last=step + 1 == first.steps)
-    seconds = [state.seconds() / len(made)] * len(made)
+    seconds = (time.perf_counter() - state.begun) / len(made)
     normalize = [not isinstance(one, str) and one.normalize for one in made]
-    return [Head(*one) for one in zip(weight, bias, normalize, failed, seconds, strict=True)]
+    return [Head(*one, seconds) for one in zip(weight, bias, normalize, failed, strict=True)]
 
 
+@dataclass
 class _State:
     """Weights, optimiser, failures and seconds after some steps, in a file: batches follow from their step alone."""
 
-    def __init__(
-        self,
-        path: Path | None,
-        weight: Tensor,
-        bias: Tensor,
-        optimizer: torch.optim.Optimizer,
-        failed: list[str],
-        begun: float,
-    ) -> None:
-        self._path, self._optimizer, self._failed, self._begun = path, optimizer, failed, begun
-        self._heads, self._saved = {"weight": weight, "bias": bias}, begun
-
-    def seconds(self) -> float:
-        """Of all processes that trained."""
-        return time.perf_counter() - self._begun
+    path: Path | None
+    heads: dict[str, Tensor]
+    optimizer: torch.optim.Optimizer
+    failed: list[str]
+    begun: float  # less the seconds of killed processes
+    saved: float = field(default_factory=time.perf_counter)
 
     def save(self, step: int, *, last: bool) -> None:
         """Keep the state, unless that was done a moment ago."""
-        if self._path is None or (time.perf_counter() - self._saved < _SECOND and not last):
+        if self.path is None or (time.perf_counter() - self.saved < _SECOND and not last):
             return
-        moved = self._optimizer.state_dict()["state"].items()
+        moved = self.optimizer.state_dict()["state"].items()
         tensors = {f"{number}.{name}": value for number, one in moved for name, value in one.items()}
-        about = {"step": step, "failed": self._failed, "seconds": self.seconds()}
-        with atomic_file(self._path) as temporary:
-            save_file({**self._heads, **tensors}, temporary, {"about": json.dumps(about)})
-        self._saved = time.perf_counter()
+        about = {"step": step, "failed": self.failed, "seconds": time.perf_counter() - self.begun}
+        with atomic_file(self.path) as temporary:
+            save_file({**self.heads, **tensors}, temporary, {"about": json.dumps(about)})
+        self.saved = time.perf_counter()
 
     def load(self) -> int:
         """Take over what is kept; how many steps that is."""
-        if self._path is None or not self._path.exists():
+        if self.path is None or not self.path.exists():
             return 0
         try:
-            with safe_open(self._path, "pt") as held:
+            with safe_open(self.path, "pt") as held:
                 about = json.loads(held.metadata()["about"])
                 tensors = {key: held.get_tensor(key) for key in held.keys()}  # noqa: SIM118 - it is no mapping
         except (SafetensorError, OSError, TypeError, KeyError, ValueError):  # damaged: nothing is lost but time
@@ -161,10 +141,10 @@ class _State:
             if number:
                 moved.setdefault(int(number), {})[name] = tensor
             else:
-                self._heads[key].copy_(tensor)
-        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moved})
-        self._failed[:] = about["failed"]
-        self._begun -= about["seconds"]
+                self.heads[key].copy_(tensor)
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moved})
+        self.failed[:] = about["failed"]
+        self.begun -= about["seconds"]
         return int(about["step"])
 
 

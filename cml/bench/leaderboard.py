@@ -1,6 +1,6 @@
 """The leaderboard as one page without scripts: a table a track, sorted and filtered by style rules alone.
 
-Not for: what the table holds (table.py).
+Beside it, for each set, a page of pictures: what every method retrieves.
 """
 
 import math
@@ -9,13 +9,24 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cml.bench.galleries import write_set_gallery
-from cml.bench.result import place, read_result, results_in
-from cml.bench.sets import open_set
+import numpy as np
+
+from cml import tasks
+from cml.bench.result import place, read_ranks, read_result, results_in
+from cml.bench.sets import BenchSet, open_set
 from cml.bench.table import BEST, Board, board, score_of
-from cml.errors import UserError
+from cml.data.prepared import open_dataset
+from cml.errors import DataError, UserError
+from cml.reporting.gallery import write_gallery
 from cml.reporting.gallery_style import write_html
 from cml.reporting.visible_text import visible_text
+from cml.retrieval.evaluation import ORACLE
+from cml.retrieval.rankers import ranked_columns
+from cml.runs.gallery import BEHIND
+from cml.runs.retrieved import Retrieved, shown_row
+
+_FIRST = 5  # pictures of a method in a gallery
+_THUMBNAIL = 72
 
 _RULES = """
 fieldset { border: 0; margin: 12px 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: 4px 16px; }
@@ -32,19 +43,10 @@ legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
 
 
 def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
-    """Write the page of all versions and tracks of a folder of results.
+    """Write the page of all versions and tracks, which links to the files of results by their places relative to it.
 
-    Args:
-        results: The folder.
-        page: The HTML file, which links to the files of results by their places relative to it.
-        queries: Test queries of a gallery for each set, written beside the page; none for 0.
-
-    Returns:
-        A sentence for each set that cannot be had here and has no gallery.
-
-    Raises:
-        UserError: there are no results, or the number of queries is negative.
-        DataError: a file is no result, or its ranks are not those of the set here.
+    Beside it stand galleries of so many queries of each set. Returns a sentence for each set that has none, as it
+    cannot be had here.
     """
     if queries < 0:
         raise UserError(f"A gallery has 0 queries or more. Got {queries}.")
@@ -58,13 +60,13 @@ def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
     for one, view in zip(boards, shown, strict=True):
         for head in view["sets"] if queries else ():
             try:
-                open_set(head["name"], one.version)
+                data = open_set(head["name"], one.version)
             except UserError as error:
                 missing[head["name"]] = f"{head['name']} has no gallery: {error}"
                 continue
             gallery = page.with_name(f"{page.stem}-galleries") / one.version / one.track / f"{head['name']}.html"
             gallery.parent.mkdir(parents=True, exist_ok=True)
-            write_set_gallery(one, head["name"], results, gallery, queries)
+            _write_gallery(one, data, results, gallery, queries)
             head["gallery"] = _link(gallery, page.parent)
     title = "Continuous metric learning: leaderboard"
     write_html(page, "cml.reporting", "leaderboard.html.j2", rules=["\n".join(rules)], title=title, boards=shown)
@@ -103,3 +105,51 @@ def _cell(one: Board, method: str, name: str, text: str, results: Path, folder: 
 
 def _link(file: Path, folder: Path) -> str:
     return quote(Path(os.path.relpath(file, folder)).as_posix())
+
+
+def _write_gallery(one: Board, data: BenchSet, results: Path, page: Path, queries: int) -> None:
+    """Write the gallery of a set: the first items that the first final run of each method retrieved."""
+    dataset, (query, gallery) = open_dataset(data.folder), data.test(0, 0)
+    splits = dataset.split("query"), dataset.split("gallery")
+    places = [{item: row for row, item in enumerate(split.item_ids)} for split in splits]
+    asked, held = (
+        np.array([place_of[item] for item in part.item_ids])
+        for place_of, part in zip(places, (query, gallery), strict=True)
+    )
+    tops = {ORACLE: ranked_columns(data.test_distances, _FIRST)[0]}
+    for method in one.order:
+        found = one.results[method].get(data.name)
+        if found is None or found.failed or method == ORACLE:
+            continue
+        path = place(results, found.suite, data.name, found.track, found.method)
+        ranks = read_ranks(path, found)
+        fault = ranks.fault(len(ranks.top), data.test_distances)
+        if fault or found.split != data.split:
+            raise DataError(f"{path}: {fault or 'its split is not that of the set here'}. Run cml bench check.")
+        tops[method] = ranks.top[0, :, :_FIRST].astype(np.int64)
+    items = {method: np.full((len(splits[0]), _FIRST), -1) for method in tops}
+    distances = {method: np.full(items[method].shape, np.inf, np.float32) for method in tops}
+    for method, top in tops.items():
+        items[method][asked] = held[top]
+        distances[method][asked] = data.report[0] * np.take_along_axis(data.test_distances, top, axis=1)
+    retrieved = Retrieved(items, distances)
+    methods = [method for method in tops if method != ORACLE] or [ORACLE]  # all others may have failed
+    behind = np.mean([retrieved.mean(method) - retrieved.mean(ORACLE) for method in methods], axis=0)
+    task = tasks.get(dataset.info.task)
+    write_gallery(
+        page,
+        [
+            shown_row(task, dataset, retrieved, int(row), list(tops), size=2 * _THUMBNAIL, score=float(behind[row]))
+            for row in asked[:queries]  # hashes have put them in a random order
+        ],
+        title=f"{data.name}, {one.version}, {one.track}",
+        unit=data.report[1],
+        summary=(
+            f"The first {_FIRST} of {len(gallery)} test images that the first final run of each method retrieves. "
+            f'"{BEHIND}" says how much larger the mean label distance of these is than that of the best possible, '
+            "as the mean over all methods."
+        ),
+        legend=task.legend(dataset.info),
+        thumbnail=_THUMBNAIL,
+        measure=BEHIND,
+    )

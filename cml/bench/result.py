@@ -1,18 +1,19 @@
 """The files of results: written, read by their schema, and checked by computing every score again.
 
 ``results/SUITE/SET/TRACK/METHOD.json`` says what was run with what and what it reached; ``METHOD.npz`` beside it holds
-the ranks. Not for: the scores themselves (scores.py), tables (table.py).
+the ranks.
 """
 
 import contextlib
-import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import platform
 import zipfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +30,6 @@ from cml.runs.trials import with_settings
 from cml.storage.atomic import atomic_file, write_json
 from cml.storage.made_with import as_json
 from cml.storage.saved_options import read_record
-from cml.training.config import TrainConfig
 from cml.version import __version__
 
 _CLOSE = 2e-5  # relative: files hold six digits
@@ -58,57 +58,44 @@ class Score:
 
 @dataclass(frozen=True)
 class Result:
-    """What a file of results holds.
+    """What a file of results holds."""
 
-    Attributes:
-        suite: Version of the suite.
-        set: Name of the set.
-        track: "A", "B" or "C", then the backbone: "A-efficientnet-lite0".
-        method: Name of the method.
-        kind: Of label.
-        split: sha256 of the parts of the set.
-        data: sha256 of the prepared dataset.
-        pretraining: What the network was trained on before.
-        config: The options of the final runs, and their sha256.
-        config_sha256: Of them.
-        cml: Version of cml.
-        versions: Of Python and of the libraries that compute.
-        hardware: Processor.
-        trials: All of them.
-        chosen: Number of the trial with the best score on validation; None where there are no trials.
-        seconds: Of a final run, and of all trials.
-        memory_mb: Most memory that the process had.
-        unit: Of label distances.
-        scores: By name.
-        values: The normalised score of each query, (seeds, queries), four decimals.
-        ranks_sha256: Of the file of ranks.
-        failed: Why there are no scores; "" where there are.
-        plugins: Name and SHA-256 of each plugin that was needed.
-    """
-
-    suite: str
+    suite: str  # version of the suite
     set: str
-    track: str
+    track: str  # "A", "B" or "C", then the backbone: "A-efficientnet-lite0"
     method: str
-    kind: str
-    split: str
-    data: str
-    pretraining: str
-    config: dict[str, Any]
+    kind: str  # of label
+    split: str  # sha256 of the parts of the set
+    data: str  # sha256 of the prepared dataset
+    pretraining: str  # what the network was trained on before
+    config: dict[str, Any]  # the options of the final runs
     config_sha256: str
-    cml: str
-    versions: dict[str, str]
-    hardware: str
-    trials: list[BenchTrial]
-    chosen: int | None
-    seconds: dict[str, float]
-    memory_mb: float
-    unit: str
+    cml: str  # version of cml
+    versions: dict[str, str]  # of Python and of the libraries that compute
+    hardware: str  # processor
+    trials: list[BenchTrial]  # all of them
+    chosen: int | None  # number of the trial with the best score on validation; None where there are no trials
+    seconds: dict[str, float]  # of a final run, and of all trials
+    memory_mb: float  # most memory that the process had
+    unit: str  # of label distances
     scores: dict[str, Score] = field(default_factory=dict)
-    values: list[list[float | None]] = field(default_factory=list)
-    ranks_sha256: str = ""
-    failed: str = ""
-    plugins: tuple[tuple[str, str], ...] = ()
+    values: list[list[float | None]] = field(default_factory=list)  # the normalised score: (seeds, queries), 4 decimals
+    ranks_sha256: str = ""  # of the file of ranks
+    failed: str = ""  # why there are no scores
+    plugins: tuple[tuple[str, str], ...] = ()  # name and SHA-256 of each that was needed
+
+
+def result_of(data: BenchSet, version: str, track: str, method: str, config: dict[str, Any], **fields: Any) -> Result:  # noqa: ANN401
+    """A result without scores on a set, with the other fields given."""
+    digest, kind = config_digest(config), data.spec.kind
+    about = {"split": data.split, "data": data.data, "unit": data.report[1], "kind": kind, "config_sha256": digest}
+    return Result(suite=version, set=data.name, track=track, method=method, config=config, **about, **fields)
+
+
+def choose(trials: Sequence[BenchTrial]) -> BenchTrial | None:
+    """The trial with the best score on validation, of equal ones the first; None where all failed."""
+    scored = [one for one in trials if one.score is not None]
+    return max(scored, key=lambda one: (one.score, -one.number)) if scored else None
 
 
 def place(out: Path, version: str, name: str, track: str, method: str) -> Path:
@@ -122,10 +109,10 @@ def write_result(path: Path, result: Result, ranks: Ranks | None, data: BenchSet
     if ranks is not None:
         with atomic_file(path.with_suffix(".npz")) as temporary:
             np.savez_compressed(temporary, top=ranks.top, probe=ranks.probe)
-        digest = hashlib.sha256(path.with_suffix(".npz").read_bytes()).hexdigest()
+            digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
         found, values = recomputed(ranks, data)
-        result = dataclasses.replace(result, ranks_sha256=digest, scores=found, values=values)
-    write_json(path, dataclasses.asdict(result))
+        result = replace(result, ranks_sha256=digest, scores=found, values=values)
+    write_json(path, asdict(result))
     return result
 
 
@@ -139,17 +126,14 @@ def recomputed(ranks: Ranks, data: BenchSet) -> tuple[dict[str, Score], list[lis
 
 def made_on() -> dict[str, Any]:
     """Versions and processor of this machine."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions = {"python": platform.python_version()}
+    versions, processor = {"python": platform.python_version()}, platform.machine()
     for name in ("torch", "numpy", "optuna"):
-        with contextlib.suppress(PackageNotFoundError):  # of an embedding made elsewhere nothing was drawn
-            versions[name] = version(name)
+        with contextlib.suppress(metadata.PackageNotFoundError):  # of an embedding made elsewhere nothing was drawn
+            versions[name] = metadata.version(name)
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
         processor = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
-        return {"cml": __version__, "versions": versions, "hardware": processor}
-    return {"cml": __version__, "versions": versions, "hardware": platform.machine()}
+    return {"cml": __version__, "versions": versions, "hardware": processor}
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
@@ -158,11 +142,7 @@ def config_digest(config: Mapping[str, Any]) -> str:
 
 
 def read_result(path: Path) -> Result:
-    """Read a file of results.
-
-    Raises:
-        DataError: it is none, or lies where another one belongs.
-    """
+    """Read a file of results; an error if it is none, or lies where another one belongs."""
     found = read_record(path, Result, "a result of the benchmark", "It is not as cml bench wrote it.")
     said = place(Path(), found.suite, found.set, found.track, found.method)
     if path.resolve().parts[-4:] != said.parts:
@@ -171,11 +151,7 @@ def read_result(path: Path) -> Result:
 
 
 def read_ranks(path: Path, found: Result) -> Ranks:
-    """Read the ranks of a result.
-
-    Raises:
-        DataError: they are not those whose digest it gives.
-    """
+    """Read the ranks of a result; an error if they are not those whose digest it gives."""
     held = path.with_suffix(".npz")
     if not held.is_file() or hashlib.sha256(held.read_bytes()).hexdigest() != found.ranks_sha256:
         raise DataError(f"{path}: {held.name} is not the file of ranks whose digest it gives: a rank was changed.")
@@ -187,11 +163,7 @@ def read_ranks(path: Path, found: Result) -> Ranks:
 
 
 def results_in(folder: Path) -> list[Path]:
-    """The files of results below a folder, or the file itself.
-
-    Raises:
-        UserError: there are none.
-    """
+    """The files of results below a folder, or the file itself; an error if there are none."""
     found = [folder] if folder.is_file() else sorted(folder.rglob("*.json"))
     if not found:
         raise UserError(f"There are no results in {folder}: run cml bench.")
@@ -199,17 +171,11 @@ def results_in(folder: Path) -> list[Path]:
 
 
 def check(path: Path) -> Result:
-    """Check a file of results against its ranks, its set and the rules of its suite.
-
-    Raises:
-        DataError: something does not agree; says what.
-        UserError: its set cannot be had here, or a plugin that it needs is not loaded.
-    """
+    """Check a file of results against its ranks, its set and the rules of its suite; an error says what is wrong."""
     found = read_result(path)
     if mend := plugins.missing(found.plugins):
         raise UserError(f"{path}: {mend}")
-    wrong = next(_faults(path, found, known("suite", found.suite, SUITES), open_set(found.set, found.suite)), "")
-    if wrong:
+    if wrong := next(_faults(path, found, known("suite", found.suite, SUITES), open_set(found.set, found.suite)), ""):
         raise DataError(f"{path}: {wrong}.")
     return found
 
@@ -233,8 +199,7 @@ def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator
             yield str(error).rstrip(".")
             return
     if how is not None:
-        yield from _trial_faults(found, how, rules, track)
-        yield from _option_faults(found, how, rules.config(track, found.config.get("backbone", "")), data)
+        yield from _method_faults(found, how, rules, track, data)
     elif found.trials:
         yield f"{found.method} is no method that has trials"
     if found.failed:
@@ -259,29 +224,26 @@ def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator
         yield "the scores of its queries are not those that the ranks give"
 
 
-def _trial_faults(found: Result, how: Method, rules: Suite, track: str) -> Iterator[str]:
+def _method_faults(found: Result, how: Method, rules: Suite, track: str, data: BenchSet) -> Iterator[str]:
     if [one.number for one in found.trials] != list(range(rules.trials)):
         yield f"there should be the trials 0 to {rules.trials - 1}, all of them"
     for one in found.trials:
         if one.settings != how.settings(one.number, track):
             yield f"trial {one.number} has other settings than the suite draws for it"
-    scored = [(one.score, -one.number) for one in found.trials if one.score is not None]
-    best = -max(scored)[1] if scored else None
+    best = getattr(choose(found.trials), "number", None)
     if found.chosen != best:
         yield f"trial {found.chosen} was chosen, but {best} has the best score on validation"
-
-
-def _option_faults(found: Result, how: Method, shared: TrainConfig, data: BenchSet) -> Iterator[str]:
+    shared = rules.config(track, found.config.get("backbone", ""))
     expected = how.options(replace(shared, label_distance=data.label_distance), data.vectors)
     chosen = next((one.settings for one in found.trials if one.number == found.chosen), {})
-    for name, value in as_json(dataclasses.asdict(with_settings(expected, chosen))).items():
+    for name, value in as_json(asdict(with_settings(expected, chosen))).items():
         if found.config.get(name, value) != value:  # an option that came later is not in it
             yield f"it was trained with {name} {found.config[name]}, where the suite gives {value}"
 
 
 def _same(said: Any, is_so: Any, close: float = _CLOSE) -> bool:  # noqa: ANN401 - figures, or lists of them
     if isinstance(said, list):
-        return len(said) == len(is_so) and all(_same(a, b, close) for a, b in zip(said, is_so, strict=True))
+        return len(said) == len(is_so) and all(map(_same, said, is_so, itertools.repeat(close)))
     if said is None or is_so is None:
         return said is is_so
     return math.isclose(said, is_so, rel_tol=close, abs_tol=close)

@@ -1,14 +1,12 @@
 """Scores of retrieval, each a function of ranks and label distances alone, so that anybody can compute them again.
 
 Ranks are of a method's final runs: the first items of each query, and the order of some items fixed for all methods,
-which tells the rank correlation without the whole ranking. Not for: making them (track.py), files (result.py).
+which tells the rank correlation without the whole ranking.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +28,13 @@ _RESAMPLES = 1000
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """What the S final runs of a method retrieved for Q queries among G items.
+    """What the S final runs of a method retrieved for Q queries among G items."""
 
-    Attributes:
-        top: (S, Q, K) the first items of each ranking, nearest first; K is 100, or a quarter of a small gallery.
-        probe: (S, Q, P) the order of the gallery's first 32 items, which hashes have put there.
-    """
-
-    top: NDArray[np.uint16]
-    probe: NDArray[np.uint8]
+    top: NDArray[np.uint16]  # (S, Q, K) the first items, nearest first; K is 100, or a quarter of a small gallery
+    probe: NDArray[np.uint8]  # (S, Q, P) the order of the gallery's first 32 items, which hashes have put there
 
     @classmethod
-    def of(cls, runs: list[Ranker], queries: int, gallery: int) -> Ranks:
+    def of(cls, runs: list[Ranker], queries: int, gallery: int) -> Self:
         """Rank the gallery by each of the rankers; equal scores in random order."""
         blocks, probes = [ranker(slice(0, queries)) for ranker in runs], min(PROBES, gallery)
         top = [ranked_columns(block, depth(gallery))[0] for block in blocks]
@@ -49,7 +42,7 @@ class Ranks:
         return cls(np.stack(top).astype(np.uint16), np.stack(probe).astype(np.uint8))
 
     @classmethod
-    def joined(cls, runs: Iterable[Ranks]) -> Ranks:
+    def joined(cls, runs: Iterable[Self]) -> Self:
         """Those of several runs as one."""
         every = list(runs)
         return cls(np.concatenate([one.top for one in every]), np.concatenate([one.probe for one in every]))
@@ -89,27 +82,27 @@ def per_query(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
     finite = np.isfinite(distances)
     chance = np.where(finite, distances, 0).sum(axis=1, dtype=np.float64) / np.maximum(finite.sum(axis=1), 1)
     ideal_gains = relevance_gains(ideal, distances, "rank")
-    found: dict[str, list[Float64]] = {
-        name: [] for name in ("score", "label_distance", "ndcg", "h_ap", "spearman", "worst")
-    }
+    runs: list[dict[str, Float64]] = []
     for top, probe in zip(ranks.top.astype(np.int64), ranks.probe.astype(np.int64), strict=True):
         retrieved = np.take_along_axis(distances, top, axis=1)
         ours = mean_label_distance(retrieved, [FIRST])[:, 0]
         score = over_mean(*score_terms(ours, chance, best))
-        found["score"].append(score)
-        found["label_distance"].append(ours)
-        found["ndcg"].append(ndcg(relevance_gains(retrieved, distances, "rank"), ideal_gains, [kept])[:, 0])
         places = np.full((queries, gallery), float(kept))
         np.put_along_axis(places, top, np.arange(kept, dtype=np.float64)[None], axis=1)
-        found["h_ap"].append(h_ap(places, distances))
         order = np.empty(probe.shape)
         np.put_along_axis(order, probe, np.arange(probe.shape[1], dtype=np.float64)[None], axis=1)
-        found["spearman"].append(spearman_rho(order, np.ascontiguousarray(distances[:, : probe.shape[1]])))
-        lowest = np.argsort(score, kind="stable")[: max(1, queries // 10)]
-        worst = np.full(queries, np.nan)
+        worst, lowest = np.full(queries, np.nan), np.argsort(score, kind="stable")[: max(1, queries // 10)]
         worst[lowest] = score[lowest]
-        found["worst"].append(worst)
-    return {name: np.stack(values) for name, values in found.items()}
+        each = {
+            "score": score,
+            "label_distance": ours,
+            "ndcg": ndcg(relevance_gains(retrieved, distances, "rank"), ideal_gains, [kept])[:, 0],
+            "h_ap": h_ap(places, distances),
+            "spearman": spearman_rho(order, np.ascontiguousarray(distances[:, : probe.shape[1]])),
+            "worst": worst,
+        }
+        runs.append(each)
+    return {name: np.stack([run[name] for run in runs]) for name in runs[0]}
 
 
 def summary(values: Mapping[str, Float64]) -> dict[str, dict[str, Any]]:
@@ -117,9 +110,9 @@ def summary(values: Mapping[str, Float64]) -> dict[str, dict[str, Any]]:
     found = {}
     for name, each in values.items():
         low, high = interval(each) if name != "worst" else (float("nan"), float("nan"))
-        figures = [_plain(one) for one in (float(np.nanmean(each)), low, high)]
+        figures = {"mean": float(np.nanmean(each)), "low": low, "high": high}
         seeds = [_plain(float(np.nanmean(one))) for one in each]
-        found[name] = {"mean": figures[0], "low": figures[1], "high": figures[2], "seeds": seeds}
+        found[name] = {**{key: _plain(value) for key, value in figures.items()}, "seeds": seeds}
     return found
 
 

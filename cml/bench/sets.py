@@ -50,41 +50,23 @@ class Part:
 
 @dataclass(frozen=True)
 class BenchSet:
-    """A data set of the suite, opened.
-
-    Attributes:
-        name: Its name.
-        spec: Of the suite.
-        distance: Its label distance.
-        label_distance: As a text.
-        report: What label distances are multiplied with to be reported, and their unit then.
-        train: Training items.
-        validation: Validation items: each is searched among all others.
-        split: sha256 of all parts.
-        data: sha256 of the prepared dataset.
-        cache: Where its label distances are kept.
-        folder: The prepared dataset.
-    """
+    """A data set of the suite, opened."""
 
     name: str
     spec: SetSpec
     distance: LabelDistance
-    label_distance: str
-    report: tuple[float, str]
+    label_distance: str  # as a text
+    report: tuple[float, str]  # what label distances are multiplied with to be reported, and their unit then
     train: Part
-    validation: Part
-    split: str
-    data: str
-    cache: Path
-    folder: Path
+    validation: Part  # each item is searched among all others
+    split: str  # sha256 of all parts
+    data: str  # sha256 of the prepared dataset
+    cache: Path  # where its label distances are kept
+    folder: Path  # the prepared dataset
     _test: tuple[Part, Part]
 
     def test(self, trials: int, wanted: int) -> tuple[Part, Part]:
-        """Queries and gallery, for the final runs of a method that had so many of its wanted trials.
-
-        Raises:
-            UserError: trials are missing.
-        """
+        """Queries and gallery, for the final runs of a method that had all of its wanted trials."""
         if trials < wanted:
             raise UserError(
                 f"The test part of {self.name} is for final runs: only {trials} of {wanted} trials are done."
@@ -94,42 +76,37 @@ class BenchSet:
     @functools.cached_property
     def train_distances(self) -> Float32:
         """Label distances among training items (N, N)."""
-        return self._kept("train", self.train.labels, self.train.labels)
+        return self._kept("train", self.train, self.train)
 
     @functools.cached_property
     def validation_distances(self) -> Float32:
         """Label distances among validation items (V, V), infinite from an item to itself."""
-        found = np.array(self._kept("validation", self.validation.labels, self.validation.labels))
+        found = np.array(self._kept("validation", self.validation, self.validation))
         np.fill_diagonal(found, np.inf)
         return found
 
     @functools.cached_property
     def test_distances(self) -> Float32:
         """Label distances of queries and gallery (Q, G), which ranks are scored with."""
-        return self._kept("test", self._test[0].labels, self._test[1].labels)
+        return self._kept("test", *self._test)
 
     @functools.cached_property
     def vectors(self) -> Float32 | None:
         """Training labels as vectors (N, V), None where they are none."""
         return self.distance.label_vectors(self.train.labels)
 
-    def _kept(self, part: str, rows: Labels, columns: Labels) -> Float32:
-        path = self.cache / f"distances-{self.split[:16]}-{part}.npy"
+    def _kept(self, name: str, rows: Part, columns: Part) -> Float32:
+        path = self.cache / f"distances-{self.split[:16]}-{name}.npy"
         if not path.exists():
             self.cache.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as temporary:
-                np.save(temporary, self.distance.pairwise(rows, columns), allow_pickle=False)
-        kept: Float32 = map_array(path)
-        return kept
+                np.save(temporary, self.distance.pairwise(rows.labels, columns.labels), allow_pickle=False)
+        return map_array(path)
 
 
 @functools.lru_cache(maxsize=2)
 def open_set(name: str, version: str) -> BenchSet:
-    """Prepare a set in the cache if it is not there yet, and deal its items to the parts.
-
-    Raises:
-        UserError: its raw files are not there: says how to name them. Or its parts are not those of the suite.
-    """
+    """Prepare a set in the cache if it is not there yet, and deal its items to the parts; an error says what lacks."""
     spec, suite = known("set", name, SETS), known("suite", version, SUITES)
     given, drawn = spec.given(), f"-{suite.count}" if "{count}" in spec.source else ""
     folder = cache_folder() / "bench" / f"{name}{drawn}"
@@ -173,10 +150,10 @@ def deal(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache
     for role, one in parts.items():
         digest.update(f"\n{role} {one.labels.fingerprint()} ".encode())
         digest.update(hashlib.sha256("\n".join(one.item_ids).encode()).digest())
-    unit = distance.unit.replace("label units", dataset.info.label_unit or "label units")
-    report, made_of = task.report(unit, dataset.info), (digest.hexdigest(), dataset.fingerprint, cache, dataset.folder)
+    report = task.report(distance.unit.replace("label units", dataset.info.label_unit or "label units"), dataset.info)
     train, validation, *test = parts.values()
-    return BenchSet(name, spec, distance, text, report, train, validation, *made_of, (test[0], test[1]))
+    where = digest.hexdigest(), dataset.fingerprint, cache, dataset.folder
+    return BenchSet(name, spec, distance, text, report, train, validation, *where, (test[0], test[1]))
 
 
 def features_of(config: TrainConfig, part: Part) -> Float32:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from cml import plugins
-from cml.bench.result import Result, check, config_digest, made_on, place, read_result, results_in, write_result
+from cml.bench.result import check, made_on, place, read_result, result_of, results_in, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import Part, open_set
 from cml.bench.suite import LATEST
@@ -21,19 +21,9 @@ from cml.storage.npy import map_array
 
 
 def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
-    """Check results and copy them, with their ranks and the plugins that they need, to where the project keeps its own.
+    """Check results and copy them, with ranks and plugins, to the folder ``results`` of a checkout.
 
-    Args:
-        results: A folder of results, or a file.
-        into: The folder ``results`` of a checkout.
-        methods: Names of the methods to copy; all when there are none.
-
-    Returns:
-        The text of the pull request.
-
-    Raises:
-        DataError: one of them cannot be trusted.
-        UserError: there are none, they are of a small version, or something else has the place of one.
+    Returns the text of the pull request. Without names of methods, all are copied.
     """
     paths = [path for path in results_in(results) if not methods or read_result(path).method in methods]
     if not paths:
@@ -70,22 +60,8 @@ def score_embedding(
 ) -> Path:
     """Score an embedding of a set's test images that was made elsewhere: track C, without training.
 
-    Args:
-        embeddings: ``.npy``, (N, D) floating point, or a folder that ``cml embed`` wrote.
-        ids: The item ids of its N rows, a line each; of more items than are asked for the others are left out. A folder
-            names its items itself.
-        name: The set.
-        method: What the method shall be called.
-        pretraining: What the network was trained on.
-        version: Of the suite.
-        out: Folder of the results.
-
-    Returns:
-        The file of the result.
-
-    Raises:
-        UserError: an item has no embedding, or a name is none.
-        DataError: the file is no array of such numbers.
+    ``embeddings`` is a folder that ``cml embed`` wrote, or a ``.npy`` of (N, D) floating point with the item ids of its
+    rows in the lines of ``ids``; items that are not asked for are left out. Returns the file of the result.
     """
     if not NAME.fullmatch(method):
         raise UserError(f"A method's name has letters, digits, '_', '-' and '.' alone. Got {method!r}.")
@@ -116,23 +92,17 @@ def score_embedding(
         return found
 
     ranks = Ranks.of([embedding_ranker(of(query), of(gallery))], len(query), len(gallery))
-    config = {"embeddings": embeddings.name, "dimension": rows.shape[1]}
-    result = Result(
-        suite=version,
-        set=name,
-        track="C",
-        method=method,
-        kind=data.spec.kind,
-        split=data.split,
-        data=data.data,
+    result = result_of(
+        data,
+        version,
+        "C",
+        method,
+        {"embeddings": embeddings.name, "dimension": rows.shape[1]},
         pretraining=pretraining,
-        config=config,
-        config_sha256=config_digest(config),
         trials=[],
         chosen=None,
         seconds={"run": 0.0, "trials": 0.0},
         memory_mb=0,
-        unit=data.report[1],
         **made_on(),
     )
     path = place(out, version, name, "C", method)

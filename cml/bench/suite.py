@@ -1,6 +1,6 @@
 """What the benchmark measures: sets, sizes of their parts, training budget; and the methods with their ranges.
 
-Another of these is another version, and results of two versions are never mixed. Not for: the losses themselves.
+Another of these is another version, and results of two versions are never mixed.
 """
 
 import os
@@ -23,37 +23,22 @@ TRACKS = ("A", "B", "C")  # a head on frozen features, a whole network, any embe
 
 @dataclass(frozen=True)
 class SetSpec:
-    """A data set of the suite.
+    """A data set of the suite."""
 
-    Attributes:
-        source: The data source as text; {count} is how many pictures the suite has drawn.
-        kind: Of label, for tables.
-        group: Column of metadata.jsonl whose items stay together when validation items are split off; "" for none.
-        cell: Degrees of latitude and longitude: the places of the column that lie in one cell are one group.
-        whole: Whether training and test items are whole groups too: of so many classes or places, single items would
-            hardly ever have another one of theirs.
-        variable: Environment variable with the folder of the raw files, where they are the user's own.
-        files: Setting of the source to its path in that folder.
-        settings: Of the source, beside.
-        tier: offline or download.
-    """
-
-    source: str
-    kind: str
-    group: str = ""
-    cell: float = 0.0
+    source: str  # the data source as text; {count} is how many pictures the suite has drawn
+    kind: str  # of label, for tables
+    group: str = ""  # column of metadata.jsonl whose items stay together when validation items are split off, if any
+    cell: float = 0.0  # degrees of latitude and longitude: the places of the column in one cell are one group
+    # whether training and test items are whole groups too: of so many classes or places, single items would hardly
+    # ever have another one of theirs
     whole: bool = False
-    variable: str = ""
-    files: Mapping[str, str] = field(default_factory=lambda: {"source": ""})
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    tier: str = "offline"
+    variable: str = ""  # environment variable with the folder of the raw files, where they are the user's own
+    files: Mapping[str, str] = field(default_factory=lambda: {"source": ""})  # setting of the source to its path there
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the source, beside
+    tier: str = "offline"  # or download
 
     def given(self) -> dict[str, Any]:
-        """The settings of the source that its text does not have.
-
-        Raises:
-            UserError: the raw files are missing.
-        """
+        """The settings of the source that its text does not have; an error if the raw files are missing."""
         if not self.variable:
             return dict(self.settings)
         given, source = os.environ.get(self.variable), self.source.partition("(")[0]
@@ -105,33 +90,19 @@ SETS: Mapping[str, SetSpec] = {
 
 @dataclass(frozen=True)
 class Suite:
-    """The sizes and the budget of one version.
-
-    Attributes:
-        version: Its name.
-        count: Pictures that a drawn set has.
-        train: Training items of a set at most.
-        validation: Validation items at most: a fifth of the groups.
-        queries: Test queries at most.
-        gallery: Test gallery items at most.
-        trials: Of every loss, drawn by seed.
-        seeds: Final runs.
-        heads: How heads on frozen features are trained.
-        network: How whole networks are.
-        short: Steps of a trial of a whole network, a third of its final run's: a network takes minutes, a head seconds.
-    """
+    """The sizes and the budget of one version."""
 
     version: str
-    count: int
-    train: int
-    validation: int
-    queries: int
-    gallery: int
-    trials: int
-    seeds: int
-    heads: TrainConfig
-    network: TrainConfig
-    short: int
+    count: int  # pictures that a drawn set has
+    train: int  # training items of a set at most
+    validation: int  # validation items at most: a fifth of the groups
+    queries: int  # test queries at most
+    gallery: int  # test gallery items at most
+    trials: int  # of every loss, drawn by seed
+    seeds: int  # final runs
+    heads: TrainConfig  # how heads on frozen features are trained
+    network: TrainConfig  # how whole networks are
+    short: int  # steps of a trial of a whole network, a third of its final run's: it takes minutes, a head seconds
 
     def config(self, track: str, backbone: str = "") -> TrainConfig:
         """The options that all methods of a track share."""
@@ -189,17 +160,11 @@ _GRADED = {"loss.temperature": "0.01..0.5:log", "loss.neighbors": "3..30"}
 
 @dataclass(frozen=True)
 class Method:
-    """A loss of the benchmark, with the ranges of its settings beside learning rate and weight decay.
+    """A loss of the benchmark, with the ranges of its settings beside learning rate and weight decay."""
 
-    Attributes:
-        loss: As the command line takes it.
-        vary: Setting to range.
-        vectors: Whether it predicts labels that are vectors.
-    """
-
-    loss: str
+    loss: str  # as the command line takes it
     vary: Mapping[str, str]
-    vectors: bool = False
+    vectors: bool = False  # whether it predicts labels that are vectors
 
     def settings(self, trial: int, track: str) -> dict[str, Any]:
         """What a trial sets: nothing in the first, the defaults; the others are drawn by their number."""
@@ -244,11 +209,7 @@ QUICK = ("log-ratio", "binary-nearest", "rank-n-contrast", "rkd-distance", "soft
 
 
 def methods(names: Iterable[str], quick: bool = False) -> list[str]:
-    """The rows that every set has, then the losses of these names, all of the suite's if there are none.
-
-    Raises:
-        UserError: an unknown one.
-    """
+    """The rows that every set has, then the losses of these names, all of the suite's if there are none."""
     return [*RULES, *(name for name in dict.fromkeys(names or (QUICK if quick else METHODS)) if method(name))]
 
 
@@ -257,9 +218,6 @@ def method(name: str) -> Method | None:
 
     Trials of a loss that is no method of the suite vary what those of its method do, or else its own ``vary``. A
     setting that stands in the brackets stays as it is.
-
-    Raises:
-        UserError: there is no such loss, it cannot be made, it is over classes, or it lacks a setting that varies.
     """
     if name in RULES or name in METHODS:
         return METHODS.get(name)
@@ -285,11 +243,7 @@ def method(name: str) -> Method | None:
 
 
 def known(kind: str, name: str, there: Mapping[str, T]) -> T:
-    """What a table has under a name.
-
-    Raises:
-        UserError: nothing.
-    """
+    """What a table has under a name."""
     if name not in there:
         raise UserError(f"Unknown {kind} {name!r}.{did_you_mean(name, there)} Known: {', '.join(there)}.")
     return there[name]

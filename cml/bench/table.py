@@ -1,7 +1,4 @@
-"""Results of one version and track beside each other: scores, mean ranks, Borda counts, significant differences.
-
-Not for: the page (leaderboard.py), nor the results themselves (result.py).
-"""
+"""Results of one version and track beside each other: scores, mean ranks, Borda counts, significant differences."""
 
 import math
 from collections.abc import Mapping
@@ -28,30 +25,21 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Board:
-    """What the methods of one version and track reached.
-
-    Attributes:
-        version: Of the suite.
-        track: With its backbone.
-        sets: Names of the sets.
-        results: Method to set to result.
-        ranks: Method to its ranks on the sets, 1 the best; of those alone that were run on all sets. One that failed
-            on a set shares the last ranks there.
-        best: (method, set) of the best of each set and of those not significantly different: the 95 % interval of the
-            paired difference over seeds and queries holds 0.
-        friedman: p of the hypothesis that all methods perform alike (Friedman, 1937); NaN for fewer than 3 methods or
-            sets.
-        critical: Mean ranks that are farther apart differ (Nemenyi, 1963; Demsar, Statistical Comparisons of
-            Classifiers over Multiple Data Sets, JMLR 2006).
-    """
+    """What the methods of one version and track reached."""
 
     version: str
-    track: str
+    track: str  # with its backbone
     sets: list[str]
-    results: Mapping[str, Mapping[str, Result]]
+    results: Mapping[str, Mapping[str, Result]]  # method to set to result
+    # method to its ranks on the sets, 1 the best, of those that were run on all; who failed on a set is last there
     ranks: Mapping[str, NDArray[np.float64]]
+    # (method, set) of the best of each set and of those not significantly different: the 95 % interval of the paired
+    # difference over seeds and queries holds 0
     best: frozenset[tuple[str, str]]
+    # p of the hypothesis that all methods perform alike (Friedman, 1937); NaN for fewer than 3 methods or sets
     friedman: float
+    # mean ranks that are farther apart differ (Nemenyi, 1963; Demsar, Statistical Comparisons of Classifiers over
+    # Multiple Data Sets, JMLR 2006)
     critical: float
 
     @property
@@ -120,11 +108,7 @@ class Board:
         )
 
     def against(self, method: str) -> tuple[list[list[str]], str]:
-        """Paired differences of all methods' scores from those of one: header and rows as text, and what they are.
-
-        Raises:
-            UserError: there is no such method.
-        """
+        """Paired differences of all methods' scores from those of one: header and rows as text, and what they are."""
         if method not in self.results:
             raise UserError(
                 f"There are no results of {method!r}.{did_you_mean(method, self.results)} There are those of "
@@ -133,10 +117,9 @@ class Board:
         rows = [["", *self.sets]]
         for other in self.order:
             if other != method and _competes(other):
-                found = [
-                    _difference(self.results[other].get(name), self.results[method].get(name)) for name in self.sets
-                ]
-                rows.append([other, *(_NONE if one is None else _difference_text(one) for one in found)])
+                ours, theirs = self.results[other], self.results[method]
+                found = [_difference(ours.get(name), theirs.get(name)) for name in self.sets]
+                rows.append([other, *(_NONE if one is None else _difference_text(*one) for one in found)])
         return rows, (
             f"Suite {self.version}, track {self.track}. Differences of the score from that of {method}, with the 95 % "
             f"interval over seeds and queries of the paired difference. {BEST} marks intervals that do not contain 0, "
@@ -144,11 +127,7 @@ class Board:
         )
 
     def trials(self) -> tuple[list[list[str]], str]:
-        """What tuning brings: header and rows as text, the method with the best defaults first, and what they are.
-
-        Raises:
-            UserError: no set has trials of all ranked methods.
-        """
+        """What tuning brings: header and rows as text, the method with the best defaults first, and what they are."""
         methods = [one for one in self.ranks if any(found.trials for found in self.results[one].values())]
         sets = [name for name in self.sets if not any(self.results[one][name].failed for one in methods)]
         if not methods or not sets:
@@ -158,12 +137,9 @@ class Board:
             scores = np.array([[trial.score or 0.0 for trial in self.results[one][name].trials] for name in sets])
             parts = scores[:, 0], np.median(scores, axis=1), scores.max(axis=1)
             rows[one] = [float(part.mean()) for part in parts]
-        ordered = sorted(rows, key=lambda one: -rows[one][0])
-        grid = [
-            ["", "defaults", "median", "best"],
-            *([one, *(f"{value:.3f}" for value in rows[one])] for one in ordered),
-        ]
-        return grid, (
+        ordered = sorted(rows.items(), key=lambda row: -row[1][0])
+        texts = [[one, *(f"{value:.3f}" for value in row)] for one, row in ordered]
+        return [["", "defaults", "median", "best"], *texts], (
             f"Suite {self.version}, track {self.track}. Scores of the trials on validation items: of the first trial, "
             f"which has the defaults, the median trial and the best one, as means over {', '.join(sets)}. A trial that "
             "failed counts as 0."
@@ -179,14 +155,13 @@ class Board:
     def to_json(self) -> dict[str, Any]:
         """The figures for machines."""
         tests = {"friedman_p": self.friedman, "critical_difference": self.critical}
-        scores = {
-            method: {name: None if one.failed else score_of(one) for name, one in row.items()}
-            for method, row in self.results.items()
-        }
-        ends: dict[str, dict[str, Any]] = {method: {} for method in self.results}
-        for method, row in self.results.items():
-            for name, one in row.items():
-                ends[method][name] = None if one.failed else [one.scores["score"].low, one.scores["score"].high]
+        scores, ends = (
+            {
+                method: {name: None if one.failed else told(one) for name, one in row.items()}
+                for method, row in self.results.items()
+            }
+            for told in (score_of, lambda one: [one.scores["score"].low, one.scores["score"].high])
+        )
         return {
             "suite": self.version,
             "track": self.track,
@@ -212,14 +187,7 @@ def _score_text(found: Result) -> str:
 def board(out: Path, version: str = "", track: str = "") -> Board:
     """The results of a version and track, and beside them those of track C on the same sets.
 
-    Args:
-        out: Folder of the results.
-        version: Of the suite; the latest that has results where it is "".
-        track: With its backbone, or its letter alone; the first where it is "".
-
-    Raises:
-        UserError: there are none; says which tracks have some.
-        DataError: a file is no result.
+    Without a version, it is the latest that has results; a track may be its letter alone, or else the first.
     """
     found = [read_result(path) for path in results_in(out)]
     version = version or next(name for name in SUITES if any(one.suite == name for one in found))
@@ -229,8 +197,7 @@ def board(out: Path, version: str = "", track: str = "") -> Board:
     if track not in there:
         others = f" There are those of {', '.join(there)}." if there else " Run cml bench."
         raise UserError(f"There are no results of {version} {track} in {out}.{others}")
-    found = [one for one in found if one.track in (track, "C")]
-    return of_results(version, track, found)
+    return of_results(version, track, [one for one in found if one.track in (track, "C")])
 
 
 def of_results(version: str, track: str, found: list[Result]) -> Board:
@@ -258,11 +225,8 @@ def of_results(version: str, track: str, found: list[Result]) -> Board:
 
 def _best(name: str, results: Mapping[str, Mapping[str, Result]]) -> list[str]:
     """The best method of a set and those that do not differ from it significantly."""
-    there = {
-        method: row[name]
-        for method, row in results.items()
-        if _competes(method) and name in row and not row[name].failed
-    }
+    here = {method: row[name] for method, row in results.items() if _competes(method) and name in row}
+    there = {method: one for method, one in here.items() if not one.failed}
     if not there:
         return []
     first = max(there, key=lambda method: score_of(there[method]))
@@ -278,8 +242,7 @@ def _difference(ours: Result | None, theirs: Result | None) -> tuple[float, floa
     return (float(np.nanmean(mine - other)), *interval(mine - other)) if mine.shape[1] == other.shape[1] else None
 
 
-def _difference_text(found: tuple[float, float, float]) -> str:
-    mean, low, high = found
+def _difference_text(mean: float, low: float, high: float) -> str:
     return f"{mean:+.3f} ± {(high - low) / 2:.3f}{'' if low <= 0 <= high else BEST}"
 
 

@@ -1,24 +1,22 @@
 """The rules: equal trials on the validation part, all of them recorded, then final runs on the test part, once.
 
 A method on a set is one piece of work in a folder of its own, with a journal and a lock: a process that was killed
-loses at most one trial, and several processes take different pieces. Not for: how embeddings are made (fitted.py), and
-where (computing.py).
+loses at most one trial, and several processes take different pieces.
 """
 
 import contextlib
-import dataclasses
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from cml import plugins
-from cml.bench.computing import Computing, Final, Here, There, final, memory_mb, tried
+from cml.bench.computing import Final, Here, There, final, memory_mb, tried
 from cml.bench.fitted import AT_ONCE, frozen, label_mds
-from cml.bench.result import BenchTrial, Result, config_digest, made_on, place, read_result, write_result
+from cml.bench.result import BenchTrial, Result, choose, made_on, place, read_result, result_of, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import Method, Suite
@@ -59,15 +57,9 @@ class Plan:
 
 
 def run(plan: Plan, scheduler: str = "") -> list[str]:
-    """Run what is missing of a plan; the sets that cannot be had here, each with the reason.
+    """Run what is missing of a plan, with the workers of a Dask scheduler, or in this process alone.
 
-    Args:
-        plan: What to run.
-        scheduler: Address of a Dask scheduler whose workers compute; "" for this process alone.
-
-    Raises:
-        UserError: the folder of results cannot be written, or a result in it was made with other code of a plugin; or
-            the cluster does not answer.
+    Returns the sets that cannot be had here, each with the reason.
     """
     hows = {one: method_of(one) for one in plan.methods}
     for name, method in itertools.product(plan.sets, hows):
@@ -75,7 +67,7 @@ def run(plan: Plan, scheduler: str = "") -> list[str]:
         if path.exists() and (changed := plugins.changed(read_result(path).plugins)):
             raise UserError(f"{path}: {changed} Delete this file to run it again, or choose another folder by --out.")
     with contextlib.ExitStack() as held:
-        computing: Computing = Here()
+        computing: Here = Here()
         if scheduler:
             from cml.processes.cluster import Workers
 
@@ -83,7 +75,7 @@ def run(plan: Plan, scheduler: str = "") -> list[str]:
         return _run(plan, hows, computing)
 
 
-def _run(plan: Plan, hows: dict[str, Method | None], computing: Computing) -> list[str]:
+def _run(plan: Plan, hows: dict[str, Method | None], computing: Here) -> list[str]:
     missing = []
     for name in plan.sets:
         try:
@@ -107,27 +99,27 @@ def _run(plan: Plan, hows: dict[str, Method | None], computing: Computing) -> li
     return missing
 
 
-def _worked(plan: Plan, data: BenchSet, method: str, how: Method | None, computing: Computing) -> bool:
+def _worked(plan: Plan, data: BenchSet, method: str, how: Method | None, computing: Here) -> bool:
     """Make a result, if it is not there yet; False where another process is at it."""
     path = place(plan.out, plan.suite.version, data.name, plan.place, method)
     if path.exists():
         return True
     made_with = {
-        "suite": dataclasses.asdict(plan.suite),
+        "suite": asdict(plan.suite),
         "split": data.split,
         "data": data.data,
-        "config": dataclasses.asdict(plan.config),
-        "method": None if how is None else dataclasses.asdict(how),
+        "config": asdict(plan.config),
+        "method": None if how is None else asdict(how),
         "plugins": plugins.needed("" if how is None else how.loss, plan.config.backbone),
     }
     folder = plan.out / ".work" / plan.suite.version / data.name / plan.place / path.stem
     with contextlib.ExitStack() as held:
         try:
             work = held.enter_context(work_folder(folder, made_with, f"{method} on {data.name}"))
-        except FolderError:
-            raise
-        except UserError:  # it is locked
-            return False
+        except UserError as error:
+            if isinstance(error, FolderError):
+                raise
+            return False  # it is locked
         if not path.exists():
             if how is None:
                 _write_rule(plan, data, method, path)
@@ -154,7 +146,7 @@ def _write_rule(plan: Plan, data: BenchSet, method: str, path: Path) -> None:
 
 
 def _write_learnt(
-    plan: Plan, data: BenchSet, method: str, how: Method, work: WorkFolder, path: Path, computing: Computing
+    plan: Plan, data: BenchSet, method: str, how: Method, work: WorkFolder, path: Path, computing: Here
 ) -> None:
     """All trials of a loss, then its final runs, then the result."""
     if work.difference != "":
@@ -174,28 +166,20 @@ def _write_learnt(
         for number, one in zip(left[block], found, strict=True):
             if number not in trials:
                 trials[number] = BenchTrial(number, settings[number], one.score, one.seconds, one.failed)
-                work.record(dataclasses.asdict(trials[number]))
+                work.record(asdict(trials[number]))
     ordered = [trials[number] for number in range(plan.suite.trials)]
-    chosen = choose(ordered)
-    if chosen is None:
-        result = _result(plan, data, method, base, [], ordered)
-        write_result(path, replace(result, failed=ordered[0].failed), None, data)
-        return
-    config, seeds = with_settings(base, chosen.settings), range(1, plan.suite.seeds + 1)
-    runs = [(plan.track, replace(config, seed=seed), len(trials), plan.suite.trials) for seed in seeds]
-    finals = [one for _, one in sorted(computing.each(data, final, runs, parts), key=lambda pair: pair[0])]
-    result = replace(_result(plan, data, method, config, finals, ordered), chosen=chosen.number)
-    if reason := next((one.failed for one in finals if one.failed), ""):
-        write_result(path, replace(result, failed=reason), None, data)
+    config, finals = base, list[Final]()
+    if chosen := choose(ordered):
+        config, seeds = with_settings(base, chosen.settings), range(1, plan.suite.seeds + 1)
+        runs = [(plan.track, replace(config, seed=seed), len(trials), plan.suite.trials) for seed in seeds]
+        finals = [one for _, one in sorted(computing.each(data, final, runs, parts), key=lambda pair: pair[0])]
+    failed = next((one.failed for one in finals or ordered if one.failed), "")
+    result = replace(_result(plan, data, method, config, finals, ordered), failed=failed)
+    if failed:
+        write_result(path, result, None, data)
         return
     result = write_result(path, result, Ranks.joined(one.ranks for one in finals if one.ranks is not None), data)
     say(f"{data.name} {plan.place} {method}: {result.scores['score'].mean:.3f}")
-
-
-def choose(trials: Sequence[BenchTrial]) -> BenchTrial | None:
-    """The trial with the best score on validation, of equal ones the first; None where all failed."""
-    scored = [one for one in trials if one.score is not None]
-    return max(scored, key=lambda one: (one.score, -one.number)) if scored else None
 
 
 def _result(
@@ -207,29 +191,23 @@ def _result(
     trials: Sequence[BenchTrial] = (),
 ) -> Result:
     config = replace(config, label_distance=data.label_distance)
-    options = {} if method in _UNTRAINED else as_json(dataclasses.asdict(config))
+    options = {} if method in _UNTRAINED else as_json(asdict(config))
     weights = options.get("weights", "none")
     seconds = [one.seconds for one in finals]
-    where = finals[-1].made_on if finals else made_on()
-    return Result(
-        suite=plan.suite.version,
-        set=data.name,
-        track=plan.place,
-        method=method,
-        kind=data.spec.kind,
-        split=data.split,
-        data=data.data,
+    return result_of(
+        data,
+        plan.suite.version,
+        plan.place,
+        method,
+        options,
         pretraining="ImageNet-1k, classes" if weights == "imagenet" else weights,
-        config=options,
-        config_sha256=config_digest(options),
         trials=list(trials),
-        chosen=None,
+        chosen=getattr(choose(trials), "number", None),
         seconds={
             "run": round(sum(seconds) / max(len(seconds), 1), 3),
             "trials": round(sum(one.seconds for one in trials), 3),
         },
         memory_mb=max((one.memory_mb for one in finals), default=memory_mb()),
-        unit=data.report[1],
         plugins=plugins.needed(options.get("loss", ""), options.get("backbone", "")),
-        **where,
+        **(finals[-1].made_on if finals else made_on()),
     )
