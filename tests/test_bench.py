@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from cml import losses, plugins
-from cml.bench import computing, fitted, result, sets, suite, table, track
-from cml.bench.fitted import Fitted
+from cml.bench import computing, result, sets, suite, table, track
+from cml.bench.computing import Fitted
 from cml.bench.scores import Ranks, interval, per_query
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
@@ -184,7 +184,7 @@ def test_groups_stay_together(tmp_path: Path) -> None:
 
 def test_a_killed_run_keeps_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    fit = fitted.fit
+    fit = computing.fit
 
     def counted(letter: str, data: sets.BenchSet, configs: list[object], *kept: Path) -> object:
         calls.append(len(configs))
@@ -516,9 +516,7 @@ def test_ranks_borda_and_the_critical_difference_follow_their_definitions(tmp_pa
     assert board.borda["m0"] == 6
     assert board.critical == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 3)), rel=1e-3)  # Demsar, table 5
     assert all(("m0", name) in board.best and ("m2", name) not in board.best for name in board.sets)
-    from cml.bench.diagram import draw_diagram
-
-    draw_diagram(board, tmp_path / "critical.png")
+    table.draw_diagram(board, tmp_path / "critical.png")
     assert (tmp_path / "critical.png").stat().st_size > 1000
 
 

@@ -11,7 +11,7 @@ import json
 import math
 import platform
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -175,70 +175,60 @@ def check(path: Path) -> Result:
     found = read_result(path)
     if mend := plugins.missing(found.plugins):
         raise UserError(f"{path}: {mend}")
-    if wrong := next(_faults(path, found, known("suite", found.suite, SUITES), open_set(found.set, found.suite)), ""):
-        raise DataError(f"{path}: {wrong}.")
-    return found
+    rules, data = known("suite", found.suite, SUITES), open_set(found.set, found.suite)
 
+    def refuse(wrong: object, why: str) -> None:
+        if wrong:
+            raise DataError(f"{path}: {why}.")
 
-def _faults(path: Path, found: Result, rules: Suite, data: BenchSet) -> Iterator[str]:
-    track, how = found.track.partition("-")[0], None
-    if track not in TRACKS:
-        yield f"there is no track {found.track!r}"
-    if found.split != data.split:
-        yield f"its split is {found.split[:12]}.., that of the suite's set {found.set} is {data.split[:12]}.."
-    if found.data != data.data:
-        yield f"its dataset is {found.data[:12]}.., the one that is prepared here {data.data[:12]}.."
-    if config_digest(found.config) != found.config_sha256:
-        yield "its config is not the one whose digest it gives"
-    if changed := plugins.changed(found.plugins):
-        yield changed.rstrip(".")
+    track, how, here = found.track.partition("-")[0], None, data.data[:12]
+    split = f"its split is {found.split[:12]}.., that of the suite's set {found.set} is {data.split[:12]}.."
+    refuse(track not in TRACKS, f"there is no track {found.track!r}")
+    refuse(found.split != data.split, split)
+    refuse(found.data != data.data, f"its dataset is {found.data[:12]}.., the one that is prepared here {here}..")
+    refuse(config_digest(found.config) != found.config_sha256, "its config is not the one whose digest it gives")
+    changed = plugins.changed(found.plugins)
+    refuse(changed, changed.rstrip("."))
     if track != "C":
         try:
             how = method(found.method)
         except UserError as error:
-            yield str(error).rstrip(".")
-            return
+            refuse(True, str(error).rstrip("."))
     if how is not None:
-        yield from _method_faults(found, how, rules, track, data)
-    elif found.trials:
-        yield f"{found.method} is no method that has trials"
+        _check_method(found, how, rules, track, data, refuse)
+    refuse(how is None and found.trials, f"{found.method} is no method that has trials")
     if found.failed:
-        if found.scores or found.values:
-            yield "it says that it failed, but has scores"
-        return
-    try:
-        ranks = read_ranks(path, found)
-    except DataError as error:
-        yield str(error).partition(": ")[2].rstrip(".")
-        return
-    if fault := ranks.fault(1 if how is None else rules.seeds, data.test_distances):
-        yield f"its ranks: {fault}"
-        return
+        refuse(found.scores or found.values, "it says that it failed, but has scores")
+        return found
+    ranks = read_ranks(path, found)
+    fault = ranks.fault(1 if how is None else rules.seeds, data.test_distances)
+    refuse(fault, f"its ranks: {fault}")
     again, values = recomputed(ranks, data)
     for name, score in again.items():
         for entry, is_so in vars(score).items():
             said = getattr(found.scores.get(name), entry, None)
-            if not _same(said, is_so):
-                yield f"the {entry} of {name} is {said}, but the ranks give {is_so}"
-    if found.scores.keys() != again.keys() or not _same(found.values, values, 2e-4):
-        yield "the scores of its queries are not those that the ranks give"
+            refuse(not _same(said, is_so), f"the {entry} of {name} is {said}, but the ranks give {is_so}")
+    agree = found.scores.keys() == again.keys() and _same(found.values, values, 2e-4)
+    refuse(not agree, "the scores of its queries are not those that the ranks give")
+    return found
 
 
-def _method_faults(found: Result, how: Method, rules: Suite, track: str, data: BenchSet) -> Iterator[str]:
-    if [one.number for one in found.trials] != list(range(rules.trials)):
-        yield f"there should be the trials 0 to {rules.trials - 1}, all of them"
+def _check_method(
+    found: Result, how: Method, rules: Suite, track: str, data: BenchSet, refuse: Callable[[object, str], None]
+) -> None:
+    whole = [one.number for one in found.trials] == list(range(rules.trials))
+    refuse(not whole, f"there should be the trials 0 to {rules.trials - 1}, all of them")
     for one in found.trials:
-        if one.settings != how.settings(one.number, track):
-            yield f"trial {one.number} has other settings than the suite draws for it"
+        other = one.settings != how.settings(one.number, track)
+        refuse(other, f"trial {one.number} has other settings than the suite draws for it")
     best = getattr(choose(found.trials), "number", None)
-    if found.chosen != best:
-        yield f"trial {found.chosen} was chosen, but {best} has the best score on validation"
+    refuse(found.chosen != best, f"trial {found.chosen} was chosen, but {best} has the best score on validation")
     shared = rules.config(track, found.config.get("backbone", ""))
     expected = how.options(replace(shared, label_distance=data.label_distance), data.vectors)
     chosen = next((one.settings for one in found.trials if one.number == found.chosen), {})
     for name, value in as_json(asdict(with_settings(expected, chosen))).items():
-        if found.config.get(name, value) != value:  # an option that came later is not in it
-            yield f"it was trained with {name} {found.config[name]}, where the suite gives {value}"
+        said = found.config.get(name, value)  # an option that came later is not in it
+        refuse(said != value, f"it was trained with {name} {said}, where the suite gives {value}")
 
 
 def _same(said: Any, is_so: Any, close: float = _CLOSE) -> bool:  # noqa: ANN401 - figures, or lists of them

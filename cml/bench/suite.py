@@ -56,6 +56,7 @@ def _download(source: str, kind: str, variable: str, **fields: Any) -> SetSpec: 
     return SetSpec(source, kind, variable=f"CML_{variable}", tier="download", **fields)
 
 
+_MPII_POSES, _CITIES = "mpii_human_pose_v1_u12_1.mat", ("amsterdam", "boston", "cph", "sf")
 SETS: Mapping[str, SetSpec] = {
     "people": SetSpec("people(count={count})", "poses"),
     "rooms": SetSpec("rooms(count={count})", "layouts"),
@@ -65,22 +66,12 @@ SETS: Mapping[str, SetSpec] = {
     "elpv": SetSpec("elpv", "probability"),
     "earth": SetSpec("earth", "places", group="region"),
     "steering": SetSpec("donkeycar", "angles", variable="CML_TUB"),
-    "mpii": _download(
-        "mpii", "poses", "MPII", files={"annotations": "mpii_human_pose_v1_u12_1.mat", "images": "images"}
-    ),
+    "mpii": _download("mpii", "poses", "MPII", files={"annotations": _MPII_POSES, "images": "images"}),
     "lsun": _download("lsun_layout", "layouts", "LSUN"),
     "zind": _download("zind_layouts", "layouts", "ZIND"),
     "coco": _download("coco_captions", "captions", "COCO", files={"source": "", "karpathy": "dataset_coco.json"}),
     "agedb": _download("agedb", "ages", "AGEDB"),
-    "msls": _download(
-        "msls",
-        "views",
-        "MSLS",
-        group="value",
-        cell=0.002,
-        whole=True,
-        settings={"cities": ("amsterdam", "boston", "cph", "sf")},
-    ),
+    "msls": _download("msls", "views", "MSLS", group="value", cell=0.002, whole=True, settings={"cities": _CITIES}),
     "cub": _download("cub", "classes", "CUB"),
     "cars": _download("cars", "classes", "CARS"),
     "sop": _download("sop", "classes", "SOP", group="class", whole=True),
@@ -120,14 +111,12 @@ _HEADS = TrainConfig(
 _NETWORK = replace(
     _HEADS, backbone="small-cnn", weights="none", image_size=(32, 32), precision="bfloat16", freeze_backbone=False
 )
-_FULL = Suite("2026.1", 3000, 1600, 400, 100, 500, 20, 5, _HEADS, _NETWORK, 100)
 LATEST = "2026.1"
+_SHORT = replace(_HEADS, steps=100), replace(_NETWORK, steps=30)
 SUITES: Mapping[str, Suite] = {
-    LATEST: _FULL,
+    LATEST: Suite(LATEST, 3000, 1600, 400, 100, 500, 20, 5, _HEADS, _NETWORK, 100),
     # to see that everything works: its figures say little
-    "2026.1-quick": Suite(
-        "2026.1-quick", 900, 480, 120, 100, 200, 5, 2, replace(_HEADS, steps=100), replace(_NETWORK, steps=30), 10
-    ),
+    f"{LATEST}-quick": Suite(f"{LATEST}-quick", 900, 480, 120, 100, 200, 5, 2, *_SHORT, 10),
 }
 
 SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets that everybody can make
@@ -151,10 +140,12 @@ SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets t
     },
 }
 
-RULES = ("oracle", "random", "frozen", "label-mds")  # the rows that every set has: no trials, no seeds
+UNTRAINED = ("oracle", "random")
+RULES = (*UNTRAINED, "frozen", "label-mds")  # the rows that every set has: no trials, no seeds
 _RATES = {"A": "3e-4..3e-2:log", "B": "1e-4..1e-2:log"}  # a whole network takes lower rates than a head
 _DECAY = "1e-4..1.0:log"
 _TEMPERATURE = {"loss.temperature": "0.02..1.0:log"}
+_LOG_RATIO = {"loss.weights": "rank,uniform", "loss.floor_quantile": "0.0,0.02,0.1", "loss.rank_offset": "1..20"}
 _GRADED = {"loss.temperature": "0.01..0.5:log", "loss.neighbors": "3..30"}
 
 
@@ -179,10 +170,7 @@ class Method:
 
 
 METHODS: Mapping[str, Method] = {
-    "log-ratio": Method(
-        "log-ratio",
-        {"loss.weights": "rank,uniform", "loss.floor_quantile": "0.0,0.02,0.1", "loss.rank_offset": "1..20"},
-    ),
+    "log-ratio": Method("log-ratio", _LOG_RATIO),
     "log-ratio-paper": Method(
         "log-ratio(label_exponent=1.0, floor_quantile=0.0, weights=uniform, normalize=False)",
         {"loss.label_exponent": "0.5..2.0"},

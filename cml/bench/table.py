@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from cml.bench.result import Result, read_result, results_in
 from cml.bench.scores import interval
-from cml.bench.suite import SETS, SUITES
+from cml.bench.suite import SETS, SUITES, UNTRAINED
 from cml.errors import UserError, did_you_mean
 from cml.retrieval import text_table
 from cml.retrieval.comparison import interval_text
+from cml.storage.atomic import atomic_file
 
-_UNRANKED = ("oracle", "random")
 BEST = "*"  # marks the best of a set, and what does not differ from it significantly
 _NONE = "-"
 ELSEWHERE = " (C)"  # ends the name of an embedding that was made elsewhere, beside the methods of another track
@@ -57,7 +57,7 @@ class Board:
         """Methods, the oracle first, then by mean rank, those without one by their mean score."""
 
         def key(method: str) -> tuple[int, float]:
-            if method in _UNRANKED:
+            if method in UNTRAINED:
                 return (0 if method == "oracle" else 3), 0.0
             if method in self.ranks:
                 return 1, self.means[method]
@@ -79,7 +79,11 @@ class Board:
         found = self.results[method].get(name)
         if found is None:
             return "not run"
-        return "failed" if found.failed else f"{_score_text(found)}{BEST if (method, name) in self.best else ''}"
+        if found.failed:
+            return "failed"
+        score, mean = found.scores["score"], score_of(found)
+        ends = mean if score.low is None else score.low, mean if score.high is None else score.high
+        return interval_text((mean, *ends)) + BEST * ((method, name) in self.best)
 
     def notes(self) -> str:
         """What the figures are."""
@@ -179,11 +183,6 @@ def score_of(found: Result) -> float:
     return -math.inf if value is None else value
 
 
-def _score_text(found: Result) -> str:
-    score, mean = found.scores["score"], score_of(found)
-    return interval_text((mean, mean if score.low is None else score.low, mean if score.high is None else score.high))
-
-
 def board(out: Path, version: str = "", track: str = "") -> Board:
     """The results of a version and track, and beside them those of track C on the same sets.
 
@@ -238,7 +237,8 @@ def _difference(ours: Result | None, theirs: Result | None) -> tuple[float, floa
     """The mean of the paired differences of two results, and the ends of its 95 % interval."""
     if ours is None or theirs is None or ours.failed or theirs.failed:
         return None
-    mine, other = _values(ours), _values(theirs)  # what has no seeds is one row, which goes with all of the other
+    mine, other = (np.array(one.values, np.float64) for one in (ours, theirs))  # None is NaN
+    # what has no seeds is one row, which goes with all of the other
     return (float(np.nanmean(mine - other)), *interval(mine - other)) if mine.shape[1] == other.shape[1] else None
 
 
@@ -247,8 +247,41 @@ def _difference_text(mean: float, low: float, high: float) -> str:
 
 
 def _competes(method: str) -> bool:
-    return method not in _UNRANKED and not method.endswith(ELSEWHERE)
+    return method not in UNTRAINED and not method.endswith(ELSEWHERE)
 
 
-def _values(found: Result) -> NDArray[np.float64]:
-    return np.array([[math.nan if one is None else one for one in row] for row in found.values])
+def draw_diagram(board: Board, path: Path) -> None:
+    """Draw the critical-difference diagram (Demsar, JMLR 2006): mean ranks on a line, bars over those not different."""
+    if board.critical != board.critical:
+        raise UserError("A critical-difference diagram needs 3 methods that were run on all of at least 3 sets.")
+    from matplotlib.figure import Figure
+
+    placed = sorted(board.means.items(), key=lambda one: one[1])
+    half = (len(placed) + 1) // 2
+    figure = Figure(figsize=(8, 1.2 + 0.22 * half), dpi=150)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_axis_off()
+    first, last = 1.0, float(len(placed))
+    low, high = first - 0.35 * (last - first), last + 0.35 * (last - first)
+    axes.set_xlim(low, high)
+    axes.set_ylim(-half - 2.5, 2)
+    axes.plot([first, last], [0, 0], color="black", linewidth=1)
+    for tick in range(1, len(placed) + 1):
+        axes.plot([tick, tick], [0, 0.25], color="black", linewidth=1)
+        axes.text(tick, 0.4, str(tick), ha="center", va="bottom", fontsize=8)
+    for place, (method, rank) in enumerate(placed):
+        left = place < half
+        depth = -(place + 2.5 if left else len(placed) - place + 1.5)
+        edge = first - 0.03 * (last - first) if left else last + 0.03 * (last - first)
+        axes.plot([rank, rank, edge], [0, depth, depth], color="0.4", linewidth=0.8)
+        axes.text(edge, depth, f" {method} {rank:.2f} ", ha="right" if left else "left", va="center", fontsize=8)
+    bars = [(rank, max(other for _, other in placed if other - rank < board.critical)) for _, rank in placed]
+    ends = [end for _, end in bars]
+    shown = [(start, end) for place, (start, end) in enumerate(bars) if end > start and end not in ends[:place]]
+    for place, (start, end) in enumerate(shown):
+        height = -0.35 - 1.6 * place / max(1, len(shown))
+        axes.plot([start, end], [height, height], color="black", linewidth=2.5, solid_capstyle="round")
+    axes.text(first, 1.5, f"critical difference {board.critical:.2f}", fontsize=8, va="center")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.removeprefix(".") or "png")

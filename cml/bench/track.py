@@ -14,12 +14,11 @@ from pathlib import Path
 import msgspec
 
 from cml import plugins
-from cml.bench.computing import Final, Here, There, final, memory_mb, tried
-from cml.bench.fitted import AT_ONCE, frozen, label_mds
+from cml.bench.computing import AT_ONCE, Final, Here, There, final, frozen, label_mds, memory_mb, tried
 from cml.bench.result import BenchTrial, Result, choose, made_on, place, read_result, result_of, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
-from cml.bench.suite import Method, Suite
+from cml.bench.suite import UNTRAINED, Method, Suite
 from cml.bench.suite import method as method_of
 from cml.command_line.options import say
 from cml.errors import UserError
@@ -31,7 +30,6 @@ from cml.storage.work_folder import FolderError, WorkFolder, work_folder
 from cml.training.config import TrainConfig
 
 _WAIT = 2.0  # seconds until a method that another process works on is looked at again
-_UNTRAINED = ("oracle", "random")
 
 
 @dataclass(frozen=True)
@@ -66,37 +64,36 @@ def run(plan: Plan, scheduler: str = "") -> list[str]:
         path = place(plan.out, plan.suite.version, name, plan.place, method)
         if path.exists() and (changed := plugins.changed(read_result(path).plugins)):
             raise UserError(f"{path}: {changed} Delete this file to run it again, or choose another folder by --out.")
+    missing = []
     with contextlib.ExitStack() as held:
         computing: Here = Here()
         if scheduler:
             from cml.processes.cluster import Workers
 
             computing = There(held.enter_context(Workers(scheduler)), plan.suite.version)
-        return _run(plan, hows, computing)
-
-
-def _run(plan: Plan, hows: dict[str, Method | None], computing: Here) -> list[str]:
-    missing = []
-    for name in plan.sets:
-        try:
-            data = open_set(name, plan.suite.version)
-        except UserError as error:
-            missing.append(f"{name} is left out: {error}")
-            continue
-
-        def worked(method: str, data: BenchSet = data) -> bool:
-            return _worked(plan, data, method, hows[method], computing)
-
-        waiting = [one for one, how in hows.items() if data.vectors is not None or how is None or not how.vectors]
-        while waiting:
-            done = {one: worked(one) for one in waiting if hows[one] is None}  # they share features
-            learnt = [one for one in waiting if one not in done]
-            done |= zip(learnt, computing.every(worked, learnt), strict=True)
-            left = [one for one in waiting if not done[one]]
-            if left == waiting:
-                time.sleep(_WAIT)
-            waiting = left
+        for name in plan.sets:
+            try:
+                data = open_set(name, plan.suite.version)
+            except UserError as error:
+                missing.append(f"{name} is left out: {error}")
+                continue
+            _run_all(plan, data, hows, computing)
     return missing
+
+
+def _run_all(plan: Plan, data: BenchSet, hows: dict[str, Method | None], computing: Here) -> None:
+    def worked(method: str) -> bool:
+        return _worked(plan, data, method, hows[method], computing)
+
+    waiting = [one for one, how in hows.items() if data.vectors is not None or how is None or not how.vectors]
+    while waiting:
+        done = {one: worked(one) for one in waiting if hows[one] is None}  # they share features
+        learnt = [one for one in waiting if one not in done]
+        done |= zip(learnt, computing.every(worked, learnt), strict=True)
+        left = [one for one in waiting if not done[one]]
+        if left == waiting:
+            time.sleep(_WAIT)
+        waiting = left
 
 
 def _worked(plan: Plan, data: BenchSet, method: str, how: Method | None, computing: Here) -> bool:
@@ -191,7 +188,7 @@ def _result(
     trials: Sequence[BenchTrial] = (),
 ) -> Result:
     config = replace(config, label_distance=data.label_distance)
-    options = {} if method in _UNTRAINED else as_json(asdict(config))
+    options = {} if method in UNTRAINED else as_json(asdict(config))
     weights = options.get("weights", "none")
     seconds = [one.seconds for one in finals]
     return result_of(

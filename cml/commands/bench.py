@@ -180,9 +180,7 @@ def _table(arguments: Sequence[str]) -> None:
     options = parse(Table, arguments, prog="cml bench table")
     board = table.board(options.results, options.version, options.track)
     if options.diagram is not None:
-        from cml.bench.diagram import draw_diagram
-
-        draw_diagram(board, options.diagram)
+        table.draw_diagram(board, options.diagram)
     if options.trials or options.against:
         grid, note = board.against(options.against) if options.against else board.trials()
         print(f"{text_table.markdown(grid)}\n" if options.markdown else text_table.aligned(grid), note, sep="\n")
