@@ -20,7 +20,7 @@ import traceback
 from pathlib import Path
 
 COMPILED = [  # by numba, which cannot read instrumented functions
-    *("cml.retrieval.top_k", "cml.retrieval.rank_correlation", "cml.losses.ordered_hinge", "cml.losses.hinge_counts"),
+    *("cml.retrieval.top_k", "cml.retrieval.rank_correlation", "cml.losses.dense_triplet", "cml.losses.hinge_counts"),
     *("cml.distances.captions.transport", "cml.distances.captions.simd", "cml.distances.layout.kernel"),
     *("cml.distances.keypoints.products", "cml.distances.captions.bounds", "cml.distances.captions.distance"),
 ]

@@ -28,8 +28,7 @@ from cml.losses.cosent import cosent_loss
 from cml.losses.graded_contrastive import graded_contrastive_loss
 from cml.losses.h_ap import h_ap_loss
 from cml.losses.kernel_supcon import kernel_supcon_loss
-from cml.losses.label_distance_loss import LabelDistanceLoss
-from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.label_distance_loss import LabelDistanceLoss, ScaledLabelLoss
 from cml.losses.lambda_ndcg import lambda_ndcg_loss
 from cml.losses.pairs import RowMean
 from cml.losses.rank_n_contrast import rank_n_contrast_loss
@@ -149,19 +148,18 @@ def test_float32_keeps_its_digits_over_several_blocks_of_rows(name: str, share: 
 
 @pytest.mark.parametrize("name", ["log-ratio(label_exponent=1)", "dense-triplet", "binary-triplet"])
 def test_blocks_of_rows_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cml.losses import row_blocks
+    from cml.losses import label_distance_loss, row_blocks
 
     embeddings, label_distances = batch(30, 40)
     label_distances = label_distances.round()
     loss = losses.get(name)
     loss.prepare(label_distances[label_distances > 0], dimension=4)
     whole = value_and_gradient(loss(embeddings, label_distances), embeddings)
-    module = importlib.import_module(type(loss).__module__)
 
     def few(*given: Any, normalize: bool, block_bytes: int | None = None) -> RowMean:  # noqa: ANN401
         return row_blocks.mean_over_rows(*given, normalize=normalize, block_bytes=7 * 40 * 8)
 
-    monkeypatch.setattr(module, "mean_over_rows", few)
+    monkeypatch.setattr(label_distance_loss, "mean_over_rows", few)
     parts = value_and_gradient(loss(embeddings, label_distances), embeddings)
     assert parts[0] == pytest.approx(whole[0], rel=1e-12)
     assert relative(parts[1], whole[1]) < 1e-12

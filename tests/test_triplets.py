@@ -22,9 +22,9 @@ import cml.losses.positives
 from cml import losses
 from cml.errors import UserError
 from cml.losses.binary_triplet import BinaryTripletLoss, binary_triplet_loss
-from cml.losses.dense_triplet import DenseTripletLoss, dense_triplet_loss
-from cml.losses.ordered_hinge import _by_counting, _pair_by_pair
+from cml.losses.dense_triplet import DenseTripletLoss, _by_counting, _pair_by_pair, dense_triplet_loss
 from cml.losses.positives import nearest, threshold
+from cml.losses.row_blocks import mean_over_rows
 
 some_left_out = pytest.mark.filterwarnings("ignore:Some anchors have no positive:RuntimeWarning")
 TYPES = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
@@ -121,7 +121,8 @@ def test_gradchecks() -> None:
 @pytest.mark.parametrize("block_bytes", [1, 2000])
 def test_the_size_of_blocks_changes_nothing(block_bytes: int) -> None:
     embeddings, label_distances = batch(30, 40)
-    loss = DenseTripletLoss().mean(embeddings, label_distances, block_bytes).loss
+    terms = DenseTripletLoss().row_terms
+    loss = mean_over_rows(embeddings, label_distances, terms, normalize=True, block_bytes=block_bytes).loss
     assert_same(loss, embeddings, dense_triplet_loss(embeddings, label_distances), embeddings, 1e-12)
 
 

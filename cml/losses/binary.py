@@ -1,22 +1,25 @@
 """Any pair or triplet loss of pytorch-metric-learning on continuous labels: a rule makes the pairs that it is given.
 
 Past the rule the label distances are gone, which is what such losses lose by; this file is here to measure by how much.
-Not for: training at its best on continuous labels (log_ratio.py), nor triplets of large batches (binary_triplet.py,
-which has no tensor of triplets).
+For triplets of large batches ``binary-triplet`` has no tensor of triplets.
 """
+
+import importlib
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
+from cml.losses.class_pairs import PmlPairLoss
 from cml.losses.embeddings import points
 from cml.losses.loss import About
-from cml.losses.pairs import RowMean, check_batch
-from cml.losses.pml import PmlPairLoss, made
-from cml.losses.positives import BinaryPairs
-from cml.losses.rule_loss import RuleLoss, RuleName, with_warning
+from cml.losses.pairs import RowMean
+from cml.losses.positives import BinaryPairs, RuleLoss, RuleName, with_warning
 from cml.registry import Choice
 
+_LIKE = {"losses": "TripletMarginLoss or CircleLoss", "miners": "BatchHardMiner or MultiSimilarityMiner"}
+_PARTS = ("distances", "reducers", "regularizers")  # the library's modules that a setting may name something of
 Indices = tuple[Tensor, ...]  # (anchors, positives, anchors, negatives), or (anchors, positives, negatives)
 
 
@@ -74,17 +77,14 @@ class BinaryLoss(RuleLoss):
                     f"'{type(value).__name__}(..)' with its settings. Got an object instead."
                 )
         self.loss = loss
-        pair_loss = _pair_loss(loss)
+        self.inner = _pair_loss(loss)
         if miner is not None:
-            pair_loss.miner = made(miner, "miners")
-        self.inner = pair_loss
-        self.normalize = pair_loss.normalize
-        _probe(pair_loss, loss)
+            self.inner.miner = made(miner, "miners")
+        self.normalize = self.inner.normalize
+        _probe(self.inner, loss)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """The loss of a batch, with the triplets of each anchor."""
-        label_distances = check_batch(embeddings, label_distances)
-        pairs = self.pairs(label_distances)
+    def mean_of_pairs(self, embeddings: Tensor, pairs: BinaryPairs) -> RowMean:
+        """What the library makes of the pairs, with the triplets of each anchor."""
         counts = pairs.positives.sum(dim=1) * pairs.negatives.sum(dim=1)  # (A,) triplets
         with torch.autocast(embeddings.device.type, enabled=False):
             return with_warning(RowMean(_value(self.inner, points(embeddings, normalize=False), pairs), counts))
@@ -106,7 +106,7 @@ def mined(miner: nn.Module, embeddings: Tensor, pairs: BinaryPairs) -> Indices:
     """What a miner of the library picks among the pairs (A, B) of embeddings (B, D), shown one anchor at a time."""
     found: list[Indices] = []
     for anchor in range(len(pairs.positives)):
-        near, far = pairs.positives[anchor], pairs.negatives[anchor]
+        near, far = (one[anchor] for one in pairs)
         if not bool(near.any()) or not bool(far.any()):
             continue
         others = (near | far).nonzero().squeeze(1)  # (O,)
@@ -114,12 +114,10 @@ def mined(miner: nn.Module, embeddings: Tensor, pairs: BinaryPairs) -> Indices:
         picked: Indices = miner(embeddings[anchor : anchor + 1], one, embeddings[others], near[others].long())
         # the 1st of each kind of numbers is the anchor's, in a batch of one; the others count among those shown
         own = (0,) if len(picked) == 3 else (0, 2)
-        found.append(
-            tuple(ids + anchor if place in own else others[ids.to(others.device)] for place, ids in enumerate(picked))
-        )
+        indices = (ids + anchor if n in own else others[ids.to(others.device)] for n, ids in enumerate(picked))
+        found.append(tuple(indices))
     if not found:
-        empty = torch.empty(0, dtype=torch.int64, device=embeddings.device)
-        return empty, empty, empty, empty
+        return (torch.empty(0, dtype=torch.int64, device=embeddings.device),) * 4
     return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
 
 
@@ -165,3 +163,36 @@ def _probe(inner: PmlPairLoss, text: str) -> None:
             f"The loss {text!r} cannot be computed from pairs alone (pytorch-metric-learning: {reason}); take a pair "
             "or triplet loss, such as ContrastiveLoss or TripletMarginLoss."
         ) from None
+
+
+def made(text: str, module: str) -> nn.Module:
+    """Make what ``text`` names among the library's "losses" or "miners", as in ``TripletMarginLoss(margin=0.1)``.
+
+    A setting may name a distance, reducer or regulariser in turn: ``TripletMarginLoss(distance=LpDistance(power=2))``.
+    """
+    choice = Choice.parse(text)
+    kind = _entry(choice.name, module)
+    if kind is None:
+        raise UserError(
+            f"pytorch-metric-learning has no {choice.name!r} among its {module}; the names read like {_LIKE[module]}."
+        )
+    settings = {name: _setting(value) for name, value in choice.settings.items()}
+    try:
+        thing: nn.Module = kind(**settings)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise UserError(f"pytorch-metric-learning cannot make {text}: {error}.") from None
+    return thing
+
+
+def _entry(name: str, module: str) -> Any:  # noqa: ANN401 - a class of an untyped library
+    found = getattr(importlib.import_module(f"pytorch_metric_learning.{module}"), name, None)
+    return found if isinstance(found, type) and issubclass(found, nn.Module) else None
+
+
+def _setting(value: Any) -> Any:  # noqa: ANN401 - any setting
+    try:
+        name = Choice.parse(value).name
+    except UserError:  # no text, or one that names nothing
+        return value
+    module = next((module for module in _PARTS if _entry(name, module) is not None), None)
+    return value if module is None else made(value, module)

@@ -4,13 +4,11 @@ import torch
 from torch import Tensor
 
 from cml.errors import UserError
+from cml.losses.dense_triplet import DenseTripletLoss
 from cml.losses.label_distance_loss import taught
 from cml.losses.loss import About
-from cml.losses.ordered_hinge import ordered_hinge
-from cml.losses.pairs import RowMean, check_batch, check_mask
-from cml.losses.positives import BinaryPairs
-from cml.losses.row_blocks import RowTerms, mean_over_rows
-from cml.losses.rule_loss import RuleLoss, RuleName, with_warning
+from cml.losses.pairs import RowMean, check_mask
+from cml.losses.positives import BinaryPairs, RuleLoss, RuleName, with_warning
 from cml.settings import check_number
 
 
@@ -22,9 +20,8 @@ def binary_triplet_loss(
     The sets may be decided anywhere, in the batch (``cml.losses.positives``) or beforehand over the whole training set.
     An anchor's own column is left out whatever it says.
     """
-    check_number("margin", margin, least=0)
-    mean = _binary_triplet(embeddings, BinaryPairs(positives, negatives), margin, normalize)
-    return taught(with_warning(mean), RuleLoss.lacking)
+    loss = BinaryTripletLoss(margin=margin, normalize=normalize)
+    return taught(loss.mean_of_pairs(embeddings, BinaryPairs(positives, negatives)), loss.lacking)
 
 
 class BinaryTripletLoss(RuleLoss):
@@ -87,23 +84,12 @@ class BinaryTripletLoss(RuleLoss):
         self.margin = check_number("margin", margin, least=0)
         self.normalize = normalize
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """The loss of a batch, with the triplets of each anchor."""
-        label_distances = check_batch(embeddings, label_distances)
-        return with_warning(_binary_triplet(embeddings, self.pairs(label_distances), self.margin, self.normalize))
-
-
-def _binary_triplet(embeddings: Tensor, pairs: BinaryPairs, margin: float, normalize: bool) -> RowMean:
-    positives, negatives = pairs
-    check_mask("positives", positives, positives.shape)
-    check_mask("negatives", negatives, positives.shape)
-    order = torch.where(positives, 0.0, torch.where(negatives, 1.0, torch.inf))  # (A, B) positives before negatives
-    check_batch(embeddings, order)
-    if bool((positives & negatives).any()):
-        raise UserError("An item must not be positive and negative for one anchor; make the two masks disjoint.")
-    order.diagonal().fill_(torch.inf)
-
-    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
-        return ordered_hinge(squared, order[rows].to(squared.dtype), margin)
-
-    return mean_over_rows(embeddings, len(order), row_terms, normalize=normalize)
+    def mean_of_pairs(self, embeddings: Tensor, pairs: BinaryPairs) -> RowMean:
+        """The dense triplets of an order that puts positives before negatives."""
+        positives, negatives = pairs
+        check_mask("positives", positives, positives.shape)
+        check_mask("negatives", negatives, positives.shape)
+        if bool((positives & negatives).any()):
+            raise UserError("An item must not be positive and negative for one anchor; make the two masks disjoint.")
+        order = torch.where(positives, 0.0, torch.where(negatives, 1.0, torch.inf))  # (A, B)
+        return with_warning(DenseTripletLoss(self.margin, self.normalize).mean(embeddings, order))

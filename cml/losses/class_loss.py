@@ -1,7 +1,7 @@
 """What the losses over classes share: the check of class numbers, the count of items without a pair, proxies.
 
-Their contract is ``loss(embeddings (B, D), classes (B,) int64) -> scalar``. Not for: continuous labels, which such a
-loss would take for classes of one item each and silently learn nothing; a rule must come first (binary.py).
+Their contract is ``loss(embeddings (B, D), classes (B,) int64) -> scalar``. Continuous labels, which such a loss would
+take for classes of one item each and silently learn nothing, need a rule first (binary.py).
 """
 
 import warnings
@@ -40,11 +40,18 @@ class ClassLoss(Loss):
         Raises:
             UserError: a tensor has another shape or type than it should, or a number is not a class.
         """
+        value = self.value(embeddings, classes)
+        self.count_classes(classes)
+        return value
+
+    def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss as a pure function, which counts nothing, of the losses whose anchors need pairs."""
         raise NotImplementedError
 
-    def count_pairs(self, positives: Tensor, negatives: Tensor) -> None:
-        """Count the anchors, of (A,) positives and negatives each, that lack one of either, and say so once."""
-        usable = (positives > 0) & (negatives > 0)
+    def count_classes(self, classes: Tensor) -> None:
+        """Count the items of a batch of class numbers (B,) that lack a positive or a negative, and say so once."""
+        same = (classes[:, None] == classes).sum(dim=1)  # (B,)
+        usable = (same > 1) & (same < len(classes))
         self.count_left_out(usable)
         if not bool(usable.any()):
             self._warn_once(
@@ -56,15 +63,10 @@ class ClassLoss(Loss):
                 "Some items of a batch have no positive or no negative there (the module counts them in left_out)."
             )
 
-    def count_classes(self, classes: Tensor) -> None:
-        """``count_pairs`` for a batch of class numbers (B,) in which every item is an anchor."""
-        same = (classes[:, None] == classes).sum(dim=1)  # (B,)
-        self.count_pairs(same - 1, len(classes) - same)
-
     def _warn_once(self, message: str) -> None:
         if message not in self._warned:
             self._warned.add(message)
-            warnings.warn(message, RuntimeWarning, stacklevel=4)
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 class ProxyLoss(ClassLoss):
@@ -108,7 +110,7 @@ class ProxyLoss(ClassLoss):
         return list(self.parameters())
 
     def check_prepared(self) -> None:
-        """Raise ``UserError`` if the proxies are not made yet."""
+        """Refuse if the proxies are not made yet."""
         if not self.proxies():
             raise UserError(
                 f"{type(self).__name__} has no proxies yet: call prepare(classes, dimension=D) with the class numbers "
@@ -117,15 +119,10 @@ class ProxyLoss(ClassLoss):
 
 
 class OwnProxyLoss(ProxyLoss):
-    """Base of the proxy losses of our own, with M proxies of each class in a row.
+    """Base of the proxy losses of our own, with M proxies of each class in a row."""
 
-    Attributes:
-        per_class: M.
-        proxy: (C M, D); None before ``prepare``.
-    """
-
-    per_class = 1
-    proxy: nn.Parameter | None
+    per_class = 1  # M
+    proxy: nn.Parameter | None  # (C M, D); None before ``prepare``
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,11 +141,7 @@ class OwnProxyLoss(ProxyLoss):
 
 
 def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None) -> None:
-    """Check that embeddings are (B, D) floating point, B >= 2, and classes (B,) int64, below ``count`` if it is given.
-
-    Raises:
-        UserError: a tensor has another shape or type, the labels are continuous, or a number is not in 0..C-1.
-    """
+    """Check that embeddings are (B, D) floating point, B >= 2, and classes (B,) int64, below ``count`` if given."""
     check_matrix("embeddings", embeddings)
     if classes.is_floating_point() or classes.is_complex():
         raise UserError(
@@ -171,11 +164,7 @@ def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None)
 
 
 def check_proxies(embeddings: Tensor, proxies: Tensor, classes: Tensor, per_class: int = 1) -> None:
-    """``check_classes``, and ``proxies`` should be (C M, D) floating point, at least 2, M = ``per_class`` in a row.
-
-    Raises:
-        UserError: also if the proxies are of another form, or a class has none.
-    """
+    """``check_classes``, and ``proxies`` should be (C M, D) floating point, at least 2, M = ``per_class`` in a row."""
     check_classes(embeddings, classes)
     if proxies.ndim != 2 or not proxies.is_floating_point() or len(proxies) < 2:
         raise UserError(

@@ -2,18 +2,59 @@
 
 Each computes exactly what the library computes; the docstring says what that is and where it differs from the paper.
 f are embeddings, L2-normalised where ``normalize``; D is the Euclidean distance, S the cosine; p has the anchor's
-class, n another. All of them run on continuous labels too, behind a rule: ``binary(loss=.., rule=..)``. Not for: proxy
-losses (class_proxies.py).
+class, n another. All of them run on continuous labels too, behind a rule: ``binary(loss=.., rule=..)``. The library is
+imported where one of them is made.
 """
 
 from typing import Any, Literal, get_args
 
+import torch
+from torch import Tensor, nn
+
 from cml.errors import UserError
+from cml.losses.class_loss import ClassLoss, check_classes
+from cml.losses.embeddings import points, rescaled
 from cml.losses.loss import About
-from cml.losses.pml import PmlPairLoss, lp_distance
 from cml.settings import check_above_zero, check_number, check_word
 
 Mining = Literal["all", "semi-hard", "batch-hard"]
+
+
+class PmlPairLoss(ClassLoss):
+    """A loss over pairs or triplets of pytorch-metric-learning, with a miner of it or without."""
+
+    needs_classes = False  # True if the library cannot compute it from pairs alone
+
+    def __init__(self, inner: nn.Module, miner: nn.Module | None = None) -> None:
+        super().__init__()
+        self.inner = inner
+        self.miner = miner
+        self.normalize = bool(getattr(getattr(inner, "distance", None), "normalize_embeddings", False))
+
+    def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """What the library makes of embeddings (B, D) and classes (B,) int64."""
+        check_classes(embeddings, classes)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            full = rescaled(embeddings) if self.normalize else points(embeddings, normalize=False)
+            mined = None if self.miner is None else self.miner(full.detach(), classes)
+            value: Tensor = self.inner(full, classes, mined)
+        return value
+
+
+def lp_distance(normalize: bool, power: int = 1) -> nn.Module:
+    """The library's Euclidean distance by differences: its matrix product is noise where embeddings nearly coincide.
+
+    ``power`` is 2 for squared distances.
+    """
+    from pytorch_metric_learning.distances import LpDistance
+
+    class ExactLpDistance(LpDistance):  # type: ignore[misc]
+        def compute_mat(self, query_emb: Tensor, ref_emb: Tensor | None) -> Tensor:
+            others = query_emb if ref_emb is None else ref_emb
+            return torch.cdist(query_emb, others, compute_mode="donot_use_mm_for_euclid_dist")
+
+    made: nn.Module = ExactLpDistance(normalize_embeddings=normalize, power=power)
+    return made
 
 
 class ContrastiveLoss(PmlPairLoss):
@@ -48,12 +89,15 @@ class ContrastiveLoss(PmlPairLoss):
     )
 
     def __init__(self, margin: float = 1.0, squared: bool = True, normalize: bool = True) -> None:
-        from pytorch_metric_learning import losses
+        from pytorch_metric_learning import losses, reducers
+
+        class AvgNonZeroSquareReducer(reducers.AvgNonZeroReducer):  # type: ignore[misc]
+            def element_reduction_helper(self, losses: Any, embeddings: Any) -> Any:  # noqa: ANN401
+                return super().element_reduction_helper(losses.square(), embeddings)
 
         check_above_zero("margin", margin)
-        reducer = _squaring_reducer() if squared else None
-        distance = lp_distance(normalize)
-        super().__init__(losses.ContrastiveLoss(neg_margin=margin, distance=distance, reducer=reducer))
+        reducer = AvgNonZeroSquareReducer() if squared else None
+        super().__init__(losses.ContrastiveLoss(neg_margin=margin, distance=lp_distance(normalize), reducer=reducer))
         self.margin, self.squared = margin, squared
 
 
@@ -138,12 +182,8 @@ class NPairLoss(PmlPairLoss):
 
         check_number("regularization", regularization, least=0)
         distance = distances.DotProductSimilarity(normalize_embeddings=normalize)
-        penalty = regularizers.LpRegularizer() if regularization else None
-        super().__init__(
-            losses.NPairsLoss(
-                distance=distance, embedding_regularizer=penalty, embedding_reg_weight=regularization or 1.0
-            )
-        )
+        penalty = {"embedding_regularizer": regularizers.LpRegularizer(), "embedding_reg_weight": regularization}
+        super().__init__(losses.NPairsLoss(distance=distance, **(penalty if regularization else {})))
         self.regularization = regularization
 
 
@@ -222,14 +262,3 @@ class MultiSimilarityLoss(PmlPairLoss):
         miner = None if epsilon is None else miners.MultiSimilarityMiner(check_number("epsilon", epsilon, least=0))
         super().__init__(losses.MultiSimilarityLoss(alpha=alpha, beta=beta, base=base), miner)
         self.alpha, self.beta, self.base, self.epsilon = alpha, beta, base, epsilon
-
-
-def _squaring_reducer() -> Any:  # noqa: ANN401 - of an untyped library
-    """The library's mean over the terms above 0, of squared terms."""
-    from pytorch_metric_learning.reducers import AvgNonZeroReducer
-
-    class AvgNonZeroSquareReducer(AvgNonZeroReducer):  # type: ignore[misc]
-        def element_reduction_helper(self, losses: Any, embeddings: Any) -> Any:  # noqa: ANN401
-            return super().element_reduction_helper(losses.square(), embeddings)
-
-    return AvgNonZeroSquareReducer()

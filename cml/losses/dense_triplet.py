@@ -5,10 +5,11 @@ from torch import Tensor
 
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import About
-from cml.losses.ordered_hinge import ordered_hinge
-from cml.losses.pairs import RowMean, check_batch, comparable
-from cml.losses.row_blocks import RowTerms, mean_over_rows
+from cml.losses.row_blocks import RowTerms
+from cml.losses.row_order import over_row_chunks, sorted_rows
 from cml.settings import check_number
+
+_PAIR_BYTES = 256 << 20  # of a tensor of pairs, where they are compared one by one
 
 
 class DenseTripletLoss(LabelDistanceLoss):
@@ -52,25 +53,18 @@ class DenseTripletLoss(LabelDistanceLoss):
         self.margin = check_number("margin", margin, least=0)
         self.normalize = normalize
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor, block_bytes: int | None = None) -> RowMean:
-        """The loss of a batch, with the terms of each anchor.
+    def row_terms(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+        """The hinges over ordered pairs, their number and slopes, which count the active pairs of each item.
 
-        Args:
-            embeddings: (B, D).
-            label_distances: (A, B).
-            block_bytes: Bound on one block of distances, and away from the CPU on one of pairs. ``None``: a bound that
-                suits the device.
+        On the CPU that is O(B log B) a row (numba); on other devices pairs are compared one by one, in parts.
         """
-        label_distances = check_batch(embeddings, label_distances)
-
-        def row_terms(squared: Tensor, rows: slice) -> RowTerms:
-            labels = label_distances[rows].to(squared.dtype)  # (R, B)
-            used = comparable(labels, rows.start)
-            return ordered_hinge(squared, labels.abs().masked_fill_(~used, torch.inf), self.margin, block_bytes)
-
-        return mean_over_rows(
-            embeddings, len(label_distances), row_terms, normalize=self.normalize, block_bytes=block_bytes
-        )
+        order = labels.abs().masked_fill_(~used, torch.inf)
+        if squared.device.type == "cpu":
+            return _by_counting(squared, order, self.margin)
+        rows = max(1, _PAIR_BYTES // (squared.element_size() * squared.shape[1] ** 2))
+        split = zip(torch.split(squared, rows), torch.split(order, rows), strict=True)
+        parts = [_pair_by_pair(*part, self.margin) for part in split]
+        return RowTerms(*(torch.cat(some) for some in zip(*parts, strict=True)))
 
 
 def dense_triplet_loss(
@@ -83,3 +77,31 @@ def dense_triplet_loss(
 ) -> Tensor:
     """``DenseTripletLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return DenseTripletLoss(margin, normalize).value(embeddings, label_distances, mask)
+
+
+def _by_counting(squared: Tensor, order: Tensor, margin: float) -> RowTerms:
+    """The terms of squared distances (R, B) and an order of their type; columns of infinite order are left out."""
+    from cml.losses.hinge_counts import sum_hinges  # numba, which takes a second to import
+
+    rows, columns = squared.shape
+    values, pairs = torch.empty(rows, dtype=torch.float64), torch.empty(rows, dtype=torch.int64)
+    slopes = torch.zeros_like(squared)
+    distance = squared.masked_fill(order.isinf(), torch.inf).numpy()
+
+    def fill(chunk: slice) -> None:
+        ascending, by_distance = sorted_rows(distance[chunk])
+        in_order, ranks = sorted_rows(order[chunk].gather(1, torch.from_numpy(by_distance)).numpy())
+        found = (one[chunk].numpy() for one in (values, pairs, slopes))
+        sum_hinges(ascending, by_distance, in_order, ranks, ascending.dtype.type(margin), *found)
+
+    over_row_chunks(fill, rows, columns)
+    return RowTerms(values.to(squared.dtype), pairs, slopes)
+
+
+def _pair_by_pair(squared: Tensor, order: Tensor, margin: float) -> RowTerms:
+    order = order.masked_fill(order.isinf(), torch.nan)  # comes neither before nor after anything
+    ordered = order[:, :, None] < order[:, None, :]  # (R, B, B)
+    hinge = (squared[:, :, None] - squared[:, None, :]).add_(margin).clamp_min_(0).masked_fill_(~ordered, 0)
+    active = hinge > 0
+    slopes = active.sum(dim=2) - active.sum(dim=1)
+    return RowTerms(hinge.sum(dim=(1, 2)), ordered.sum(dim=(1, 2)), slopes.to(squared.dtype))

@@ -3,7 +3,7 @@
 In three losses of the field the push on a negative is lessened by gamma cos(n - a, p - a): where the negative lies in
 the direction of the positive, pushing it away from the anchor would push it into the class. The printed shortcut for
 the cosine equals it only where both are orthogonal; here it is the true cosine everywhere. The default of gamma is
-ours: the sources at hand state none. This file is what the losses share; each has a file of its own, direction_*.py.
+ours: the sources at hand state none. This file is what the losses share.
 """
 
 import torch
@@ -19,9 +19,7 @@ TINY = 1e-30  # where all points are one
 def class_masks(classes: Tensor) -> tuple[Tensor, Tensor]:
     """Positives and negatives of every item, (B, B) bool each; no item is its own positive."""
     same = classes[:, None] == classes
-    negatives = ~same
-    same.fill_diagonal_(False)
-    return same, negatives
+    return same ^ torch.eye(len(classes), dtype=torch.bool, device=classes.device), ~same
 
 
 def exact(points: Tensor) -> Tensor:
@@ -40,10 +38,7 @@ def triplet_geometry(
     products = full @ full.T  # (B, B)
     norms = products.diagonal()
     squared = (norms[:, None] + norms - 2 * products).clamp(min=0)
-    to_positive, to_negative = squared[anchors, positives], squared[anchors, negatives]
-    inner = (
-        products[negatives, positives] - products[negatives, anchors] - products[anchors, positives] + norms[anchors]
-    )
-    lengths = torch.maximum(to_positive * to_negative, LEAST * squared.detach().max().square().clamp(min=TINY)).sqrt()
-    kind = points.dtype
-    return to_positive.to(kind), to_negative.to(kind), (inner / lengths).to(kind)
+    near, far = squared[anchors, positives], squared[anchors, negatives]
+    inner = products[negatives, positives] - products[negatives, anchors] - products[anchors, positives]
+    lengths = torch.maximum(near * far, LEAST * squared.detach().max().square().clamp(min=TINY)).sqrt()
+    return near.to(points), far.to(points), ((inner + norms[anchors]) / lengths).to(points)

@@ -10,44 +10,6 @@ from cml.losses.loss import About
 from cml.settings import check_above_zero, check_number
 
 
-def direction_multi_similarity_loss(
-    embeddings: Tensor,
-    classes: Tensor,
-    *,
-    alpha: float = 2.0,
-    beta: float = 50.0,
-    base: float = 0.5,
-    epsilon: float | None = 0.1,
-    gamma: float = 0.3,
-) -> Tensor:
-    """``DirectionMultiSimilarityLoss`` as a function of embeddings (B, D) and classes (B,) int64."""
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        check_above_zero(name, value)
-    check_number("base", base, least=-1)
-    check_number("gamma", gamma, least=0)
-    check_classes(embeddings, classes)
-    with torch.autocast(embeddings.device.type, enabled=False):
-        points = unit(exact(embeddings))  # which positive is the hardest is noise in float32 where all lie near
-        positives, negatives = class_masks(classes)
-        cosines = points @ points.T  # (B, B)
-        fixed = cosines.detach()
-        hardest, farthest = fixed.masked_fill(~positives, torch.inf).min(dim=1)  # (B,), infinite without a positive
-        if epsilon is not None:
-            check_number("epsilon", epsilon, least=0)
-            nearest = fixed.masked_fill(~negatives, -torch.inf).amax(dim=1)
-            kept_positives = positives & (fixed - epsilon < nearest[:, None])
-            kept_negatives = negatives & (fixed + epsilon > hardest[:, None])
-        else:
-            kept_positives, kept_negatives = positives, negatives
-        item, negative = (negatives & hardest.isfinite()[:, None]).nonzero(as_tuple=True)  # those with a direction
-        turned = torch.zeros_like(cosines).index_put(
-            (item, negative), triplet_geometry(points, item, farthest[item], negative)[2]
-        )
-        pull = _log_one_plus_sum(-alpha * (cosines - base), kept_positives) / alpha
-        push = _log_one_plus_sum(beta * (cosines - base) - gamma * turned, kept_negatives) / beta
-        return (pull + push).mean().to(in_full(embeddings).dtype)
-
-
 class DirectionMultiSimilarityLoss(ClassLoss):
     """Multi-similarity loss with direction regularisation.
 
@@ -91,19 +53,40 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         self.epsilon = None if epsilon is None else check_number("epsilon", epsilon, least=0)
         self.gamma = check_number("gamma", gamma, least=0)
 
-    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
-        value = direction_multi_similarity_loss(
-            embeddings,
-            classes,
-            alpha=self.alpha,
-            beta=self.beta,
-            base=self.base,
-            epsilon=self.epsilon,
-            gamma=self.gamma,
-        )
-        self.count_classes(classes)
-        return value
+    def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss of embeddings (B, D) and classes (B,) int64, a scalar."""
+        check_classes(embeddings, classes)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            points = unit(exact(embeddings))  # which positive is the hardest is noise in float32 where all lie near
+            kept_positives, kept_negatives = positives, negatives = class_masks(classes)
+            cosines = points @ points.T  # (B, B)
+            fixed = cosines.detach()
+            hardest, farthest = fixed.masked_fill(~positives, torch.inf).min(dim=1)  # (B,), infinite without a positive
+            if self.epsilon is not None:
+                nearest = fixed.masked_fill(~negatives, -torch.inf).amax(dim=1)
+                kept_positives = positives & (fixed - self.epsilon < nearest[:, None])
+                kept_negatives = negatives & (fixed + self.epsilon > hardest[:, None])
+            item, negative = (negatives & hardest.isfinite()[:, None]).nonzero(as_tuple=True)  # those with a direction
+            direction = triplet_geometry(points, item, farthest[item], negative)[2]
+            turned = torch.zeros_like(cosines).index_put((item, negative), direction)
+            pull = _log_one_plus_sum(-self.alpha * (cosines - self.base), kept_positives) / self.alpha
+            push = self.beta * (cosines - self.base) - self.gamma * turned
+            value = (pull + _log_one_plus_sum(push, kept_negatives) / self.beta).mean()
+            return value.to(in_full(embeddings).dtype)
+
+
+def direction_multi_similarity_loss(
+    embeddings: Tensor,
+    classes: Tensor,
+    *,
+    alpha: float = 2.0,
+    beta: float = 50.0,
+    base: float = 0.5,
+    epsilon: float | None = 0.1,
+    gamma: float = 0.3,
+) -> Tensor:
+    """``DirectionMultiSimilarityLoss`` as a function of embeddings (B, D) and classes (B,) int64."""
+    return DirectionMultiSimilarityLoss(alpha, beta, base, epsilon, gamma).value(embeddings, classes)
 
 
 def _log_one_plus_sum(exponents: Tensor, kept: Tensor) -> Tensor:

@@ -10,25 +10,6 @@ from cml.losses.loss import About
 from cml.settings import check_number
 
 
-def direction_triplet_loss(
-    embeddings: Tensor, classes: Tensor, *, margin: float = 0.2, gamma: float = 0.3, normalize: bool = True
-) -> Tensor:
-    """``DirectionTripletLoss`` as a function of embeddings (B, D) and classes (B,) int64."""
-    check_number("margin", margin, least=0)
-    check_number("gamma", gamma, least=0)
-    check_classes(embeddings, classes)
-    with torch.autocast(embeddings.device.type, enabled=False):
-        points = points_of(embeddings, normalize=normalize)
-        positives, negatives = class_masks(classes)
-        anchor, positive = positives.nonzero(as_tuple=True)  # (P,) pairs
-        pair, negative = negatives[anchor].nonzero(as_tuple=True)  # (T,) triplets
-        triplet = anchor[pair], positive[pair], negative
-        near, far, cosines = triplet_geometry(points, *triplet)  # (T,) each
-        hinges = (near - far + margin - gamma * cosines).clamp(min=0)
-        active = int((hinges > 0).sum())
-        return hinges.sum() / max(active, 1)
-
-
 class DirectionTripletLoss(ClassLoss):
     """Triplet hinge with direction regularisation, over all triplets.
 
@@ -68,10 +49,21 @@ class DirectionTripletLoss(ClassLoss):
         self.gamma = check_number("gamma", gamma, least=0)
         self.normalize = normalize
 
-    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
-        value = direction_triplet_loss(
-            embeddings, classes, margin=self.margin, gamma=self.gamma, normalize=self.normalize
-        )
-        self.count_classes(classes)
-        return value
+    def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss of embeddings (B, D) and classes (B,) int64, a scalar."""
+        check_classes(embeddings, classes)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            points = points_of(embeddings, normalize=self.normalize)
+            positives, negatives = class_masks(classes)
+            anchor, positive = positives.nonzero(as_tuple=True)  # (P,) pairs
+            pair, negative = negatives[anchor].nonzero(as_tuple=True)  # (T,) triplets
+            near, far, cosines = triplet_geometry(points, anchor[pair], positive[pair], negative)  # (T,) each
+            hinges = (near - far + self.margin - self.gamma * cosines).clamp(min=0)
+            return hinges.sum() / max(int((hinges > 0).sum()), 1)
+
+
+def direction_triplet_loss(
+    embeddings: Tensor, classes: Tensor, *, margin: float = 0.2, gamma: float = 0.3, normalize: bool = True
+) -> Tensor:
+    """``DirectionTripletLoss`` as a function of embeddings (B, D) and classes (B,) int64."""
+    return DirectionTripletLoss(margin, gamma, normalize).value(embeddings, classes)

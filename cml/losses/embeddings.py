@@ -10,7 +10,7 @@ _NORMALIZE_EPS = 1e-12  # torch's own
 
 
 def check_matrix(name: str, tensor: Tensor, shape: str = "(B, D)") -> None:
-    """Raise ``UserError`` unless ``tensor`` is a floating-point matrix; ``shape`` is what its two sizes are called."""
+    """Check that a tensor is a floating-point matrix; ``shape`` is what its two sizes are called."""
     if tensor.ndim != 2 or not tensor.is_floating_point():
         raise UserError(
             f"The {name!r} must be a floating-point tensor {shape}. "
@@ -40,16 +40,12 @@ def unit(tensor: Tensor) -> Tensor:
 
 
 def points(embeddings: Tensor, *, normalize: bool) -> Tensor:
-    """The embeddings in at least float32, of length 1 with ``normalize``.
-
-    Raises:
-        UserError: without ``normalize``, all of them are so small, or one is so large, that squares do not fit.
-    """
+    """The embeddings in at least float32, of length 1 with ``normalize``; without it, their squares must fit."""
     if normalize:
         return unit(embeddings)
     full = in_full(embeddings)
     limits, largest = torch.finfo(full.dtype), float(full.detach().abs().max())
-    least, most = (1e4 * limits.tiny**0.5, limits.max**0.5 / 1e4)
+    least, most = 1e4 * limits.tiny**0.5, limits.max**0.5 / 1e4
     if 0 < largest < least or most < largest < float("inf"):
         raise UserError(
             f"The largest number of the embeddings must be in {least:.0e}..{most:.0e} or 0, for their squares to fit "

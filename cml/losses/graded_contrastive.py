@@ -5,12 +5,10 @@ comes from, its formula over pairs in plain torch, of which autograd makes the g
 One line in ``cml/losses/__init__.py``, or ``@cml.losses.register("name")`` elsewhere, gives it a name.
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.pairs import Pairs, RowMean, ones
 from cml.losses.row_blocks import mean_over_pairs
@@ -59,11 +57,7 @@ class GradedContrastiveLoss(ScaledLabelLoss):
     lacking = "an item of a usable label distance"
 
     def __init__(
-        self,
-        label_scale: float | Literal["auto"] = "auto",
-        reach: float = 1.0,
-        margin: float = 0.5,
-        normalize: bool = True,
+        self, label_scale: Auto = "auto", reach: float = 1.0, margin: float = 0.5, normalize: bool = True
     ) -> None:
         super().__init__(label_scale)
         self.reach = check_above_zero("reach", reach)

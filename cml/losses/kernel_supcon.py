@@ -1,13 +1,11 @@
 """Kernel-weighted SupCon: the supervised contrastive loss, positives weighed by a kernel of their label distance."""
 
-from typing import Literal
-
 from torch import Tensor
 
-from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
 from cml.losses.loss import About
-from cml.losses.pairs import RowMean
-from cml.losses.row_cross_entropy import row_cross_entropy
+from cml.losses.row_blocks import RowTerms
+from cml.losses.soft_target import row_cross_entropy
 from cml.settings import check_above_zero
 
 
@@ -57,22 +55,20 @@ class KernelSupConLoss(ScaledLabelLoss):
     )
     normalize = True
 
-    def __init__(
-        self, label_scale: float | Literal["auto"] = "auto", bandwidth: float = 0.5, temperature: float = 0.1
-    ) -> None:
+    def __init__(self, label_scale: Auto = "auto", bandwidth: float = 0.5, temperature: float = 0.1) -> None:
         super().__init__(label_scale)
         self.bandwidth = check_above_zero("bandwidth", bandwidth)
         self.temperature = check_above_zero("temperature", temperature)
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """The loss of a batch, with the terms of each anchor."""
+    def row_terms(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+        """The cross-entropy of each anchor that has 2 used columns or more."""
         bandwidth = self.bandwidth * self.scale()
 
         def log_weights(labels: Tensor, nearest: Tensor) -> Tensor:  # the difference of squares, which may overflow
             return (nearest - labels).div_(bandwidth).mul_((labels / 2).add_(nearest / 2).div_(bandwidth))
 
         # of normalised embeddings cos = 1 - D / 2, and the 1 cancels
-        return row_cross_entropy(embeddings, label_distances, log_weights, 2 * self.temperature, normalize=True)
+        return row_cross_entropy(squared, labels, used, log_weights, 2 * self.temperature)
 
 
 def kernel_supcon_loss(

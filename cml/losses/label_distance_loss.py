@@ -1,4 +1,4 @@
-"""The base of the losses over label distances: ``loss(embeddings (B, D), label_distances (A, B)) -> scalar``.
+"""The bases of the losses over label distances: ``loss(embeddings (B, D), label_distances (A, B)) -> scalar``.
 
 A loss here is a function of the pairs of a batch (pairs.py) and says how many terms each anchor had. Its constants are
 found in the training set by ``fit``, or in the first batch where nobody called it.
@@ -6,7 +6,7 @@ found in the training set by ``fit``, or in the first batch where nobody called 
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import torch
@@ -16,6 +16,10 @@ from torch import Tensor
 from cml.errors import UserError
 from cml.losses.loss import LabelSource, Loss
 from cml.losses.pairs import RowMean, as_block, check_batch, comparable, masked
+from cml.losses.row_blocks import RowTerms, mean_over_rows
+from cml.settings import check_auto
+
+Auto = float | Literal["auto"]  # a constant, or that it shall be found in the training set
 
 _FIT = "call loss.fit(distance, labels) with the label distance and the labels of the training set"
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
@@ -34,8 +38,9 @@ class PairDistance(Protocol):
 class LabelDistanceLoss(Loss):
     """Base of the losses over label distances.
 
-    A subclass writes ``mean``. One whose constants come from the training set names them in ``constants``, says in
-    ``to_find`` which of them its settings leave open, and finds them in ``find_constants``.
+    A subclass writes ``mean``, or ``row_terms`` if it is a sum over anchors. One whose constants come from the training
+    set names them in ``constants``, says in ``to_find`` which of them its settings leave open, and finds them in
+    ``find_constants``.
 
     Attributes:
         lacking: What an anchor without a term lacks, for the warning: "two items of a usable label distance".
@@ -94,11 +99,7 @@ class LabelDistanceLoss(Loss):
         return self
 
     def find_constants(self, label_distances: Tensor) -> dict[str, float]:
-        """The ``constants`` by name, of a sample of label distances (P,); none if the settings leave nothing to find.
-
-        Raises:
-            UserError: the sample does not tell.
-        """
+        """The ``constants`` by name, of a sample of label distances (P,); none if the settings leave none to find."""
         return {}
 
     def to_find(self) -> tuple[str, ...]:
@@ -106,26 +107,23 @@ class LabelDistanceLoss(Loss):
         return ()
 
     def constant(self, name: str) -> float:
-        """The value that ``fit`` found for ``name``.
-
-        Raises:
-            UserError: the loss was not fitted.
-        """
+        """The value that ``fit`` found for ``name``; a ``UserError`` if the loss was not fitted."""
         if name not in self._fitted:
             raise UserError(f"{type(self).__name__} has no {name!r} yet: {_FIT}.")
         return self._fitted[name]
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
         """The loss of a batch, with the terms of each anchor: embeddings (B, D), label_distances (A, B)."""
+        return mean_over_rows(embeddings, label_distances, self.row_terms, normalize=self.normalize)
+
+    def row_terms(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+        """What R anchors add: of squared distances, label distances, and the pairs that may be used, (R, B) each."""
         raise NotImplementedError
 
     def value(self, embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None) -> Tensor:
         """The loss as a pure function, which counts nothing and needs its constants: what ``.._loss(..)`` gives.
 
-        Args:
-            embeddings: (B, D).
-            label_distances: (A, B).
-            mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
+        Embeddings are (B, D), label distances (A, B); a mask (A, B) bool is True where a pair may be used.
         """
         return taught(self.mean(embeddings, masked(label_distances, mask)), self.lacking)
 
@@ -171,12 +169,43 @@ def sample_label_distances(distance: PairDistance, labels: Any, seed: int) -> ND
     return distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
 
 
-def finite_sample(label_distances: Tensor) -> NDArray[np.float64]:
-    """The finite label distances that a ``fit`` was given: (P,).
+class ScaledLabelLoss(LabelDistanceLoss):
+    """Base of the losses whose constants depend on the unit of the label distance, which they divide by a scale first.
 
-    Raises:
-        UserError: a label distance is NaN or negative, or none is finite.
+    So one constant serves poses in pixels and angles alike. ``label_scale`` is the label distance that counts as 1;
+    "auto" is the median of the positive ones that ``fit`` sees.
     """
+
+    constants = ("label_scale",)
+
+    def __init__(self, label_scale: Auto) -> None:
+        super().__init__()
+        self.label_scale = check_auto("label_scale", label_scale)
+
+    def to_find(self) -> tuple[str, ...]:
+        """The scale, if it is "auto"."""
+        return self.constants if self.label_scale == "auto" else ()
+
+    def find_constants(self, label_distances: Tensor) -> dict[str, float]:
+        """The scale, if it is "auto"."""
+        if self.label_scale != "auto":
+            return {}
+        sample = finite_sample(label_distances)
+        positive = sample[sample > 0]
+        if len(positive) == 0:
+            raise UserError(
+                f"{type(self).__name__} needs label distances above 0 to find its label_scale. Got a sample of zeros "
+                "instead; give label_scale as a number."
+            )
+        return {"label_scale": float(np.median(positive))}
+
+    def scale(self) -> float:
+        """The label distance that counts as 1."""
+        return self.constant("label_scale") if self.label_scale == "auto" else float(self.label_scale)
+
+
+def finite_sample(label_distances: Tensor) -> NDArray[np.float64]:
+    """The finite label distances (P,) that a ``fit`` was given; a ``UserError`` for negative ones, or none."""
     sample = label_distances.detach().to("cpu", torch.float64).flatten()
     sample = sample[~sample.isposinf()]
     if not bool((sample >= 0).all()):

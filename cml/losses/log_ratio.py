@@ -1,8 +1,6 @@
 """The log-ratio loss: ratios of embedding distances should be ratios of label distances, for every triplet at once."""
 
-from __future__ import annotations
-
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -10,10 +8,9 @@ from torch import Tensor
 from torch.linalg import vecdot
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss, finite_sample, taught
+from cml.losses.label_distance_loss import Auto, LabelDistanceLoss, finite_sample
 from cml.losses.loss import About
-from cml.losses.pairs import RowMean, check_batch, comparable, masked
-from cml.losses.row_blocks import RowTerms, mean_over_rows
+from cml.losses.row_blocks import RowTerms
 from cml.losses.row_order import rank_weights
 from cml.settings import check_above_zero, check_auto, check_number, check_word
 
@@ -76,7 +73,7 @@ class LogRatioLoss(LabelDistanceLoss):
 
     def __init__(
         self,
-        label_exponent: float | Literal["auto"] = "auto",
+        label_exponent: Auto = "auto",
         floor_quantile: float = 0.02,
         weights: Weights = "rank",
         rank_offset: float = 5.0,
@@ -93,7 +90,7 @@ class LogRatioLoss(LabelDistanceLoss):
         self.eps = check_above_zero("eps", eps)
 
     @classmethod
-    def paper(cls, label_exponent: float = 1.0) -> LogRatioLoss:
+    def paper(cls, label_exponent: float = 1.0) -> Self:
         """The published loss: uniform weights, no floor, embeddings as they are.
 
         It takes squared L2 distances of poses, and other label distances as they are: ``label_exponent`` is 1 where
@@ -111,53 +108,38 @@ class LogRatioLoss(LabelDistanceLoss):
         positive = sample[sample > 0]
         if len(positive) == 0:
             raise UserError("LogRatioLoss needs label distances above 0 to fit. Got a sample of zeros instead.")
-        found = {"label_exponent": 1.0, "floor": 0.0}
-        if self.floor_quantile > 0:
-            found["floor"] = float(np.quantile(positive, self.floor_quantile))
-        if self.label_exponent == "auto":
-            kept = sample.clip(min=found["floor"]) if found["floor"] > 0 else positive  # the pairs that the loss keeps
-            spread = float(np.log(kept).std())
-            if not spread > 1e-6:
-                raise UserError(
-                    "label_exponent='auto' divides by the spread of the log label distances, and the sample's are all "
-                    f"equal (standard deviation {spread:g}); give label_exponent as a number."
-                )
-            found["label_exponent"] = 1 / spread
-        else:
-            found["label_exponent"] = float(self.label_exponent)
-        return found
+        floor = float(np.quantile(positive, self.floor_quantile)) if self.floor_quantile > 0 else 0.0
+        if self.label_exponent != "auto":
+            return {"label_exponent": float(self.label_exponent), "floor": floor}
+        spread = float(np.log(sample.clip(min=floor) if floor > 0 else positive).std())  # of the pairs that are kept
+        if not spread > 1e-6:
+            raise UserError(
+                "label_exponent='auto' divides by the spread of the log label distances, and the sample's are all "
+                f"equal (standard deviation {spread:g}); give label_exponent as a number."
+            )
+        return {"label_exponent": 1 / spread, "floor": floor}
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """The loss of a batch, with the terms of each anchor."""
+    def row_terms(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+        """What a block of anchors adds, by the closed form."""
         exponent = self.constant("label_exponent") if self.label_exponent == "auto" else float(self.label_exponent)
         floor = self.constant("floor") if self.floor_quantile > 0 else 0.0
-        return self._mean(embeddings, label_distances, exponent, floor)
+        limits = torch.finfo(squared.dtype)
+        if floor == 0:
+            used &= labels > 0
+        weight = rank_weights(labels, used, self.rank_offset) if self.weights == "rank" else used.to(squared.dtype)
+        total = weight.sum(dim=1)  # (R,)
+        pairs = total.square() - vecdot(weight, weight)  # (R,) sum of w_i w_j over i != j, 0 for fewer than 2 items
+        counts = pairs > 0
+        scale = 2 * counts * total / pairs.clamp_min(limits.tiny)
 
-    def _mean(self, embeddings: Tensor, label_distances: Tensor, exponent: float, floor: float) -> RowMean:
-        label_distances = check_batch(embeddings, label_distances)
-
-        def row_terms(squared: Tensor, rows: slice) -> RowTerms:
-            labels, limits = label_distances[rows].to(squared.dtype), torch.finfo(squared.dtype)  # (R, B)
-            used = comparable(labels, rows.start)
-            if floor == 0:
-                used &= labels > 0
-            weight = rank_weights(labels, used, self.rank_offset) if self.weights == "rank" else used.to(squared.dtype)
-            total = weight.sum(dim=1)  # (R,)
-            pairs = total.square() - vecdot(weight, weight)  # (R,) sum of w_i w_j over i != j, 0 for fewer than 2 items
-            counts = pairs > 0
-            scale = 2 * counts * total / pairs.clamp_min(limits.tiny)
-
-            squared += self.eps
-            log_labels = labels.clamp(floor or limits.tiny * limits.eps, limits.max).log_()  # finite if not used
-            residual = squared.log().sub_(log_labels, alpha=exponent)  # r, of no meaning where not used
-            mean = vecdot(weight, residual) / total.clamp_min_(limits.tiny)
-            centred = residual.sub_(mean[:, None])
-            pull = weight.mul_(scale[:, None]).mul_(centred)  # (R, B), 0 where not used
-            values = vecdot(pull, centred)
-            slopes = pull.mul_(2).div_(squared)
-            return RowTerms(values, counts, slopes)
-
-        return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=self.normalize)
+        squared += self.eps
+        log_labels = labels.clamp(floor or limits.tiny * limits.eps, limits.max).log_()  # finite if not used
+        residual = squared.log().sub_(log_labels, alpha=exponent)  # r, of no meaning where not used
+        mean = vecdot(weight, residual) / total.clamp_min_(limits.tiny)
+        centred = residual.sub_(mean[:, None])
+        pull = weight.mul_(scale[:, None]).mul_(centred)  # (R, B), 0 where not used
+        values = vecdot(pull, centred)
+        return RowTerms(values, counts, pull.mul_(2).div_(squared))
 
 
 def log_ratio_loss(
@@ -177,6 +159,7 @@ def log_ratio_loss(
     ``floor`` is in the label's unit: label distances below it are raised to it, and with 0 pairs of label distance 0
     are left out. A ``mask`` (A, B) bool is True where a pair may be used; ``None``: everywhere.
     """
-    check_number("floor", floor, least=0)
-    loss = LogRatioLoss(check_above_zero("label_exponent", label_exponent), 0.0, weights, rank_offset, normalize, eps)
-    return taught(loss._mean(embeddings, masked(label_distances, mask), label_exponent, floor), loss.lacking)
+    floor, exponent = check_number("floor", floor, least=0), check_above_zero("label_exponent", label_exponent)
+    loss = LogRatioLoss("auto", 0.5, weights, rank_offset, normalize, eps)
+    loss._fitted = {"label_exponent": exponent, "floor": floor}  # in the place of those that it would find
+    return loss.value(embeddings, label_distances, mask)

@@ -2,9 +2,9 @@
 
 A loss is ``loss(embeddings (B, D), target) -> scalar``. It makes its target from a batch by itself (``target``), and
 once, of the whole training set, what depends on it: constants, proxies, a scale (``prepare``). Three kinds are at hand:
-``LabelDistanceLoss`` (label distances, label_distance_loss.py), ``ClassLoss`` (class numbers, class_loss.py) and
-``VectorLoss`` (label vectors, below). Each file beside this one holds one loss: a pure function and a thin
-module over it. Gradients flow to the embeddings and the loss's own parameters, never to the labels.
+``LabelDistanceLoss`` (label distances), ``ClassLoss`` (class numbers) and ``VectorLoss`` (label vectors). Each file
+beside this one holds one loss: a module, and mostly a pure function. Gradients flow to the embeddings and the loss's
+own parameters, never to the labels.
 """
 
 import inspect
@@ -21,24 +21,19 @@ from cml.errors import UserError
 
 
 class LabelSource(Protocol):
-    """What a loss may ask of the labels of a batch, or of a training set; cml.training.targets answers."""
+    """What a loss may ask of the labels of a batch, or of a training set; cml.training.targets answers.
+
+    Labels that are not classes, or not vectors, are a ``UserError`` where they are asked for as such.
+    """
 
     def label_distances(self) -> NDArray[np.float32]:
         """Of a batch (A, B), from its anchors to all its items; of a training set (P,), those of a sample of pairs."""
 
     def classes(self) -> NDArray[np.int64]:
-        """(B,) class numbers 0..C-1; of a training set, of all its items.
-
-        Raises:
-            UserError: the labels are not classes.
-        """
+        """(B,) class numbers 0..C-1; of a training set, of all its items."""
 
     def vectors(self) -> NDArray[np.float32]:
-        """(B, V) labels that are vectors, in their own unit; of a training set, of all its items.
-
-        Raises:
-            UserError: the labels are not vectors.
-        """
+        """(B, V) labels that are vectors, in their own unit; of a training set, of all its items."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +120,8 @@ class Loss(nn.Module):
 
     def get_extra_state(self) -> Tensor:
         """The fitted constants as they go into a ``state_dict``: float64, empty before ``prepare``."""
-        return torch.tensor(
-            [self._fitted[name] for name in self.constants if name in self._fitted], dtype=torch.float64
-        )
+        found = [self._fitted[name] for name in self.constants if name in self._fitted]
+        return torch.tensor(found, dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
         """Take the fitted constants back from a ``state_dict``; those of another loss are a ``UserError``."""
@@ -136,7 +130,7 @@ class Loss(nn.Module):
                 f"{type(self).__name__} has {len(self.constants)} fitted constants. Got {len(state)} of them in the "
                 "state_dict instead: it is that of another loss."
             )
-        self._fitted = dict(zip(self.constants, state.tolist(), strict=True)) if len(state) else {}
+        self._fitted = dict(zip(self.constants, state.tolist(), strict=False))
 
     def count_left_out(self, counts: Tensor) -> None:
         """Add the anchors without a term in ``counts`` (A,) to ``left_out``."""

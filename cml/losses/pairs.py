@@ -56,16 +56,10 @@ def mean_of(values: Tensor, counts: Tensor) -> RowMean:
 
 
 def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
-    """Check a loss's arguments: shapes, types, and that no used label distance is NaN or negative.
+    """The label distances, after checks of shapes and types and that no used one is NaN or negative.
 
-    Symmetry is not the loss's to ask for: a label distance may be declared asymmetric, and who makes the batch knows.
-
-    Returns:
-        The label distances, with a number on the diagonal whatever stood there.
-
-    Raises:
-        UserError: a tensor has another number of dimensions or type, B differs, A > B, B < 2, or a label distance is
-            NaN or negative.
+    They have a number on the diagonal then, whatever stood there. Symmetry is not asked for: a label distance may be
+    declared asymmetric.
     """
     check_matrix("embeddings", embeddings)
     label_distances = as_block(label_distances, embeddings.device)
@@ -96,13 +90,11 @@ def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
 
 def as_block(label_distances: Tensor | NDArray[Any], device: torch.device) -> Tensor:
     """Label distances as a tensor: an array, as label distances give it, goes to the device of the embeddings."""
-    if isinstance(label_distances, Tensor):
-        return label_distances
-    return torch.tensor(label_distances, device=device)
+    return label_distances if isinstance(label_distances, Tensor) else torch.tensor(label_distances, device=device)
 
 
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
-    """Raise ``UserError`` unless ``mask`` is a bool tensor of ``shape`` (A, B)."""
+    """Check that a mask is a bool tensor of ``shape`` (A, B)."""
     if mask.dtype != torch.bool or mask.shape != shape:
         raise UserError(
             f"The {name!r} must be a bool tensor (A, B) = {tuple(shape)}. "
@@ -121,10 +113,7 @@ def masked(label_distances: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def comparable(label_distances: Tensor, first_anchor: int = 0) -> Tensor:
-    """The pairs a loss may use, (A, B) bool: not an anchor with itself, and not an infinite label distance.
-
-    ``first_anchor`` is the item that the first row of a block belongs to.
-    """
+    """The pairs a loss may use, (A, B) bool, of rows that begin with an anchor: none with itself, none infinite."""
     used = label_distances < torch.inf  # NaN is not
     used.diagonal(first_anchor).fill_(False)
     return used

@@ -1,11 +1,9 @@
 """Relaxed contrastive loss: each pair is pulled and pushed at once, weighed by how near its labels are."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.pairs import Pairs, RowMean, ones
 from cml.losses.row_blocks import mean_over_pairs
@@ -54,11 +52,7 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
     )
 
     def __init__(
-        self,
-        label_scale: float | Literal["auto"] = "auto",
-        sigma: float = 0.5,
-        delta: float = 1.0,
-        normalize: bool = False,
+        self, label_scale: Auto = "auto", sigma: float = 0.5, delta: float = 1.0, normalize: bool = False
     ) -> None:
         super().__init__(label_scale)
         self.sigma = check_above_zero("sigma", sigma)

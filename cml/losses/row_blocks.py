@@ -3,7 +3,7 @@
 Rows are taken a block at a time and the gradient is gathered on the way, so that no (A, B) matrix is held: what the
 backward pass keeps is (B, D). A loss says, for a block of rows, the value of each row (``mean_over_pairs``; autograd
 finds the slopes) or its slope in every squared distance as well (``mean_over_rows``: for counts, which autograd does
-not see through, and where it is faster). Not for losses in which rows meet other than by their sum (rkd_distance.py).
+not see through, and where it is faster). Losses in which rows meet other than by their sum take ``pairs.compare``.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from cml.losses.pairs import (
     add_gradient,
     centred,
     check_batch,
+    comparable,
     slopes_of_distances,
     squared_distances,
     usable,
@@ -36,32 +37,27 @@ class RowTerms(NamedTuple):
 
 def mean_over_rows(
     embeddings: Tensor,
-    anchors: int,
-    row_terms: Callable[[Tensor, slice], RowTerms],
+    label_distances: Tensor,
+    row_terms: Callable[[Tensor, Tensor, Tensor], RowTerms],
     *,
     normalize: bool,
     block_bytes: int | None = None,
 ) -> RowMean:
-    """Mean of a function of the anchors' rows of squared distances, with its gradient.
+    """Check a batch and take the mean of a function of the anchors' rows of squared distances, with its gradient.
 
-    Args:
-        embeddings: (B, D). Computed with in at least float32, whatever autocast says.
-        anchors: A, the first A embeddings are the anchors.
-        row_terms: Called with the squared Euclidean distances of a block of anchors, (R, B), and the block's rows.
-            It may overwrite what it is given. An anchor's distance to itself is 0.
-        normalize: L2-normalise the embeddings first.
-        block_bytes: Size of one (R, B) block. ``None``: what stays in a processor's cache, or 256 MiB on other devices.
-
-    Returns:
-        The loss, differentiable once, and the number of terms of each anchor.
+    ``row_terms`` is given squared Euclidean distances (R, B), label distances of their type, which it must leave as
+    they are, and the pairs that may be used, bool. ``block_bytes`` is the size of one (R, B) block, by default what
+    stays in a processor's cache, or 256 MiB on other devices.
     """
-    with torch.autocast(embeddings.device.type, enabled=False):
-        full = points(embeddings, normalize=normalize)
-        if block_bytes is None:
-            block_bytes = 4 << 20 if full.device.type == "cpu" else 256 << 20
-        rows = max(1, min(anchors, block_bytes // (full.element_size() * len(full))))
-        loss, counts = _MeanOverRows.apply(full, anchors, row_terms, rows)
-        return RowMean(loss, counts)
+    label_distances = check_batch(embeddings, label_distances)
+
+    def of_block(squared: Tensor, rows: slice) -> RowTerms:
+        labels = label_distances[rows].to(squared.dtype)
+        return row_terms(squared, labels, comparable(labels, rows.start))
+
+    if block_bytes is None:
+        block_bytes = 4 << 20 if embeddings.device.type == "cpu" else 256 << 20
+    return _mean(embeddings, len(label_distances), of_block, normalize, block_bytes)
 
 
 def mean_over_pairs(
@@ -73,17 +69,13 @@ def mean_over_pairs(
 ) -> RowMean:
     """Check a batch and take the mean of a function of the anchors' pairs, written in plain torch.
 
-    Args:
-        embeddings: (B, D). Computed with in at least float32, whatever autocast says.
-        label_distances: (A, B).
-        row_values: Gives the value (R,) of each anchor, a sum over its terms, and how many terms those are (R,), of
-            the pairs of R anchors, with Euclidean distances.
-        normalize: L2-normalise the embeddings first.
+    ``row_values`` gives the value (R,) of each anchor, a sum over its terms, and how many terms those are (R,), of the
+    pairs of R anchors, with Euclidean distances. All is computed in at least float32, whatever autocast says.
     """
     label_distances = check_batch(embeddings, label_distances)
     learns = embeddings.requires_grad and torch.is_grad_enabled()
 
-    def row_terms(squared: Tensor, rows: slice) -> RowTerms:
+    def of_block(squared: Tensor, rows: slice) -> RowTerms:
         labels, distances = label_distances[rows].to(squared.dtype), squared.sqrt_().requires_grad_(learns)
         with torch.set_grad_enabled(learns):
             values, counts = row_values(Pairs(distances, *usable(labels, rows.start)))
@@ -91,29 +83,33 @@ def mean_over_pairs(
         return RowTerms(values.detach(), counts, slopes_of_distances(slopes, distances.detach()))
 
     in_cache = 1 << 20 if embeddings.device.type == "cpu" else 64 << 20  # of a block of which autograd makes many
-    return mean_over_rows(embeddings, len(label_distances), row_terms, normalize=normalize, block_bytes=in_cache)
+    return _mean(embeddings, len(label_distances), of_block, normalize, in_cache)
+
+
+Terms = Callable[[Tensor, slice], RowTerms]  # of a block of squared distances and its rows
+
+
+def _mean(embeddings: Tensor, anchors: int, terms: Terms, normalize: bool, block_bytes: int) -> RowMean:
+    with torch.autocast(embeddings.device.type, enabled=False):
+        full = points(embeddings, normalize=normalize)
+        rows = max(1, min(anchors, block_bytes // (full.element_size() * len(full))))
+        return RowMean(*_MeanOverRows.apply(full, anchors, terms, rows))
 
 
 class _MeanOverRows(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ANN401 - torch gives it no public type
-        full: Tensor,
-        anchors: int,
-        row_terms: Callable[[Tensor, slice], RowTerms],
-        rows: int,
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, full: Tensor, anchors: int, terms: Terms, rows: int) -> tuple[Tensor, Tensor]:  # noqa: ANN401
         shifted, norms = centred(full)
         gradient = torch.zeros_like(shifted) if ctx.needs_input_grad[0] else None
         total, counts = norms.new_zeros(()), []
         for start in range(0, anchors, rows):
             block = slice(start, min(start + rows, anchors))
             squared, *precise = squared_distances(full, shifted, norms, block)
-            terms = row_terms(squared, block)
-            total += terms.values.sum()
-            counts.append(terms.counts)
+            found = terms(squared, block)
+            total += found.values.sum()
+            counts.append(found.counts)
             if gradient is not None:
-                add_gradient(gradient, full, block, terms.slopes, *precise)
+                add_gradient(gradient, full, block, found.slopes, *precise)
         number = torch.cat(counts)
         scale = 1 / max(int(number.sum()), 1)
         ctx.mark_non_differentiable(number)

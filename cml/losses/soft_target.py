@@ -1,13 +1,13 @@
 """Soft-target cross-entropy: how an anchor's items share its attention should follow from their label distances."""
 
-from typing import Literal
+from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
-from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
 from cml.losses.loss import About
-from cml.losses.pairs import RowMean
-from cml.losses.row_cross_entropy import row_cross_entropy
+from cml.losses.row_blocks import RowTerms
 from cml.settings import check_above_zero
 
 
@@ -53,7 +53,7 @@ class SoftTargetLoss(ScaledLabelLoss):
 
     def __init__(
         self,
-        label_scale: float | Literal["auto"] = "auto",
+        label_scale: Auto = "auto",
         label_temperature: float = 0.1,
         temperature: float = 0.2,
         normalize: bool = True,
@@ -63,11 +63,11 @@ class SoftTargetLoss(ScaledLabelLoss):
         self.temperature = check_above_zero("temperature", temperature)
         self.normalize = normalize
 
-    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """The loss of a batch, with the terms of each anchor."""
+    def row_terms(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+        """The cross-entropy of each anchor that has 2 used columns or more."""
         spread = self.label_temperature * self.scale()
         return row_cross_entropy(
-            embeddings, label_distances, lambda y, nearest: (nearest - y).div_(spread), self.temperature, self.normalize
+            squared, labels, used, lambda labels, nearest: (nearest - labels).div_(spread), self.temperature
         )
 
 
@@ -85,3 +85,22 @@ def soft_target_loss(
     ``label_temperature`` is in the label's unit.
     """
     return SoftTargetLoss(1.0, label_temperature, temperature, normalize).value(embeddings, label_distances, mask)
+
+
+def row_cross_entropy(
+    squared: Tensor, labels: Tensor, used: Tensor, log_weights: Callable[[Tensor, Tensor], Tensor], temperature: float
+) -> RowTerms:
+    """Cross-entropy of softmax(log_weights(D_y)) and softmax(-D / temperature) of each anchor with 2 used columns.
+
+    ``log_weights`` gives the logarithm of an item's weight, 0 for the anchor's nearest, from label distances (R, B) and
+    that of the nearest (R, 1); it is given infinity where a pair is not used. So far ones may overflow.
+    """
+    counts = used.sum(dim=1) >= 2  # (R,)
+    labels = labels.masked_fill(~used, torch.inf)
+    nearest = labels.amin(dim=1, keepdim=True).clamp_(max=torch.finfo(labels.dtype).max)
+    wanted = log_weights(labels, nearest).softmax(dim=1)
+    log_shares = squared.div_(-temperature).masked_fill_(~used, -torch.inf).log_softmax(dim=1)
+    used &= counts[:, None]
+    values = -(wanted * log_shares).where(used, 0).sum(dim=1)
+    slopes = wanted.sub_(log_shares.exp_()).div_(temperature).where(used, 0)
+    return RowTerms(values, counts, slopes)
