@@ -1,1 +1,1 @@
-"""What an embedding and its labels say of the same items: maps, neighbours, disagreements. Not for: pages of them."""
+"""What an embedding and its labels say of the same items: maps, neighbours, disagreements, and pages of them."""

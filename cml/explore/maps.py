@@ -1,7 +1,4 @@
-"""Maps: items as points of the plane, from their embeddings or from their label distances.
-
-A map of label distances needs no N x N matrix: the distances to m landmarks place every item. Not for: drawing them.
-"""
+"""Maps: items as points of the plane, from their embeddings or from their label distances to some landmarks."""
 
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -22,18 +19,10 @@ _FEATURES = 50  # dimensions that t-SNE and UMAP are given
 def landmark_mds(to_landmarks: Float32, landmarks: NDArray[np.int64], dimensions: int) -> Float32:
     """Points whose distances are near the given ones: classical scaling of the landmarks, the others placed by it.
 
-    With all items as landmarks it is classical multidimensional scaling. Memory is O(N m).
-
-    Args:
-        to_landmarks: (N, m) distances of every item to the landmarks; infinite ones count as the middle finite one.
-        landmarks: (m,) which items the landmarks are.
-        dimensions: Of the points, at most m.
-
-    Returns:
-        Points (N, dimensions), the widest dimension first; 0 in dimensions that the distances do not fill.
-
-    Reference:
-        de Silva and Tenenbaum, Sparse multidimensional scaling using landmark points, 2004.
+    ``to_landmarks`` are the distances (N, m) of every item to the landmarks (m,); infinite ones count as the middle
+    finite one. The points (N, dimensions), of at most m dimensions, have the widest first, and 0 in those that the
+    distances do not fill. Memory is O(N m). De Silva and Tenenbaum, Sparse multidimensional scaling using landmark
+    points, 2004.
     """
     from scipy.linalg import eigh
 
@@ -59,8 +48,7 @@ def principal(points: NDArray[Any], dimensions: int) -> Float32:
     centred = points - points.mean(axis=0, dtype=np.float64)
     _, vectors = np.linalg.eigh(centred.T @ centred)  # (D, D), the widest last
     components = np.zeros((len(points), dimensions), np.float32)
-    turned = centred @ vectors[:, ::-1][:, :dimensions]
-    components[:, : turned.shape[1]] = turned
+    components[:, : points.shape[1]] = centred @ vectors[:, ::-1][:, :dimensions]
     return components
 
 
@@ -99,11 +87,7 @@ MAPS: Mapping[str, tuple[str, str, Callable[[NDArray[Any], int], Float32]]] = {
 
 
 def known_maps(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The maps of these names, or those of ``pca`` and ``tsne`` that can be made here where there are none.
-
-    Raises:
-        UserError: an unknown name, or a map whose package is not installed.
-    """
+    """The maps of these names, or those of ``pca`` and ``tsne`` that can be made here where there are none."""
     for name in names:
         if name not in MAPS:
             raise UserError(f"Unknown map {name!r}. Known: {', '.join(MAPS)}.")
@@ -113,20 +97,16 @@ def known_maps(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def turned_to(points: NDArray[Any], target: NDArray[Any]) -> Float32:
-    """A map (N, 2) turned, mirrored, scaled and moved to lie as near as it can to another one (N, 2).
+    """A map (N, 2) turned, mirrored, scaled and centred to lie as near as it can to another one (N, 2), centred.
 
-    Both come out centred; the scale is the target's. A map without extent is left where it is.
+    The scale is the target's, however little they agree. A map without extent is left where it is.
     """
     ours, theirs = (each - each.mean(axis=0, dtype=np.float64) for each in (points, target))
-    u, s, vt = np.linalg.svd(ours.T @ theirs)
+    u, s, vt = np.linalg.svd(ours.T @ theirs)  # of the orthogonal Procrustes problem
     size = np.square(ours).sum()
-    if not size > 0 or not s.sum() > 0:
-        still: Float32 = ours.astype(np.float32)
-        return still
-    # of the orthogonal Procrustes problem; the maps fill the same room, however little they agree
-    scale = np.sqrt(np.square(theirs).sum() / size)
-    turned: Float32 = (scale * ours @ (u @ vt)).astype(np.float32)
-    return turned
+    if size > 0 and s.sum() > 0:
+        ours = np.sqrt(np.square(theirs).sum() / size) * ours @ (u @ vt)
+    return np.asarray(ours, np.float32)
 
 
 def _installed(name: str) -> bool:

@@ -1,7 +1,7 @@
 """The explorer: one HTML file on which items are looked at through their labels and through embeddings, side by side.
 
 It opens from the disk and asks no network. Its only script and its style sheets are allowed by their hashes; names and
-labels are data, which the script shows as text. Not for: what is on it (views.py, sprites.py).
+labels are data, which the script shows as text.
 """
 
 import base64
@@ -32,41 +32,22 @@ _UNKNOWN = 65535  # in place of an infinite distance
 
 @dataclass(frozen=True)
 class Items:
-    """N items as the page shows them.
-
-    Attributes:
-        names: N names.
-        words: N labels in words; may be empty.
-        roles: N roles.
-        pictures: N functions that make a picture with its label drawn.
-        columns: Name to (values (N,), period or None): numbers, which go round with a period, or texts.
-        legend: What the colours of the drawn labels mean: word to colour.
-    """
+    """N items as the page shows them."""
 
     names: Sequence[str]
-    words: Sequence[str]
+    words: Sequence[str]  # labels in words; may be empty
     roles: Sequence[str]
-    pictures: Sequence[Callable[[], Image.Image]]
-    columns: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)
-    legend: Mapping[str, str] = field(default_factory=dict)
+    pictures: Sequence[Callable[[], Image.Image]]  # with their labels drawn
+    columns: Mapping[str, tuple[NDArray[Any], float | None]] = field(default_factory=dict)  # see ``columns_of``
+    legend: Mapping[str, str] = field(default_factory=dict)  # colours of the drawn labels: word to colour
 
 
 def write_explorer(
     path: Path, items: Items, side: LabelSide, views: Sequence[View], *, title: str, unit: str = "", factor: float = 1.0
 ) -> None:
-    """Write the page; over 10,000 items, the pictures go into the folder ``<name>.pictures`` beside it.
+    """Write the page, a tab for each view; over 10,000 items, the pictures go into ``<name>.pictures`` beside it.
 
-    Args:
-        path: The HTML file.
-        items: The items.
-        side: The items through their labels.
-        views: The items through embeddings, a tab each.
-        title: Heading of the page.
-        unit: Unit of the label distances as they are reported.
-        factor: What label distances are multiplied with to be reported.
-
-    Raises:
-        UserError: more than 100,000 items, or no view.
+    Label distances are multiplied with ``factor`` to be reported in ``unit``.
     """
     n = len(items.names)
     if not views or n > MOST:
@@ -136,11 +117,10 @@ class _Arrays:
 
     def add_map(self, name: str, points: NDArray[Any]) -> None:
         """Points (N, 2), centred and to fill the square from -1 to 1."""
-        centred = points - (points.min(axis=0) + points.max(axis=0)) / 2
-        self.add(name, np.rint(centred * (32000 / max(float(np.abs(centred).max()), 1e-30))).astype(np.int16))
+        self.add_points(name, points - (points.min(axis=0) + points.max(axis=0)) / 2, 32000, np.int16)
 
-    def add_points(self, name: str, points: NDArray[Any]) -> None:
-        self.add(name, np.rint(points * (127 / max(float(np.abs(points).max()), 1e-30))).astype(np.int8))
+    def add_points(self, name: str, points: NDArray[Any], most: int = 127, kind: type = np.int8) -> None:
+        self.add(name, np.rint(points * (most / max(float(np.abs(points).max()), 1e-30))).astype(kind))
 
     def add_whole(self, name: str, numbers: NDArray[Any], most: int) -> None:
         self.add(name, numbers.astype(np.uint16 if most <= _UNKNOWN else np.uint32))
@@ -156,10 +136,9 @@ class _Arrays:
 
 
 def _view(data: _Arrays, view: View, side: LabelSide, factor: float, number: int, n: int) -> dict[str, Any]:
-    for place, points in enumerate(view.maps.values()):
-        data.add_map(f"{number}.map{place}", points)
-    for place, points in enumerate(view.stages.values()):
-        data.add_map(f"{number}.stage{place}", points)
+    for kind, maps in (("map", view.maps), ("stage", view.stages)):
+        for place, points in enumerate(maps.values()):
+            data.add_map(f"{number}.{kind}{place}", points)
     data.add_points(f"{number}.points", view.points)
     for name in ("ids", "near_ranks", "label_ranks"):
         data.add_whole(f"{number}.{name}", getattr(view, name), n)
@@ -176,12 +155,12 @@ def _view(data: _Arrays, view: View, side: LabelSide, factor: float, number: int
 
 def _column(data: _Arrays, name: str, column: tuple[NDArray[Any], float | None], number: int) -> dict[str, Any]:
     values, period = column
-    if values.dtype.kind in "fiu":
-        data.add(f"column{number}", values.astype(np.float32))
-        return {"name": visible_text(name, 60), "period": period}
-    kinds, codes = np.unique(values.astype(str), return_inverse=True)
-    data.add(f"column{number}", codes.astype(np.float32))
-    return {"name": visible_text(name, 60), "kinds": [visible_text(kind, 60) for kind in kinds.tolist()]}
+    about: dict[str, Any] = {"name": visible_text(name, 60), "period": period}
+    if values.dtype.kind not in "fiu":
+        kinds, values = np.unique(values.astype(str), return_inverse=True)
+        about = {"name": about["name"], "kinds": [visible_text(kind, 60) for kind in kinds.tolist()]}
+    data.add(f"column{number}", values.astype(np.float32))
+    return about
 
 
 def _in_script(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Small pictures of many items in sheets of tiles, WebP. Not for: which pictures, which the caller draws."""
+"""Small pictures of many items in sheets of tiles, WebP."""
 
 import io
 import statistics
@@ -20,34 +20,21 @@ _QUALITY = 80
 
 @dataclass(frozen=True)
 class Sheets:
-    """Pictures of N items.
+    """Pictures of N items."""
 
-    Attributes:
-        width: Of a tile.
-        height: Of a tile.
-        across: Tiles in a row of a sheet.
-        down: Rows of a sheet.
-        files: The sheets as WebP.
-        places: (N,) number of each item's tile, counted through all sheets.
-        sizes: (N, 2) width and height of each picture, which lies in the upper left corner of its tile.
-    """
-
-    width: int
+    width: int  # of a tile
     height: int
-    across: int
-    down: int
-    files: Sequence[bytes]
-    places: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    across: int  # tiles in a row of a sheet
+    down: int  # rows of a sheet
+    files: Sequence[bytes]  # the sheets as WebP
+    places: NDArray[np.int64]  # (N,) number of each item's tile, counted through all sheets
+    sizes: NDArray[np.int64]  # (N, 2) width and height of each picture, in the upper left corner of its tile
 
 
 def make_sheets(pictures: Sequence[Callable[[], Image.Image]], order: NDArray[np.int64], most_bytes: int) -> Sheets:
-    """Draw the pictures, as large as ``most_bytes`` allow for all of them together, 224 pixels at most.
+    """Draw the pictures, as large as ``most_bytes`` allow for all sheets together, 224 pixels at most.
 
-    Args:
-        pictures: What makes each item's picture.
-        order: Items in the order of their tiles: neighbours in it share a sheet.
-        most_bytes: For all sheets.
+    ``order`` are the items in the order of their tiles: neighbours in it share a sheet.
     """
     n = len(pictures)
     spread = np.unique(np.linspace(0, n - 1, min(_SAMPLE, n)).round().astype(int))
@@ -60,12 +47,10 @@ def make_sheets(pictures: Sequence[Callable[[], Image.Image]], order: NDArray[np
     across, down = max(1, _SHEET // width), max(1, _SHEET // height)
     places, sizes = np.empty(n, np.int64), np.empty((n, 2), np.int64)
     files = []
-    sheet = Image.new("RGB", (across * width, across * height))
     bar = Bar(total=n, desc="pictures", unit="picture", delay=SILENT)
     for start in range(0, n, across * down):
         tiles = order[start : start + across * down]
-        rows = -(-len(tiles) // across)
-        sheet = Image.new("RGB", (across * width, rows * height), "#808080")
+        sheet = Image.new("RGB", (across * width, -(-len(tiles) // across) * height), "#808080")
         for tile, item in enumerate(tiles):
             picture = _fitted(flat(pictures[item]()), width, height)
             sheet.paste(picture, (tile % across * width, tile // across * height))

@@ -1,7 +1,4 @@
-"""The square: pictures on a grid, each as near as all together can be to its place on a map of the embedding.
-
-Not for: maps (maps.py).
-"""
+"""The square: pictures on a grid, each as near as all together can be to its place on a map of the embedding."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -22,11 +19,7 @@ _MOST_PIXELS = 30_000  # a side
 
 
 def grid_size(text: str) -> tuple[int, int]:
-    """Columns and rows of a text like 60x40.
-
-    Raises:
-        UserError: another text, or too many cells.
-    """
+    """Columns and rows of a text like 60x40."""
     found = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
     columns, rows = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 2 <= columns * rows <= MOST_CELLS:
@@ -37,13 +30,7 @@ def grid_size(text: str) -> tuple[int, int]:
 def on_a_grid(points: NDArray[Any], columns: int, rows: int) -> NDArray[np.int64]:
     """The cell of each item (N,), row by row from the top: the assignment with the least sum of squared ways.
 
-    Args:
-        points: (N, 2) places on a map, y upwards; it is stretched to the grid.
-        columns: Of the grid.
-        rows: Of the grid; columns * rows >= N.
-
-    Reference:
-        Jonker and Volgenant, A shortest augmenting path algorithm for linear assignment problems, 1987.
+    The places on a map (N, 2), y upwards, are stretched to the grid of at least N cells.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -76,24 +63,10 @@ def write_square(
     side: int = 48,
     frames: Sequence[tuple[int, int, int]] | None = None,
 ) -> None:
-    """Write the pictures on their cells as a PNG.
-
-    Args:
-        path: The PNG.
-        pictures: What makes each of N pictures; they are cut to squares.
-        cells: (N,) the cell of each.
-        columns: Of the grid.
-        rows: Of the grid.
-        side: Pixels of a cell.
-        frames: A colour for each picture's frame; none where it is None.
-
-    Raises:
-        UserError: the picture would have a side of more than 30,000 pixels, or cells of less than 4.
-    """
-    if not 4 <= side <= _MOST_PIXELS // max(columns, rows):
-        raise UserError(
-            f"A cell of a {columns}x{rows} grid must be 4 to {_MOST_PIXELS // max(columns, rows)} pixels. Got {side}."
-        )
+    """Write N pictures, cut to squares of so many pixels, on their cells (N,) as a PNG, in frames of these colours."""
+    most = _MOST_PIXELS // max(columns, rows)
+    if not 4 <= side <= most:
+        raise UserError(f"A cell of a {columns}x{rows} grid must be 4 to {most} pixels. Got {side}.")
     sheet = Image.new("RGB", (columns * side, rows * side), "white")
     border = max(2, side // 14) if frames is not None else 0
     for number, make in enumerate(Bar(pictures, "square", unit="picture", delay=SILENT)):

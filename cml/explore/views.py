@@ -1,10 +1,10 @@
 """Where an embedding and the labels agree on the same items, and where not: neighbours, ranks, pairs, errors.
 
 The work is O(N) blocks of embedding distances and O(N m) label distances, m of them landmarks; up to 2,000 items all
-are. Not for: pages of it (page.py), nor figures to report, which are of queries and gallery (cml.retrieval).
+are. Figures to report are those of queries and gallery (cml.retrieval).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,25 +32,16 @@ _BLOCK = 256  # items whose distances are held at a time
 
 @dataclass(frozen=True)
 class LabelSide:
-    """N items as their labels see them, in the unit of the label distance.
-
-    Attributes:
-        nearest: The nearest labels of each, up to ``DEPTH``.
-        landmarks: (m,) items.
-        to_landmarks: (N, m) label distances.
-        points: (N, SPACE) points whose distances are near the label distances; the first two are the map.
-        pairs: (P, 2) pairs of items to compare, of which the second is a landmark.
-        between: (P,) their label distances.
-    """
+    """N items as their labels see them, in the unit of the label distance."""
 
     distance: LabelDistance
     labels: Labels
-    nearest: Neighbors
-    landmarks: Int64
-    to_landmarks: Float32
-    points: Float32
-    pairs: Int64
-    between: Float32
+    nearest: Neighbors  # of each, up to ``DEPTH``
+    landmarks: Int64  # (m,) items
+    to_landmarks: Float32  # (N, m) label distances
+    points: Float32  # (N, SPACE) points whose distances are near the label distances; the first two are the map
+    pairs: Int64  # (P, 2) items to compare, of which the second is a landmark
+    between: Float32  # (P,) their label distances
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -86,35 +77,20 @@ class LabelSide:
 
 @dataclass(frozen=True)
 class View:
-    """N items as one embedding sees them.
-
-    Attributes:
-        title: The embedding's name.
-        maps: Title to the map (N, 2), turned to the labels' own.
-        points: (N, SPACE) points whose distances are near those of the embeddings.
-        ids: (N, k) nearest items by embedding, with their embedding distances, label distances and label ranks.
-        near: (N, k) embedding distances to them.
-        near_labels: (N, k) label distances to them.
-        near_ranks: (N, k) their ranks by label distance.
-        label_near: (N, k) embedding distances to the items that are nearest by label.
-        label_ranks: (N, k) their ranks by embedding distance.
-        between: (P,) embedding distances of the pairs of ``LabelSide``.
-        agreement: Spearman's rank correlation of these with their label distances.
-        stages: Training step to the principal map (N, 2) at that step, where checkpoints were kept.
-    """
+    """N items as one embedding sees them."""
 
     title: str
-    maps: Mapping[str, Float32]
-    points: Float32
-    ids: Int64
-    near: Float32
-    near_labels: Float32
-    near_ranks: Int64
-    label_near: Float32
-    label_ranks: Int64
-    between: Float32
-    agreement: float
-    stages: Mapping[int, Float32]
+    maps: Mapping[str, Float32]  # title to the map (N, 2), turned to the labels' own
+    points: Float32  # (N, SPACE) points whose distances are near those of the embeddings
+    ids: Int64  # (N, k) nearest items by embedding
+    near: Float32  # (N, k) embedding distances to them
+    near_labels: Float32  # (N, k) label distances to them
+    near_ranks: Int64  # (N, k) their ranks by label distance
+    label_near: Float32  # (N, k) embedding distances to the items that are nearest by label
+    label_ranks: Int64  # (N, k) their ranks by embedding distance
+    between: Float32  # (P,) embedding distances of the pairs of ``LabelSide``
+    agreement: float  # Spearman's rank correlation of these with their label distances
+    stages: Mapping[int, Float32]  # training step to the principal map (N, 2) at that step, where checkpoints were kept
 
     def error(self, side: LabelSide) -> Float32:
         """How much farther by label the neighbours lie than the nearest possible, the mean of each item (N,)."""
@@ -133,16 +109,9 @@ class View:
 def label_side(
     distance: LabelDistance, labels: Labels, *, held_out: NDArray[np.bool_] | None = None, seed: int = 0
 ) -> LabelSide:
-    """Look at items through their label distance.
+    """Look at N items, of encoded labels, through their label distance; ``seed`` is of the landmarks and the pairs.
 
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        held_out: (N,) the items whose pairs are compared, if there are enough of them; None for all.
-        seed: Of the landmarks and the pairs.
-
-    Raises:
-        UserError: fewer than 4 items.
+    Pairs of the items ``held_out`` (N,) are compared, if there are enough of them.
     """
     n = len(labels)
     if n < 4:
@@ -151,16 +120,22 @@ def label_side(
     landmarks = np.arange(n) if n <= ALL_LANDMARKS else np.sort(rng.choice(n, LANDMARKS, replace=False))
     to_landmarks = np.empty((n, len(landmarks)), np.float32)
     among = labels[landmarks]
-    with Bar(total=n, desc="label distances", unit="item", delay=SILENT) as bar:
-        for start in range(0, n, _BLOCK):
-            rows = slice(start, min(start + _BLOCK, n))
-            to_landmarks[rows] = distance.pairwise(labels[rows], among)
-            bar.update(rows.stop - start)
+    for rows in _blocks(n, "label distances"):
+        to_landmarks[rows] = distance.pairwise(labels[rows], among)
     with Bar(total=n, desc="nearest labels", unit="item", delay=SILENT) as bar:
         nearest = distance.neighbors(labels, min(DEPTH, n - 1), progress=bar.update)
     points = landmark_mds(to_landmarks, landmarks, min(SPACE, len(landmarks)))
     pairs, between = _pairs(to_landmarks, landmarks, held_out, rng)
     return LabelSide(distance, labels, nearest, landmarks, to_landmarks, points, pairs, between)
+
+
+def _blocks(n: int, title: str) -> Iterator[slice]:
+    """Rows, a block at a time, with a progress bar."""
+    with Bar(total=n, desc=title, unit="item", delay=SILENT) as bar:
+        for start in range(0, n, _BLOCK):
+            rows = slice(start, min(start + _BLOCK, n))
+            yield rows
+            bar.update(rows.stop - start)
 
 
 def _pairs(
@@ -189,16 +164,7 @@ def embedding_view(
     stages: Mapping[int, Float32] | None = None,
     seed: int = 0,
 ) -> View:
-    """Look at items through an embedding (N, D) of them.
-
-    Args:
-        title: Its name.
-        embeddings: (N, D).
-        side: The same items through their labels.
-        maps: Names in ``cml.explore.maps.MAPS``.
-        stages: Training step to the embeddings (N, D) at that step.
-        seed: Of the maps.
-    """
+    """Look at items through an embedding (N, D) of them, with maps by name; ``stages`` are those of training steps."""
     from cml.retrieval.rankers import embedding_ranker, ranked_columns
 
     n, k = len(side), min(NEAREST, len(side) - 1)
@@ -206,26 +172,21 @@ def embedding_view(
     label_ids = side.nearest.ids[:, :k].clip(min=0)
     ids, near = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
     label_near, label_ranks = np.empty((n, k), np.float32), np.empty((n, k), np.int64)
-    with Bar(total=n, desc=f"neighbours, {title}", unit="item", delay=SILENT) as bar:
-        for start in range(0, n, _BLOCK):
-            rows = slice(start, min(start + _BLOCK, n))
-            scores = ranker(rows)
-            scores[np.arange(rows.stop - start), np.arange(start, rows.stop)] = np.inf
-            ids[rows] = ranked_columns(scores, k, first=start)[0]
-            near[rows] = np.sqrt(np.take_along_axis(scores, ids[rows], axis=1))
-            theirs = np.take_along_axis(scores, label_ids[rows], axis=1)
-            label_near[rows] = np.sqrt(theirs)
-            for place in range(k):
-                label_ranks[rows, place] = 1 + (scores < theirs[:, place, None]).sum(axis=1)
-            bar.update(rows.stop - start)
+    for rows in _blocks(n, f"neighbours, {title}"):
+        scores = ranker(rows)
+        scores[np.arange(len(scores)), np.arange(rows.start, rows.stop)] = np.inf
+        ids[rows] = ranked_columns(scores, k, first=rows.start)[0]
+        near[rows] = np.sqrt(np.take_along_axis(scores, ids[rows], axis=1))
+        theirs = np.take_along_axis(scores, label_ids[rows], axis=1)
+        label_near[rows] = np.sqrt(theirs)
+        for place in range(k):
+            label_ranks[rows, place] = 1 + (scores < theirs[:, place, None]).sum(axis=1)
     near_labels = side.distances_to(ids)
     between = np.linalg.norm(embeddings[side.pairs[:, 0]] - embeddings[side.pairs[:, 1]], axis=1).astype(np.float32)
-    target = side.points[:, :2]
-    made = {MAPS[name][0]: turned_to(MAPS[name][2](embeddings, seed), target) for name in maps}
-    early = {step: turned_to(principal(points, 2), target) for step, points in (stages or {}).items()}
+    early = {step: turned_to(principal(points, 2), side.points[:, :2]) for step, points in (stages or {}).items()}
     return View(
-        title, made, principal(embeddings, SPACE), ids, near, near_labels, side.ranks(near_labels), label_near,
-        label_ranks, between, _agreement(between, side.between), early,
+        title, _maps(embeddings, side, maps, seed), principal(embeddings, SPACE), ids, near, near_labels,
+        side.ranks(near_labels), label_near, label_ranks, between, _agreement(between, side.between), early,
     )  # fmt: skip
 
 
@@ -233,13 +194,13 @@ def oracle_view(side: LabelSide, maps: Sequence[str], *, seed: int = 0) -> View:
     """The labels themselves as an embedding: what a perfect one would show."""
     k = min(NEAREST, len(side) - 1)
     ids, distances = side.nearest.ids[:, :k].clip(min=0).astype(np.int64), side.nearest.distances[:, :k]
-    ranks = side.ranks(distances)
-    target = side.points[:, :2]
-    made = {MAPS[name][0]: turned_to(MAPS[name][2](side.points, seed), target) for name in maps}
-    return View(
-        "oracle (the labels)", made, side.points, ids, distances, distances, ranks, distances, ranks, side.between, 1.0,
-        {},
-    )  # fmt: skip
+    ranks, made = side.ranks(distances), _maps(side.points, side, maps, seed)
+    title, near, between = "oracle (the labels)", distances, side.between
+    return View(title, made, side.points, ids, near, near, ranks, near, ranks, between, 1.0, {})
+
+
+def _maps(points: Float32, side: LabelSide, names: Sequence[str], seed: int) -> dict[str, Float32]:
+    return {MAPS[name][0]: turned_to(MAPS[name][2](points, seed), side.points[:, :2]) for name in names}
 
 
 def _agreement(a: Float32, b: Float32) -> float:

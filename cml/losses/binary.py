@@ -44,20 +44,16 @@ class BinaryLoss(RuleLoss):
         quantile: Of "threshold", instead of a distance: this quantile of training pairs, in [0, 1), found by ``fit``.
         miner: A miner of the library by its class name. ``None``: the loss's own, or none.
 
-    Raises:
-        UserError: a setting is out of range, unknown, or names a loss that cannot do with pairs.
-
     Example:
-        >>> import torch
         >>> loss = BinaryLoss("multi-similarity", rule="nearest", k=2)
         >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
         torch.Size([])
     """
 
     about = About(
-        cost="that of the loss that it makes pairs for",
-        source="rules: Hadsell et al., CVPR 2006; Kim et al., CVPR 2019",
-        when="A baseline: any pair or triplet loss, on continuous labels that a rule makes binary.",
+        "that of the loss that it makes pairs for",
+        "rules: Hadsell et al., CVPR 2006; Kim et al., CVPR 2019",
+        "A baseline: any pair or triplet loss, on continuous labels that a rule makes binary.",
     )
 
     def __init__(
@@ -106,7 +102,7 @@ def mined(miner: nn.Module, embeddings: Tensor, pairs: BinaryPairs) -> Indices:
     """What a miner of the library picks among the pairs (A, B) of embeddings (B, D), shown one anchor at a time."""
     found: list[Indices] = []
     for anchor in range(len(pairs.positives)):
-        near, far = (one[anchor] for one in pairs)
+        near, far = (mask[anchor] for mask in pairs)
         if not bool(near.any()) or not bool(far.any()):
             continue
         others = (near | far).nonzero().squeeze(1)  # (O,)

@@ -50,11 +50,7 @@ class BinaryTripletLoss(RuleLoss):
         margin: At least 0, of squared distances; 0.2 as published, for normalised embeddings.
         normalize: L2-normalise the embeddings first, as published.
 
-    Raises:
-        UserError: a setting is out of range or belongs to another rule.
-
     Example:
-        >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
         >>> positives, negatives = torch.tensor([[False, False, True]]), torch.tensor([[False, True, False]])
         >>> binary_triplet_loss(points, positives, negatives, margin=0.5, normalize=False).item()
@@ -66,9 +62,9 @@ class BinaryTripletLoss(RuleLoss):
     """
 
     about = About(
-        cost="O(A B log B), no tensor of triplets",
-        source="Schroff et al., CVPR 2015; rule: Kim et al., CVPR 2019",
-        when="A baseline for continuous labels: items that are near enough are positives, the rest negatives.",
+        "O(A B log B), no tensor of triplets",
+        "Schroff et al., CVPR 2015; rule: Kim et al., CVPR 2019",
+        "A baseline for continuous labels: items that are near enough are positives, the rest negatives.",
     )
 
     def __init__(

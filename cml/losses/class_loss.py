@@ -16,11 +16,7 @@ from cml.losses.loss import LabelSource, Loss
 
 
 class ClassLoss(Loss):
-    """Base of the losses over classes.
-
-    Attributes:
-        left_out: Items seen so far whose batch held no positive or no negative of them.
-    """
+    """Base of the losses over classes; ``left_out`` counts items whose batch held no positive or no negative."""
 
     labels = "classes"
 
@@ -53,20 +49,15 @@ class ClassLoss(Loss):
         same = (classes[:, None] == classes).sum(dim=1)  # (B,)
         usable = (same > 1) & (same < len(classes))
         self.count_left_out(usable)
+        if bool(usable.all()):
+            return
+        said = "Some items of a batch have no positive or no negative there (the module counts them in left_out)."
         if not bool(usable.any()):
-            self._warn_once(
-                "No item of a batch has both a positive and a negative: that batch teaches little or nothing. Take a "
-                "sampler that brings both, such as per-class."
-            )
-        elif not bool(usable.all()):
-            self._warn_once(
-                "Some items of a batch have no positive or no negative there (the module counts them in left_out)."
-            )
-
-    def _warn_once(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            warnings.warn(message, RuntimeWarning, stacklevel=3)
+            said = "No item of a batch has both a positive and a negative: that batch teaches little or nothing. "
+            said += "Take a sampler that brings both, such as per-class."
+        if said not in self._warned:
+            self._warned.add(said)
+            warnings.warn(said, RuntimeWarning, stacklevel=3)
 
 
 class ProxyLoss(ClassLoss):
@@ -122,7 +113,7 @@ class OwnProxyLoss(ProxyLoss):
     """Base of the proxy losses of our own, with M proxies of each class in a row."""
 
     per_class = 1  # M
-    proxy: nn.Parameter | None  # (C M, D); None before ``prepare``
+    proxy: nn.Parameter  # (C M, D); None before ``prepare``
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,9 +125,8 @@ class OwnProxyLoss(ProxyLoss):
         self.proxy = nn.Parameter(nn.init.kaiming_normal_(proxy, mode="fan_out"))
 
     def made(self) -> Tensor:
-        """The proxies (C M, D); a ``UserError`` before ``prepare``."""
+        """The proxies (C M, D), once they are made."""
         self.check_prepared()
-        assert self.proxy is not None
         return self.proxy
 
 

@@ -73,7 +73,6 @@ class ContrastiveLoss(PmlPairLoss):
         normalize: L2-normalise the embeddings.
 
     Example:
-        >>> import torch
         >>> points, classes = torch.tensor([[0.0], [1.0], [3.0], [4.0]]), torch.tensor([0, 0, 1, 1])
         >>> ContrastiveLoss(margin=3.0, normalize=False)(points, classes).item()  # positives 1, one negative (3 - 2)^2
         2.0
@@ -83,9 +82,9 @@ class ContrastiveLoss(PmlPairLoss):
     """
 
     about = About(
-        cost="O(B^2)",
-        source="Hadsell et al., CVPR 2006",
-        when="The oldest pair loss: a baseline, or where distances should have a fixed scale.",
+        "O(B^2)",
+        "Hadsell et al., CVPR 2006",
+        "The oldest pair loss: a baseline, or where distances should have a fixed scale.",
     )
 
     def __init__(self, margin: float = 1.0, squared: bool = True, normalize: bool = True) -> None:
@@ -119,7 +118,6 @@ class TripletLoss(PmlPairLoss):
         normalize: L2-normalise the embeddings, as FaceNet.
 
     Example:
-        >>> import torch
         >>> points, classes = torch.tensor([[0.0], [1.0], [3.0], [4.0]]), torch.tensor([0, 0, 1, 1])
         >>> TripletLoss(margin=2.5, mining="batch-hard", squared=False, normalize=False)(points, classes).item()
         1.0
@@ -129,9 +127,9 @@ class TripletLoss(PmlPairLoss):
     """
 
     about = About(
-        cost="O(triplets), at most O(B^3)",
-        source="Schroff et al., CVPR 2015; Hermans et al., 2017",
-        when="The usual baseline: semi-hard mining, or batch-hard with a few items per class.",
+        "O(triplets), at most O(B^3)",
+        "Schroff et al., CVPR 2015; Hermans et al., 2017",
+        "The usual baseline: semi-hard mining, or batch-hard with a few items per class.",
     )
 
     def __init__(
@@ -171,9 +169,7 @@ class NPairLoss(PmlPairLoss):
     """
 
     about = About(
-        cost="O(C^2)",
-        source="Sohn, NeurIPS 2016",
-        when="Many classes with few items each, in batches of two items per class.",
+        "O(C^2)", "Sohn, NeurIPS 2016", "Many classes with few items each, in batches of two items per class."
     )
     needs_classes = True
 
@@ -205,9 +201,9 @@ class LiftedStructureLoss(PmlPairLoss):
     """
 
     about = About(
-        cost="O(positive pairs x negative pairs)",
-        source="Oh Song et al., CVPR 2016",
-        when="Batches with several items of each of a few classes.",
+        "O(positive pairs x negative pairs)",
+        "Oh Song et al., CVPR 2016",
+        "Batches with several items of each of a few classes.",
     )
 
     def __init__(self, margin: float = 1.0, normalize: bool = True) -> None:
@@ -248,9 +244,9 @@ class MultiSimilarityLoss(PmlPairLoss):
     """
 
     about = About(
-        cost="O(B^2 log B)",
-        source="Wang et al., CVPR 2019",
-        when="Pairs weighted by how hard they are, with a few items of each class in a batch.",
+        "O(B^2 log B)",
+        "Wang et al., CVPR 2019",
+        "Pairs weighted by how hard they are, with a few items of each class in a batch.",
     )
 
     def __init__(self, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5, epsilon: float | None = 0.1) -> None:

@@ -3,13 +3,13 @@
 A proxy is a learnt point that stands for a class, or for a part of one. Each loss computes exactly what the library
 computes; the docstring says what that is and where it differs from the paper. f and p are L2-normalised embeddings and
 proxies, S their cosine, y the item's class. The proxies are made by ``prepare``, learn at ``proxy_rate`` times the
-learning rate and are saved with the run. Not for: proxy losses that the library lacks (proxy_nca_pp.py, proxy_gml.py).
+learning rate and are saved with the run.
 """
 
-from collections.abc import Mapping
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cml.losses.class_loss import ProxyLoss, check_classes
 from cml.losses.embeddings import rescaled
@@ -18,19 +18,11 @@ from cml.settings import check_above_zero, check_number, check_whole
 
 
 class PmlProxyLoss(ProxyLoss):
-    """A proxy loss of pytorch-metric-learning.
+    """The proxy loss of pytorch-metric-learning that has a name, with settings by the library's names."""
 
-    Args:
-        library: The name of the library's loss.
-        settings: Its settings, by the library's names.
-
-    Attributes:
-        inner: The library's loss with its proxies; None before ``prepare``.
-    """
-
-    def __init__(self, library: str, settings: Mapping[str, float]) -> None:
+    def __init__(self, library: str, **settings: float) -> None:
         super().__init__()
-        self.inner: nn.Module | None = None
+        self.inner: Any = None  # before ``prepare``
         self._library, self._settings, self._count = library, settings, 0
 
     def make_proxies(self, classes: int, dimension: int) -> None:
@@ -42,7 +34,6 @@ class PmlProxyLoss(ProxyLoss):
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
         self.check_prepared()
-        assert self.inner is not None
         check_classes(embeddings, classes, self._count)
         with torch.autocast(embeddings.device.type, enabled=False):
             value: Tensor = self.inner(rescaled(embeddings), classes)
@@ -67,15 +58,12 @@ class ProxyNCALoss(PmlProxyLoss):
     """
 
     about = About(
-        cost="O(B C)",
-        source="Movshovitz-Attias et al., ICCV 2017",
-        when="The first proxy loss; a baseline for the later ones.",
+        "O(B C)", "Movshovitz-Attias et al., ICCV 2017", "The first proxy loss; a baseline for the later ones."
     )
 
     def __init__(self, scale: float = 1.0) -> None:
-        scale = check_above_zero("scale", scale)
-        super().__init__("ProxyNCALoss", {"softmax_scale": scale})
-        self.scale = scale
+        super().__init__("ProxyNCALoss", softmax_scale=check_above_zero("scale", scale))
+        self.scale = float(scale)
 
 
 class SoftTripleLoss(PmlProxyLoss):
@@ -98,17 +86,16 @@ class SoftTripleLoss(PmlProxyLoss):
     """
 
     about = About(
-        cost="O(B C M), M centres per class",
-        source="Qian et al., ICCV 2019",
-        when="Classes that fall into several kinds, such as views of a product.",
+        "O(B C M), M centres per class",
+        "Qian et al., ICCV 2019",
+        "Classes that fall into several kinds, such as views of a product.",
     )
 
     def __init__(self, centers: int = 10, scale: float = 20.0, gamma: float = 0.1, margin: float = 0.01) -> None:
         check_whole("centers", centers)
         scale, gamma = check_above_zero("scale", scale), check_above_zero("gamma", gamma)
         margin = check_number("margin", margin, least=0)
-        settings = {"centers_per_class": centers, "la": scale, "gamma": gamma, "margin": margin}
-        super().__init__("SoftTripleLoss", settings)
+        super().__init__("SoftTripleLoss", centers_per_class=centers, la=scale, gamma=gamma, margin=margin)
         self.centers, self.scale, self.gamma, self.margin = centers, scale, gamma, margin
 
 
@@ -126,7 +113,6 @@ class ProxyAnchorLoss(PmlProxyLoss):
         delta: At least 0, a cosine.
 
     Example:
-        >>> import torch
         >>> loss = ProxyAnchorLoss()
         >>> loss.prepare(torch.tensor([0, 1, 2, 0]), dimension=4)
         >>> loss(torch.randn(6, 4), torch.tensor([0, 0, 1, 1, 2, 2])).shape
@@ -137,12 +123,12 @@ class ProxyAnchorLoss(PmlProxyLoss):
     """
 
     about = About(
-        cost="O(B C)",
-        source="Kim et al., CVPR 2020",
-        when="Classes with several items each: converges fast, and random batches will do.",
+        "O(B C)",
+        "Kim et al., CVPR 2020",
+        "Classes with several items each: converges fast, and random batches will do.",
     )
 
     def __init__(self, alpha: float = 32.0, delta: float = 0.1) -> None:
         alpha, delta = check_above_zero("alpha", alpha), check_number("delta", delta, least=0)
-        super().__init__("ProxyAnchorLoss", {"alpha": alpha, "margin": delta})
+        super().__init__("ProxyAnchorLoss", alpha=alpha, margin=delta)
         self.alpha, self.delta = alpha, delta

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.losses.embeddings import unit
-from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import About
 from cml.losses.pairs import RowMean, check_batch, comparable
 from cml.losses.row_order import ascending_rows, tie_runs
@@ -19,12 +19,11 @@ class CoSENTLoss(LabelDistanceLoss):
 
         log(1 + sum_{p, q: D_y(p) > D_y(q)} exp(scale (cos_p - cos_q)))
 
-    where p and q run over all pairs of the batch, of whatever anchors: label distances are compared across anchors,
-    as Sentence-Transformers compares all pairs of its batch, not anchor by anchor. A pair of two anchors is counted
-    once: of its two entries the one above the diagonal is read. Pairs of equal label distance are not compared. Sorted
-    by label distance the double sum is one of products of cumulative sums. It uses the order of the label distances
-    alone: any increasing function of them gives the same loss. Scaling or turning the embeddings leaves it as it is.
-    Sums are float64.
+    where p and q run over all pairs of the batch, of whatever anchors, as in Sentence-Transformers. A pair of two
+    anchors is counted once: of its two entries the one above the diagonal is read. Pairs of equal label distance are
+    not compared. Sorted by label distance the double sum is one of products of cumulative sums, in float64. It uses the
+    order of the label distances alone: any increasing function of them gives the same loss. Scaling or turning the
+    embeddings leaves it as it is.
 
     Relations: ``dense-triplet`` compares pairs of one anchor only, with a hinge, and takes the mean.
 
@@ -32,7 +31,6 @@ class CoSENTLoss(LabelDistanceLoss):
         scale: Above 0 and below 300, of cosines; 20 as published.
 
     Example:
-        >>> import torch
         >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
         >>> loss = CoSENTLoss(scale=1.0)
         >>> f"{loss(points, torch.tensor([[0.0, 1.0, 2.0]])):.4f}"  # the farther has cosine 1, the nearer 0: log(1 + e)
@@ -44,9 +42,9 @@ class CoSENTLoss(LabelDistanceLoss):
     """
 
     about = About(
-        cost="O(A B log(A B))",
-        source="Su, 2022; Sentence-Transformers",
-        when="All pairs should be in one order, so that a similarity means the same for every anchor.",
+        "O(A B log(A B))",
+        "Su, 2022; Sentence-Transformers",
+        "All pairs should be in one order, so that a similarity means the same for every anchor.",
     )
     normalize = True
     lacking = "two pairs of different label distance to compare (over the whole batch)"
@@ -74,8 +72,6 @@ class CoSENTLoss(LabelDistanceLoss):
         return RowMean(total.log1p().to(cosines), used.sum(dim=1) * (total > 0).to(used.device))
 
 
-def cosent_loss(
-    embeddings: Tensor, label_distances: Tensor, *, mask: Tensor | None = None, scale: float = 20.0
-) -> Tensor:
+def cosent_loss(embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, scale: float = 20.0) -> Tensor:
     """``CoSENTLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return CoSENTLoss(scale).value(embeddings, label_distances, mask)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import About
 from cml.losses.row_blocks import RowTerms
 from cml.losses.row_order import over_row_chunks, sorted_rows
@@ -31,7 +31,6 @@ class DenseTripletLoss(LabelDistanceLoss):
         normalize: L2-normalise the embeddings first, as published.
 
     Example:
-        >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
         >>> label_distances = torch.tensor([[0.0, 2.0, 1.0]])  # anchor 0: item 2 should be nearer than item 1
         >>> DenseTripletLoss(margin=0.5, normalize=False)(points, label_distances).item()
@@ -42,9 +41,9 @@ class DenseTripletLoss(LabelDistanceLoss):
     """
 
     about = About(
-        cost="O(A B log B), no tensor of triplets",
-        source="the baseline of Kim et al., CVPR 2019",
-        when="Only the order of label distances around each anchor matters, by a margin.",
+        "O(A B log B), no tensor of triplets",
+        "the baseline of Kim et al., CVPR 2019",
+        "Only the order of label distances around each anchor matters, by a margin.",
     )
     lacking = "two items of different usable label distance"
 
@@ -68,12 +67,7 @@ class DenseTripletLoss(LabelDistanceLoss):
 
 
 def dense_triplet_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Tensor | None = None,
-    margin: float = 0.03,
-    normalize: bool = True,
+    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, margin: float = 0.03, normalize: bool = True
 ) -> Tensor:
     """``DenseTripletLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return DenseTripletLoss(margin, normalize).value(embeddings, label_distances, mask)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cml.losses.class_loss import ClassLoss, check_classes
-from cml.losses.direction import SOURCE, class_masks, exact, triplet_geometry
+from cml.losses.direction_triplet import SOURCE, class_masks, exact, triplet_geometry
 from cml.losses.embeddings import in_full, unit
 from cml.losses.loss import About
 from cml.settings import check_above_zero, check_number
@@ -30,7 +30,6 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         gamma: At least 0.
 
     Example:
-        >>> import torch
         >>> points = torch.eye(4)
         >>> value = direction_multi_similarity_loss(points, torch.tensor([0, 0, 1, 1]), gamma=0.0)
         >>> round(value.item(), 4)  # all cosines are 0: log(1 + e) / 2, and nearly nothing from the negatives
@@ -40,7 +39,7 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
-    about = About(cost="O(B^2)", source=SOURCE, when="Multi-similarity on classes that lie close together.")
+    about = About("O(B^2)", SOURCE, "Multi-similarity on classes that lie close together.")
     normalize = True
 
     def __init__(

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cml.losses.class_loss import OwnProxyLoss, check_proxies
-from cml.losses.direction import LEAST, SOURCE, exact
+from cml.losses.direction_triplet import LEAST, SOURCE, exact
 from cml.losses.embeddings import unit
 from cml.losses.loss import About
 from cml.settings import check_number
@@ -41,7 +41,6 @@ class DirectionProxyNCALoss(OwnProxyLoss):
         gamma: At least 0.
 
     Example:
-        >>> import torch
         >>> points = torch.eye(2)
         >>> direction_proxy_nca_loss(points, points, torch.tensor([1, 0]), gamma=0.0).item()  # each on the wrong proxy
         2.0
@@ -50,7 +49,7 @@ class DirectionProxyNCALoss(OwnProxyLoss):
         Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
-    about = About(cost="O(B C)", source=SOURCE, when="ProxyNCA on classes that lie close together.")
+    about = About("O(B C)", SOURCE, "ProxyNCA on classes that lie close together.")
 
     def __init__(self, gamma: float = 0.3) -> None:
         super().__init__()

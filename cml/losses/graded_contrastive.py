@@ -1,14 +1,13 @@
 """Graded contrastive loss: the contrastive loss with a similarity between 0 and 1 in the place of "same or not".
 
-The file to copy for a loss of your own over label distances: a module that holds the settings and says where the loss
-comes from, its formula over pairs in plain torch, of which autograd makes the gradient, and a function over it.
-One line in ``cml/losses/__init__.py``, or ``@cml.losses.register("name")`` elsewhere, gives it a name.
+The file to copy for a loss of your own over label distances: a formula over pairs in plain torch, of which autograd
+makes the gradient. One line in ``cml/losses/__init__.py``, or ``@cml.losses.register("name")``, gives it a name.
 """
 
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, Mask, ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.pairs import Pairs, RowMean, ones
 from cml.losses.row_blocks import mean_over_pairs
@@ -31,14 +30,12 @@ class GradedContrastiveLoss(ScaledLabelLoss):
     Relations: with psi in {0, 1} it is the contrastive loss. ``relaxed-contrastive`` is the same on relative distances.
 
     Args:
-        label_scale: The label distance that counts as 1, above 0, or "auto": the median of positive ones over a sample
-            of training pairs.
+        label_scale: The label distance that counts as 1, or "auto": the median of positive ones of training pairs.
         reach: Label distance from which on the similarity is 0, in units of ``label_scale``, above 0.
         margin: Distance beyond which nothing is pushed, at least 0; 0.5 as published, for normalised embeddings.
         normalize: L2-normalise the embeddings first, as published.
 
     Example:
-        >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
         >>> loss = GradedContrastiveLoss(label_scale=1.0, margin=4.0, normalize=False)
         >>> loss(points, torch.tensor([[0.0, 0.5, 2.0]])).item()
@@ -50,9 +47,9 @@ class GradedContrastiveLoss(ScaledLabelLoss):
     """
 
     about = About(
-        cost="O(A B)",
-        source="Leyva-Vallina et al., CVPR 2023",
-        when="Labels overlap by a degree from 0 to 1, and most pairs do not overlap.",
+        "O(A B)",
+        "Leyva-Vallina et al., CVPR 2023",
+        "Labels overlap by a degree from 0 to 1, and most pairs do not overlap.",
     )
     lacking = "an item of a usable label distance"
 
@@ -83,7 +80,7 @@ def graded_contrastive_loss(
     embeddings: Tensor,
     label_distances: Tensor,
     *,
-    mask: Tensor | None = None,
+    mask: Mask = None,
     label_scale: float,
     margin: float = 0.5,
     normalize: bool = True,

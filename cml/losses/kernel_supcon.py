@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, Mask, ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.row_blocks import RowTerms
 from cml.losses.soft_target import row_cross_entropy
@@ -29,8 +29,7 @@ class KernelSupConLoss(ScaledLabelLoss):
     loss (its L_out). ``soft-target`` weighs items by exp(-D_y) instead.
 
     Args:
-        label_scale: The label distance that counts as 1, or "auto": the median of positive ones over a sample of
-            training pairs.
+        label_scale: The label distance that counts as 1, or "auto": the median of positive ones of training pairs.
         bandwidth: Of the Gaussian kernel, in units of ``label_scale``, above 0. The publication takes 5 years for ages
             that spread over decades: about half the usual difference of two.
         temperature: Above 0, of cosines; 0.1 as published.
@@ -43,15 +42,14 @@ class KernelSupConLoss(ScaledLabelLoss):
         '0.8133'
 
     Reference:
-        Dufumier, Gori, Victor, Grigis, Wessa, Brambilla, Favre, Polosan, McDonald, Piguet, Duchesnay: Contrastive
-        Learning with Continuous Proxy Meta-Data for 3D MRI Classification, MICCAI 2021; for classes Khosla and others:
-        Supervised Contrastive Learning, NeurIPS 2020.
+        Dufumier et al.: Contrastive Learning with Continuous Proxy Meta-Data for 3D MRI Classification, MICCAI 2021;
+        for classes Khosla et al.: Supervised Contrastive Learning, NeurIPS 2020.
     """
 
     about = About(
-        cost="O(A B)",
-        source="Dufumier et al., MICCAI 2021",
-        when="As soft-target, but all items within a bandwidth count about equally.",
+        "O(A B)",
+        "Dufumier et al., MICCAI 2021",
+        "As soft-target, but all items within a bandwidth count about equally.",
     )
     normalize = True
 
@@ -72,15 +70,7 @@ class KernelSupConLoss(ScaledLabelLoss):
 
 
 def kernel_supcon_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Tensor | None = None,
-    bandwidth: float,
-    temperature: float = 0.1,
+    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, bandwidth: float, temperature: float = 0.1
 ) -> Tensor:
-    """``KernelSupConLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True.
-
-    ``bandwidth`` is in the label's unit.
-    """
+    """``KernelSupConLoss``, with ``bandwidth`` in the label's unit, where a mask (A, B) is True."""
     return KernelSupConLoss(1.0, bandwidth, temperature).value(embeddings, label_distances, mask)

@@ -6,33 +6,23 @@ found in the training set by ``fit``, or in the first batch where nobody called 
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.loss import LabelSource, Loss
+from cml.losses.loss import About, LabelSource, Loss
 from cml.losses.pairs import RowMean, as_block, check_batch, comparable, masked
 from cml.losses.row_blocks import RowTerms, mean_over_rows
 from cml.settings import check_auto
 
 Auto = float | Literal["auto"]  # a constant, or that it shall be found in the training set
-
+Mask = Tensor | None  # (A, B) bool, True where a pair may be used; None for everywhere
 _FIT = "call loss.fit(distance, labels) with the label distance and the labels of the training set"
 FIT_ITEMS = 512  # items whose pairwise label distances fix a loss's constants: 130,816 pairs
-
-
-class PairDistance(Protocol):
-    """The part of a label distance that ``fit`` needs; every ``cml.distances.LabelDistance`` has it."""
-
-    def encode(self, labels: Sequence[Any]) -> Any:  # noqa: ANN401 - whatever ``pairwise`` takes
-        """Check labels and pack them."""
-
-    def pairwise(self, a: Any, b: Any) -> NDArray[np.float32]:  # noqa: ANN401
-        """Distances (len(a), len(b)) between encoded labels."""
 
 
 class LabelDistanceLoss(Loss):
@@ -59,7 +49,7 @@ class LabelDistanceLoss(Loss):
         """``fit`` to label distances (P,) of a sample of training pairs."""
         self.fit(target)
 
-    def fit(self, distance: Tensor | NDArray[Any] | PairDistance, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
+    def fit(self, distance: Any, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
         """Find the constants of the training set ("auto", quantiles), so that they are not those of the first batch.
 
         Args:
@@ -103,8 +93,8 @@ class LabelDistanceLoss(Loss):
         return {}
 
     def to_find(self) -> tuple[str, ...]:
-        """The constants without which the settings cannot be computed with."""
-        return ()
+        """The constants that the settings leave open: those whose setting of the same name is "auto"."""
+        return tuple(name for name in self.constants if getattr(self, name, None) == "auto")
 
     def constant(self, name: str) -> float:
         """The value that ``fit`` found for ``name``; a ``UserError`` if the loss was not fitted."""
@@ -117,10 +107,10 @@ class LabelDistanceLoss(Loss):
         return mean_over_rows(embeddings, label_distances, self.row_terms, normalize=self.normalize)
 
     def row_terms(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
-        """What R anchors add: of squared distances, label distances, and the pairs that may be used, (R, B) each."""
+        """What R anchors add, of squared distances, label distances and the pairs that may be used: (R, B) each."""
         raise NotImplementedError
 
-    def value(self, embeddings: Tensor, label_distances: Tensor, mask: Tensor | None = None) -> Tensor:
+    def value(self, embeddings: Tensor, label_distances: Tensor, mask: Mask = None) -> Tensor:
         """The loss as a pure function, which counts nothing and needs its constants: what ``.._loss(..)`` gives.
 
         Embeddings are (B, D), label distances (A, B); a mask (A, B) bool is True where a pair may be used.
@@ -156,24 +146,15 @@ class LabelDistanceLoss(Loss):
             raise UserError(f"Each process would find a different {lacking} for {name} in its first batch: {_FIT}.")
         check_batch(embeddings, label_distances)
         self.fit(label_distances[comparable(label_distances)])
-        warnings.warn(
-            f"{name} was not fitted, so it took {lacking} from the first batch alone; {_FIT} before training.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-
-
-def sample_label_distances(distance: PairDistance, labels: Any, seed: int) -> NDArray[np.float32]:  # noqa: ANN401
-    """Label distances (P,) of all pairs among ``FIT_ITEMS`` encoded labels drawn at random."""
-    some = labels[np.random.default_rng(seed).permutation(len(labels))[:FIT_ITEMS]]
-    return distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
+        said = f"{name} was not fitted, so it took {lacking} from the first batch alone; {_FIT} before training."
+        warnings.warn(said, RuntimeWarning, stacklevel=3)
 
 
 class ScaledLabelLoss(LabelDistanceLoss):
     """Base of the losses whose constants depend on the unit of the label distance, which they divide by a scale first.
 
-    So one constant serves poses in pixels and angles alike. ``label_scale`` is the label distance that counts as 1;
-    "auto" is the median of the positive ones that ``fit`` sees.
+    ``label_scale`` is the label distance that counts as 1; "auto" is the median of the positive ones that ``fit`` sees.
+    So one constant serves poses in pixels and angles alike.
     """
 
     constants = ("label_scale",)
@@ -182,26 +163,65 @@ class ScaledLabelLoss(LabelDistanceLoss):
         super().__init__()
         self.label_scale = check_auto("label_scale", label_scale)
 
-    def to_find(self) -> tuple[str, ...]:
-        """The scale, if it is "auto"."""
-        return self.constants if self.label_scale == "auto" else ()
-
     def find_constants(self, label_distances: Tensor) -> dict[str, float]:
         """The scale, if it is "auto"."""
         if self.label_scale != "auto":
             return {}
         sample = finite_sample(label_distances)
-        positive = sample[sample > 0]
-        if len(positive) == 0:
+        if not (sample > 0).any():
             raise UserError(
                 f"{type(self).__name__} needs label distances above 0 to find its label_scale. Got a sample of zeros "
                 "instead; give label_scale as a number."
             )
-        return {"label_scale": float(np.median(positive))}
+        return {"label_scale": float(np.median(sample[sample > 0]))}
 
     def scale(self) -> float:
         """The label distance that counts as 1."""
         return self.constant("label_scale") if self.label_scale == "auto" else float(self.label_scale)
+
+
+class OwnModule(LabelDistanceLoss):
+    """A torch module of the user's own, called with embeddings (B, D) and label distances (A, B).
+
+    Its parameters are trained at the head's learning rate. If it has a true attribute ``normalize``, it L2-normalises
+    embeddings itself, and so does the trained model.
+    """
+
+    about = About("the module's", "the user", "A loss that is being tried out.")
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.normalize = bool(getattr(module, "normalize", False))
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The module's value; a ``UserError`` if it fails, or gives no scalar that gradients can flow from."""
+        name = type(self.module).__name__
+        shapes = f"embeddings {tuple(embeddings.shape)} and label distances {tuple(label_distances.shape)}"
+        try:
+            value = self.module(embeddings, label_distances)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise UserError(f"The loss {name} failed on {shapes}: {error}") from error
+        if not isinstance(value, Tensor) or value.ndim or not value.is_floating_point():
+            got = f"a tensor {tuple(value.shape)}, {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
+            raise UserError(f"The loss {name} must return a scalar tensor for {shapes}. Got {got} instead.")
+        return value
+
+
+def as_loss(loss: nn.Module) -> Loss:
+    """A loss of cml as it is, any other module as one over label distances."""
+    if not isinstance(loss, nn.Module):
+        raise UserError(
+            "The 'loss' must be a text such as 'log-ratio' or a torch module that takes embeddings (B, D) and label "
+            f"distances (A, B). Got {type(loss).__name__} instead."
+        )
+    return loss if isinstance(loss, Loss) else OwnModule(loss)
+
+
+def sample_label_distances(distance: Any, labels: Any, seed: int) -> NDArray[np.float32]:  # noqa: ANN401
+    """Label distances (P,) of all pairs among ``FIT_ITEMS`` encoded labels drawn at random."""
+    some = labels[np.random.default_rng(seed).permutation(len(labels))[:FIT_ITEMS]]
+    return np.asarray(distance.pairwise(some, some)[np.triu_indices(len(some), 1)])
 
 
 def finite_sample(label_distances: Tensor) -> NDArray[np.float64]:
@@ -218,7 +238,6 @@ def finite_sample(label_distances: Tensor) -> NDArray[np.float64]:
 def taught(mean: RowMean, lacking: str) -> Tensor:
     """The loss, with a warning (Python shows it once a place) if no anchor of the batch has a term."""
     if not bool(mean.counts.any()):
-        warnings.warn(
-            f"No anchor of the batch has {lacking}: its loss is 0 and teaches nothing.", RuntimeWarning, stacklevel=3
-        )
+        said = f"No anchor of the batch has {lacking}: its loss is 0 and teaches nothing."
+        warnings.warn(said, RuntimeWarning, stacklevel=3)
     return mean.loss

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cml.losses.graded_rank import GradedRankLoss
+from cml.losses.h_ap import GradedRankLoss
+from cml.losses.label_distance_loss import Mask
 from cml.losses.loss import About
 
 
@@ -26,7 +27,6 @@ class LambdaNDCGLoss(GradedRankLoss):
         normalize: L2-normalise the embeddings first.
 
     Example:
-        >>> import torch
         >>> points = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
         >>> loss, near, far = LambdaNDCGLoss(), torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([[0.0, 3.0, 1.0]])
         >>> bool(loss(points, near) < loss(points, far))
@@ -38,9 +38,9 @@ class LambdaNDCGLoss(GradedRankLoss):
     """
 
     about = About(
-        cost="O(A B^2)",
-        source="Burges, 2010; Wang et al., CIKM 2018",
-        when="nDCG is the goal: the top of the ranking counts, with graded gains.",
+        "O(A B^2)",
+        "Burges, 2010; Wang et al., CIKM 2018",
+        "nDCG is the goal: the top of the ranking counts, with graded gains.",
     )
 
     def compare(self, scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,7 +62,7 @@ def lambda_ndcg_loss(
     embeddings: Tensor,
     label_distances: Tensor,
     *,
-    mask: Tensor | None = None,
+    mask: Mask = None,
     temperature: float = 0.1,
     neighbors: int = 10,
     normalize: bool = True,

@@ -60,7 +60,6 @@ class LanguageGuidanceLoss(ClassLoss):
             name, or read the same for every class.
 
     Example:
-        >>> import torch
         >>> points = torch.eye(3)
         >>> language_guidance_loss(points, points, torch.arange(3), gamma=0.0).item()
         0.0
@@ -70,9 +69,9 @@ class LanguageGuidanceLoss(ClassLoss):
     """
 
     about = About(
-        cost="O(B^2), beside the loss that it guides",
-        source="Roth et al., CVPR 2022",
-        when="Class names are words that say how classes relate: birds, cars, dishes.",
+        "O(B^2), beside the loss that it guides",
+        "Roth et al., CVPR 2022",
+        "Class names are words that say how classes relate: birds, cars, dishes.",
     )
     texts: Tensor
 
@@ -120,31 +119,26 @@ class LanguageGuidanceLoss(ClassLoss):
             )
         value: Tensor = self.inner(embeddings, classes)
         self.left_out = self.inner.left_out
-        guidance = language_guidance_loss(
-            embeddings, self.texts, classes, gamma=self.gamma, temperature=self.temperature
-        )
-        return in_full(value) + self.weight * guidance
+        settings = {"gamma": self.gamma, "temperature": self.temperature}
+        return in_full(value) + self.weight * language_guidance_loss(embeddings, self.texts, classes, **settings)
 
 
 def text_embeddings(names: Sequence[str], vectors: str) -> Tensor:
     """The mean word vector of each of C class names, (C, W) float32.
 
     Letters in a row are a word; anything else separates words. ``vectors`` is a source of ``cml.word_vectors.open``.
-
-    Raises:
-        UserError: the vectors cannot be read, know no word of a name, or make all names alike.
     """
     source = open_word_vectors(vectors)
     words = [re.findall(r"[^\W\d_]+", name) for name in names]
     rows = source.find({form for name in words for word in name for form in (word, word.lower())})
-    known = [[rows.get(word, rows.get(word.lower())) for word in name] for name in words]
-    found = [[row for row in name if row is not None] for name in known]
-    for name, hits in zip(names, found, strict=True):
+    means = []
+    for name, spelt in zip(names, words, strict=True):
+        hits = [row for word in spelt if (row := rows.get(word, rows.get(word.lower()))) is not None]
         if not hits:
             raise UserError(
                 f"Language guidance needs class names made of words, but the vectors {vectors!r} know none in {name!r}."
             )
-    means = [source.rows(np.array(hits)).mean(axis=0) for hits in found]
+        means.append(source.rows(np.array(hits)).mean(axis=0))
     if not any((mean != means[0]).any() for mean in means):
         alike = f"{len(names)} that read like {names[0]!r}" if names else "none"
         raise UserError(f"Language guidance needs class names that differ in their words. Got {alike} instead.")

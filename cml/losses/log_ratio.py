@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.linalg import vecdot
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import Auto, LabelDistanceLoss, finite_sample
+from cml.losses.label_distance_loss import Auto, LabelDistanceLoss, Mask, finite_sample
 from cml.losses.loss import About
 from cml.losses.row_blocks import RowTerms
 from cml.losses.row_order import rank_weights
@@ -30,9 +30,9 @@ class LogRatioLoss(LabelDistanceLoss):
     the embeddings and scaling the label distances leave it as it is; with p = 1, squaring both sides multiplies it
     by 4.
 
-    Relations: ``dense-triplet`` asks for the order of label distances only; this one for their ratios.
-
     Anchors with fewer than 2 used items do not count.
+
+    Relations: ``dense-triplet`` asks for the order of label distances only; this one for their ratios.
 
     Args:
         label_exponent: p, or "auto": 1 / standard deviation of the log label distances over a sample of
@@ -65,9 +65,9 @@ class LogRatioLoss(LabelDistanceLoss):
     """
 
     about = About(
-        cost="O(A B), with rank weights O(A B log B)",
-        source="Kim et al., CVPR 2019",
-        when="The default: ratios of embedding distances should follow those of label distances.",
+        "O(A B), with rank weights O(A B log B)",
+        "Kim et al., CVPR 2019",
+        "The default: ratios of embedding distances should follow those of label distances.",
     )
     constants = ("label_exponent", "floor")
 
@@ -146,7 +146,7 @@ def log_ratio_loss(
     embeddings: Tensor,
     label_distances: Tensor,
     *,
-    mask: Tensor | None = None,
+    mask: Mask = None,
     label_exponent: float,
     floor: float,
     weights: Weights = "rank",

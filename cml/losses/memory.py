@@ -3,7 +3,6 @@
 A loss over label distances takes anchors x items, (A, B). The memory makes it (A, B + S): S stored embeddings, without
 gradient, follow the B of the batch, and the label distances get S columns more. What is stored beside an embedding is
 the number of its item, not its label, so labels may be of any kind; whoever has the labels makes the columns.
-Not for losses over classes or vectors, and not for drawing batches.
 """
 
 import numpy as np
@@ -55,20 +54,10 @@ class CrossBatchMemory:
 
     def extended(self, embeddings: Tensor) -> Tensor:
         """The batch's embeddings (B, D), then the stored ones: (B + S, D). With none stored, what was given."""
-        if len(self.items) == 0:
-            return embeddings
-        return torch.cat([embeddings, self.embeddings.to(embeddings)])
+        return torch.cat([embeddings, self.embeddings.to(embeddings)]) if len(self.items) else embeddings
 
     def store(self, embeddings: Tensor, items: Tensor) -> None:
-        """Put a batch before what is stored and drop what is beyond the size.
-
-        Args:
-            embeddings: (B, D).
-            items: (B,) int64 item numbers.
-
-        Raises:
-            UserError: there is not one number per embedding.
-        """
+        """Put a batch (B, D) before what is stored, its item numbers (B,) int64; drop what is beyond the size."""
         if items.shape != embeddings.shape[:1]:
             raise UserError(
                 f"A memory stores one item number per embedding. Got shapes {tuple(items.shape)} and "
@@ -87,11 +76,7 @@ class CrossBatchMemory:
         return {"items": self.items, "embeddings": self.embeddings}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state_dict`` gave.
-
-        Raises:
-            UserError: it holds more than this memory keeps.
-        """
+        """Take back what ``state_dict`` gave; a ``UserError`` if it holds more than this memory keeps."""
         if len(state["items"]) > self.size:
             raise UserError(
                 f"A memory of size {self.size} cannot take the {len(state['items'])} embeddings of a saved one."
@@ -100,7 +85,7 @@ class CrossBatchMemory:
 
 
 def leave_out_copies(label_distances: Tensor | NDArray[np.floating], items: Tensor, stored: Tensor) -> Tensor:
-    """Label distances with infinity where a stored item is the anchor itself, seen in an earlier batch.
+    """Label distances, as a tensor, with infinity where a stored item is the anchor itself, seen in an earlier batch.
 
     An item is not compared with itself: such a pair would only ask the network to embed as it did before.
 
@@ -108,9 +93,6 @@ def leave_out_copies(label_distances: Tensor | NDArray[np.floating], items: Tens
         label_distances: (A, B + S), the S stored items last, a tensor or the array of ``pairwise``; changed in place.
         items: (A,) or more: numbers of the anchors' items, then of others.
         stored: (S,) numbers of the stored items.
-
-    Returns:
-        ``label_distances`` as a tensor.
 
     Example:
         >>> import torch

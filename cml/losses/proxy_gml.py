@@ -66,7 +66,6 @@ class ProxyGMLLoss(OwnProxyLoss):
         UserError: in ``prepare``, the share keeps no proxy of another class.
 
     Example:
-        >>> import torch
         >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
         >>> value = proxy_gml_loss(points, points, torch.tensor([0, 1]), per_class=1, kept=2, regularization=0.0)
         >>> round(value.item(), 4)  # log(1 + 1/e)
@@ -78,9 +77,9 @@ class ProxyGMLLoss(OwnProxyLoss):
     """
 
     about = About(
-        cost="O(B C M log(C M)), M proxies per class",
-        source="Zhu et al., NeurIPS 2020",
-        when="Classes that fall into kinds, where each item should learn from a few near proxies alone.",
+        "O(B C M log(C M)), M proxies per class",
+        "Zhu et al., NeurIPS 2020",
+        "Classes that fall into kinds, where each item should learn from a few near proxies alone.",
     )
 
     def __init__(self, per_class: int = 12, share: float = 0.05, regularization: float = 0.3) -> None:
@@ -109,12 +108,6 @@ class ProxyGMLLoss(OwnProxyLoss):
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
-        proxies = self.made()
-        return proxy_gml_loss(
-            embeddings,
-            proxies,
-            classes,
-            per_class=self.per_class,
-            kept=self._kept(len(proxies)),
-            regularization=self.regularization,
-        )
+        proxies, per_class = self.made(), self.per_class
+        kept, weight = self._kept(len(proxies)), self.regularization
+        return proxy_gml_loss(embeddings, proxies, classes, per_class=per_class, kept=kept, regularization=weight)

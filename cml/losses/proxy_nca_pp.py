@@ -37,7 +37,6 @@ class ProxyNCAPlusPlusLoss(OwnProxyLoss):
         temperature: T, above 0; 1/9 as published.
 
     Example:
-        >>> import torch
         >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
         >>> round(proxy_nca_pp_loss(points, points, torch.tensor([0, 1]), temperature=1.0).item(), 4)  # log(1 + e^-2)
         0.1269
@@ -46,11 +45,7 @@ class ProxyNCAPlusPlusLoss(OwnProxyLoss):
         Teh, DeVries, Taylor: ProxyNCA++: Revisiting and Revitalizing Proxy Neighborhood Component Analysis, ECCV 2020.
     """
 
-    about = About(
-        cost="O(B C)",
-        source="Teh et al., ECCV 2020",
-        when="A plain softmax over one proxy per class, at a low temperature.",
-    )
+    about = About("O(B C)", "Teh et al., ECCV 2020", "A plain softmax over one proxy per class, at a low temperature.")
 
     def __init__(self, temperature: float = 1 / 9) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import About
 from cml.losses.pairs import Pairs, RowMean
 from cml.losses.row_blocks import mean_over_pairs
@@ -25,18 +25,17 @@ class RankNContrastLoss(LabelDistanceLoss):
     where k runs over the items at least as far from the anchor in label distance as j, j itself among them. Sorted by
     label distance that sum is a cumulative one from the far end, taken at the first place of each run of equal label
     distances. It uses the order of the label distances alone: any increasing function of them gives the same loss.
-    Turning or shifting the embeddings leaves it as it is. Anchors with fewer than 2 used items do
-    not count. The published batches hold two views of every image; they are two items of label distance 0 here.
+    Turning or shifting the embeddings leaves it as it is. Anchors with fewer than 2 used items do not count. The
+    published batches hold two views of every image; they are two items of label distance 0 here.
 
-    Relations: ``dense-triplet`` compares the same items two by two, with a margin. ``soft-target`` has one
-    softmax a row and uses how much label distances differ.
+    Relations: ``dense-triplet`` compares the same items two by two, with a margin. ``soft-target`` has one softmax a
+    row and uses how much label distances differ.
 
     Args:
         temperature: Above 0, of Euclidean distances of embeddings; 2 as published.
         normalize: L2-normalise the embeddings first; published without.
 
     Example:
-        >>> import torch
         >>> loss, points = RankNContrastLoss(), torch.tensor([[0.0], [1.0], [3.0]])
         >>> near_first, far_first = torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([[0.0, 3.0, 1.0]])
         >>> bool(loss(points, near_first) < loss(points, far_first))
@@ -48,9 +47,9 @@ class RankNContrastLoss(LabelDistanceLoss):
     """
 
     about = About(
-        cost="O(A B log B)",
-        source="Zha et al., NeurIPS 2023",
-        when="The order of label distances matters, but not by how much they differ.",
+        "O(A B log B)",
+        "Zha et al., NeurIPS 2023",
+        "The order of label distances matters, but not by how much they differ.",
     )
 
     def __init__(self, temperature: float = 2.0, normalize: bool = False) -> None:
@@ -75,12 +74,7 @@ class RankNContrastLoss(LabelDistanceLoss):
 
 
 def rank_n_contrast_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Tensor | None = None,
-    temperature: float = 2.0,
-    normalize: bool = False,
+    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, temperature: float = 2.0, normalize: bool = False
 ) -> Tensor:
     """``RankNContrastLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return RankNContrastLoss(temperature, normalize).value(embeddings, label_distances, mask)

@@ -1,6 +1,6 @@
 """Label regression: the embedding is a prediction of the label vector, and retrieval searches the predicted labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -13,11 +13,7 @@ from cml.losses.loss import About, VectorLoss
 from cml.settings import check_word
 
 Penalty = Literal["squared", "absolute", "huber"]
-_PENALTIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "squared": functional.mse_loss,
-    "absolute": functional.l1_loss,
-    "huber": functional.smooth_l1_loss,
-}
+_PENALTIES = {"squared": functional.mse_loss, "absolute": functional.l1_loss, "huber": functional.smooth_l1_loss}
 
 
 def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = "squared") -> Tensor:
@@ -48,20 +44,16 @@ class RegressionLoss(VectorLoss):
 
     The embedding must have as many dimensions as the label. It is the predicted label less the mean label, divided by
     one scale for all coordinates: Euclidean distances of embeddings are Euclidean distances of predicted labels over
-    that scale, so both rank alike. ``predicted`` turns embeddings into labels of the true unit.
+    that scale, so both rank alike. ``predicted`` turns embeddings into labels of the true unit. ``prepare`` finds the
+    mean ``center`` (V,) and the ``scale``, the root of the mean variance over coordinates.
 
     Args:
         penalty: "squared", "absolute" or "huber", of standardised labels.
-
-    Attributes:
-        center: (V,) mean of the training labels, found by ``prepare``.
-        scale: () root of their mean variance over coordinates, found by ``prepare``.
 
     Raises:
         UserError: in ``prepare``, the embedding has another dimension than the label, or all labels are equal.
 
     Example:
-        >>> import torch
         >>> regression_loss(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]])).item()
         2.0
 
@@ -70,13 +62,11 @@ class RegressionLoss(VectorLoss):
     """
 
     about = About(
-        cost="O(B V)",
-        source="the usual baseline",
-        when="Labels are numbers or vectors, and retrieval by the predicted label is enough.",
+        "O(B V)", "the usual baseline", "Labels are numbers or vectors, and retrieval by the predicted label is enough."
     )
     starts_at_zero = True  # the mean label, not random ones
-    center: Tensor
-    scale: Tensor
+    center: Tensor  # (V,) mean of the training labels
+    scale: Tensor  # () root of their mean variance over coordinates
 
     def __init__(self, penalty: Penalty = "squared") -> None:
         super().__init__()
@@ -88,11 +78,7 @@ class RegressionLoss(VectorLoss):
     def prepare(
         self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
-        """Find mean and scale of the training labels (N, V).
-
-        Raises:
-            UserError: labels are not (N, V), the embedding has another dimension than they, or all are equal.
-        """
+        """Find mean and scale of the training labels (N, V)."""
         if target.ndim != 2:
             raise UserError(
                 f"prepare takes the label vectors (N, V) of the training items. Got shape {tuple(target.shape)} "

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, Mask, ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.pairs import Pairs, RowMean, ones
 from cml.losses.row_blocks import mean_over_pairs
@@ -21,12 +21,10 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
     gradient flows through it. Anchors with fewer than 2 used items do not count. Scaling, turning or shifting the
     embeddings leaves the loss as it is.
 
-    Relations: with w in {0, 1} it is the contrastive loss on relative distances. ``graded-contrastive`` is the same on
-    distances as they are.
+    Relations: with w in {0, 1} it is the contrastive loss. ``graded-contrastive`` is the same on distances as they are.
 
     Args:
-        label_scale: The label distance that counts as 1, above 0, or "auto": the median of positive ones over a sample
-            of training pairs.
+        label_scale: The label distance that counts as 1, or "auto": the median of positive ones of training pairs.
         sigma: Width of w, above 0, of squared scaled label distances. The published 1 is for distances of unit vectors;
             two such vectors drawn at random lie at a distance of sqrt 2, so that their typical pair has w = exp(-2).
             sigma = 0.5 gives the same to a pair at the median.
@@ -34,21 +32,20 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
         normalize: L2-normalise the embeddings first; published without.
 
     Example:
-        >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
         >>> loss = RelaxedContrastiveLoss(label_scale=1.0)
         >>> f"{loss(points, torch.tensor([[0.0, 0.0, 9.0]])):.4f}"  # item 1 is pulled from (1/2)^2, item 2 far enough
         '0.2500'
 
     Reference:
-        Kim, Kim, Cho, Kwak: Embedding Transfer with Label Relaxation for Improved Metric Learning, CVPR 2021. Its mean
-        distance counts the anchor's own 0.
+        Kim et al.: Embedding Transfer with Label Relaxation for Improved Metric Learning, CVPR 2021. Its mean distance
+        counts the anchor's own 0.
     """
 
     about = About(
-        cost="O(A B)",
-        source="Kim et al., CVPR 2021",
-        when="Near labels should cluster; pairs farther apart than the mean are left alone.",
+        "O(A B)",
+        "Kim et al., CVPR 2021",
+        "Near labels should cluster; pairs farther apart than the mean are left alone.",
     )
 
     def __init__(
@@ -81,7 +78,7 @@ def relaxed_contrastive_loss(
     embeddings: Tensor,
     label_distances: Tensor,
     *,
-    mask: Tensor | None = None,
+    mask: Mask = None,
     label_scale: float,
     sigma: float = 0.5,
     delta: float = 1.0,

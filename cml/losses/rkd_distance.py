@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import About
 from cml.losses.pairs import RowMean, compare, mean_of
 
@@ -20,27 +20,25 @@ class RKDDistanceLoss(LabelDistanceLoss):
     mean as well. Scaling, turning or shifting the embeddings and scaling the label distances leave it as it is. A batch
     of fewer than 2 used pairs, or of label distances that are all 0, teaches nothing.
 
-    Relations: ``log-ratio`` is its cousin on a logarithmic scale: there a near pair counts as much as a far one, here
-    far pairs weigh more.
+    Relations: ``log-ratio`` is its cousin on a logarithmic scale, where a near pair counts as much as a far one.
 
     Args:
         normalize: L2-normalise the embeddings first; published without.
 
     Example:
-        >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
         >>> RKDDistanceLoss()(points, 10 * torch.cdist(points, points)).item()
         0.0
 
     Reference:
-        Park, Kim, Lu, Cho: Relational Knowledge Distillation, CVPR 2019, equations 5 to 8, with label distances in the
-        place of the teacher's. Sums are means here.
+        Park et al.: Relational Knowledge Distillation, CVPR 2019, equations 5 to 8, with label distances in the place
+        of the teacher's. Sums are means here.
     """
 
     about = About(
-        cost="O(A B)",
-        source="Park et al., CVPR 2019",
-        when="Embedding distances should be proportional to label distances, far pairs above all.",
+        "O(A B)",
+        "Park et al., CVPR 2019",
+        "Embedding distances should be proportional to label distances, far pairs above all.",
     )
     lacking = "two items of a usable label distance, or all label distances of the batch are 0"
 
@@ -61,7 +59,7 @@ class RKDDistanceLoss(LabelDistanceLoss):
 
 
 def rkd_distance_loss(
-    embeddings: Tensor, label_distances: Tensor, *, mask: Tensor | None = None, normalize: bool = False
+    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, normalize: bool = False
 ) -> Tensor:
     """``RKDDistanceLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return RKDDistanceLoss(normalize).value(embeddings, label_distances, mask)

@@ -57,10 +57,9 @@ def ascending_rows(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def tie_runs(ascending: Tensor) -> tuple[Tensor, Tensor] | None:
-    """First and last position of the run of equal entries that each entry of sorted rows (R, B) lies in.
+    """First and last position, (R, B) int64, of the run of equal entries that each entry of sorted rows lies in.
 
-    Returns:
-        Two (R, B) int64, or ``None`` if no finite entry has an equal: every run is one entry then.
+    ``None`` if no finite entry has an equal: every run is one entry then.
     """
     step = ascending[:, 1:] != ascending[:, :-1]
     if bool((step | ascending[:, 1:].isinf()).all()):
@@ -76,8 +75,7 @@ def over_row_chunks(work: Callable[[slice], None], rows: int, columns: int) -> N
     """Call ``work`` with slices that cover ``rows`` rows of ``columns`` entries, on as many threads as torch uses."""
     step = max(1, _CHUNK // max(columns, 1))
     chunks = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
-    threads = min(torch.get_num_threads(), len(chunks))
-    if threads == 1:
+    if (threads := min(torch.get_num_threads(), len(chunks))) == 1:
         for chunk in chunks:
             work(chunk)
         return

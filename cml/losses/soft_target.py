@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, ScaledLabelLoss
+from cml.losses.label_distance_loss import Auto, Mask, ScaledLabelLoss
 from cml.losses.loss import About
 from cml.losses.row_blocks import RowTerms
 from cml.settings import check_above_zero
@@ -26,30 +26,23 @@ class SoftTargetLoss(ScaledLabelLoss):
     Relations: ``kernel-supcon`` weighs items by exp(-D_y^2) instead. With p all on one item it is InfoNCE.
 
     Args:
-        label_scale: The label distance that counts as 1, or "auto": the median of positive ones over a sample of
-            training pairs.
+        label_scale: The label distance that counts as 1, or "auto": the median of positive ones of training pairs.
         label_temperature: In units of ``label_scale``, above 0. The published 0.1 is for cosines of labels, whose
             distances are of the order of 1, too.
         temperature: Above 0, of squared distances of embeddings; 0.2 is the published 0.1 of cosines.
         normalize: L2-normalise the embeddings first, as published.
 
     Example:
-        >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [2.0]])
         >>> loss = SoftTargetLoss(label_scale=1.0, temperature=3.0, normalize=False)
         >>> f"{loss(points, torch.tensor([[0.0, 1.0, 1.0]])):.4f}"  # both should have half, and have 0.731 and 0.269
         '0.8133'
 
     Reference:
-        Sobal, Ibrahim, Balestriero, Cabannes, Bouchacourt, Astolfi, Cho, LeCun: X-Sample Contrastive Loss, ICLR 2025,
-        with negative label distances in the place of similarities of labels.
+        Sobal et al.: X-Sample Contrastive Loss, ICLR 2025, with negative label distances for similarities of labels.
     """
 
-    about = About(
-        cost="O(A B)",
-        source="Sobal et al., ICLR 2025",
-        when="Near neighbours count most, weighted by how near they are.",
-    )
+    about = About("O(A B)", "Sobal et al., ICLR 2025", "Near neighbours count most, weighted by how near they are.")
 
     def __init__(
         self,
@@ -66,24 +59,19 @@ class SoftTargetLoss(ScaledLabelLoss):
     def row_terms(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
         """The cross-entropy of each anchor that has 2 used columns or more."""
         spread = self.label_temperature * self.scale()
-        return row_cross_entropy(
-            squared, labels, used, lambda labels, nearest: (nearest - labels).div_(spread), self.temperature
-        )
+        return row_cross_entropy(squared, labels, used, lambda y, near: (near - y).div_(spread), self.temperature)
 
 
 def soft_target_loss(
     embeddings: Tensor,
     label_distances: Tensor,
     *,
-    mask: Tensor | None = None,
+    mask: Mask = None,
     label_temperature: float,
     temperature: float = 0.2,
     normalize: bool = True,
 ) -> Tensor:
-    """``SoftTargetLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True.
-
-    ``label_temperature`` is in the label's unit.
-    """
+    """``SoftTargetLoss``, with ``label_temperature`` in the label's unit, where a mask (A, B) is True."""
     return SoftTargetLoss(1.0, label_temperature, temperature, normalize).value(embeddings, label_distances, mask)
 
 
@@ -92,8 +80,8 @@ def row_cross_entropy(
 ) -> RowTerms:
     """Cross-entropy of softmax(log_weights(D_y)) and softmax(-D / temperature) of each anchor with 2 used columns.
 
-    ``log_weights`` gives the logarithm of an item's weight, 0 for the anchor's nearest, from label distances (R, B) and
-    that of the nearest (R, 1); it is given infinity where a pair is not used. So far ones may overflow.
+    ``log_weights`` makes the logarithm of an item's weight, 0 for the nearest, so that far ones may overflow, of label
+    distances (R, B), infinite where a pair is not used, and that of the nearest (R, 1).
     """
     counts = used.sum(dim=1) >= 2  # (R,)
     labels = labels.masked_fill(~used, torch.inf)

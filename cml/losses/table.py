@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from cml.losses import registry
 from cml.losses.loss import About
@@ -24,59 +24,40 @@ class LossRow:
 
 def loss_rows() -> list[LossRow]:
     """All registered losses, those over label distances first, cml's default at the top."""
-    return sorted((loss_row(name) for name in registry.names()), key=_place)
+
+    def place(row: LossRow) -> tuple[int, bool, str]:
+        return [*_ORDER, row.labels].index(row.labels), row.name != "log-ratio", row.name
+
+    return sorted(map(loss_row, registry.names()), key=place)
 
 
 def loss_row(name: str) -> LossRow:
-    """What the table says of one loss.
-
-    Raises:
-        UserError: the name is unknown.
-    """
+    """What the table says of one loss; a ``UserError`` if the name is unknown."""
     loss = registry.entry(name)
     silent = About(cost="", source=registry.origin(name), when=(inspect.getdoc(loss) or "").partition("\n")[0])
-    about = getattr(loss, "about", silent)  # of somebody's own loss it may be missing
-    return LossRow(name, getattr(loss, "labels", ""), about.cost, about.source, about.when)
+    return LossRow(name, getattr(loss, "labels", ""), *astuple(getattr(loss, "about", silent)))  # one's own may lack it
 
 
 def described(name: str) -> str:
-    """A loss's settings and documentation, its row of the table, and what ``cml bench`` varies.
-
-    Raises:
-        UserError: the name is unknown.
-    """
-    row = loss_row(name)
+    """A loss's settings and documentation, its row of the table, and what ``cml bench`` varies."""
     varied = ", ".join(f"{key}={values}" for key, values in getattr(registry.entry(name), "vary", {}).items())
-    said = {
-        "Labels": row.labels,
-        "Cost of a batch": row.cost,
-        "Source": row.source,
-        "When to use it": row.when,
-        "Varied by cml bench": varied,
-    }
-    return "\n".join([registry.described(name), "", *(f"{what}: {text}" for what, text in said.items() if text)])
+    heads = ("Labels", "Cost of a batch", "Source", "When to use it", "Varied by cml bench")
+    said = zip(heads, (*astuple(loss_row(name))[1:], varied), strict=True)
+    return "\n".join([registry.described(name), "", *(f"{what}: {text}" for what, text in said if text)])
 
 
 def text_table(rows: Sequence[LossRow]) -> str:
     """The rows as aligned text, with their use on a line of its own."""
-    widths = [max(len(getattr(row, column)) for row in rows) for column in ("name", "labels", "cost")]
+    cells = [(row.name, row.labels, row.cost) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip((row.name, row.labels, row.cost), widths, strict=True)]
-        lines += ["  ".join([*cells, row.source]), f"{'':{widths[0]}}  {row.when}"]
+    for row, texts in zip(rows, cells, strict=True):
+        aligned = (text.ljust(width) for text, width in zip(texts, widths, strict=True))
+        lines += ["  ".join([*aligned, row.source]), f"{'':{widths[0]}}  {row.when}"]
     return "\n".join(lines)
 
 
 def markdown_table(rows: Sequence[LossRow]) -> str:
     """The rows as a Markdown table."""
-    lines = [
-        HEAD,
-        ("---",) * len(HEAD),
-        *((f"`{row.name}`", row.labels, row.cost, row.source, row.when) for row in rows),
-    ]
+    lines = [HEAD, ("---",) * len(HEAD), *((f"`{row.name}`", *astuple(row)[1:]) for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _place(row: LossRow) -> tuple[int, bool, str]:
-    place = _ORDER.index(row.labels) if row.labels in _ORDER else len(_ORDER)
-    return place, row.name != "log-ratio", row.name

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.label_distance_loss import LabelDistanceLoss, PairDistance
+from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import About
 from cml.settings import check_above_zero, check_whole
 
@@ -20,8 +19,14 @@ class _OfLosses(LabelDistanceLoss):
 
     terms: nn.ModuleList
 
-    def take(self, parts: Sequence[LabelDistanceLoss]) -> None:
-        """Take the parts, all of which must leave embeddings alike."""
+    def take(self, texts: Sequence[str]) -> None:
+        """Make the parts, losses over label distances all of which must leave embeddings alike."""
+        from cml.losses import registry
+
+        parts = [registry.get(text) for text in texts]
+        for text, part in zip(texts, parts, strict=True):
+            if not isinstance(part, LabelDistanceLoss):
+                raise UserError(f"{text!r} is a loss over {part.labels}; take one over label distances here.")
         self.terms = nn.ModuleList(parts)
         self.normalize = parts[0].normalize
         for part in parts:
@@ -36,7 +41,7 @@ class _OfLosses(LabelDistanceLoss):
         """The parts."""
         return (part for part in self.terms if isinstance(part, LabelDistanceLoss))
 
-    def fit(self, distance: Tensor | NDArray[Any] | PairDistance, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
+    def fit(self, distance: Any, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
         """Find the constants of every part; see ``LabelDistanceLoss.fit``."""
         for part in self.losses():
             part.fit(distance, labels, seed=seed)
@@ -44,11 +49,8 @@ class _OfLosses(LabelDistanceLoss):
 
     def fitted(self) -> dict[str, float]:
         """The constants of all parts, as ``part.name``."""
-        return {
-            f"{number}.{name}": value
-            for number, one in enumerate(self.losses(), 1)
-            for name, value in one.fitted().items()
-        }
+        parts = enumerate(self.losses(), 1)
+        return {f"{number}.{name}": value for number, one in parts for name, value in one.fitted().items()}
 
 
 class SumLoss(_OfLosses):
@@ -71,9 +73,9 @@ class SumLoss(_OfLosses):
     """
 
     about = About(
-        cost="that of its parts",
-        source="a sum",
-        when="Each of two losses has what the other lacks, such as proportions and one order of all pairs.",
+        "that of its parts",
+        "a sum",
+        "Each of two losses has what the other lacks, such as proportions and one order of all pairs.",
     )
 
     def __init__(self, parts: Sequence[str] = ("log-ratio", "0.3*cosent(scale=2.0)")) -> None:
@@ -83,7 +85,7 @@ class SumLoss(_OfLosses):
             raise UserError(f"A sum lists its losses, as in sum(log-ratio, 0.3*cosent). Got {parts!r} instead.")
         self.parts = list(parts)
         self.weights = [check_above_zero("weight", float(one["weight"] or 1)) for one in found]
-        self.take([_made(one["loss"]) for one in found])
+        self.take([one["loss"] for one in found])
 
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
         """The sum of the parts' losses, a scalar."""
@@ -114,9 +116,9 @@ class MatryoshkaLoss(_OfLosses):
     """
 
     about = About(
-        cost="that of its loss, once per size",
-        source="Kusupati et al., NeurIPS 2022",
-        when="One model should serve several sizes of embedding.",
+        "that of its loss, once per size",
+        "Kusupati et al., NeurIPS 2022",
+        "One model should serve several sizes of embedding.",
     )
 
     def __init__(self, loss: str = "log-ratio", dimensions: Sequence[int] = (16, 32, 64)) -> None:
@@ -124,7 +126,7 @@ class MatryoshkaLoss(_OfLosses):
         self.loss = loss
         sizes = [dimensions] if isinstance(dimensions, int) else list(dimensions)
         self.dimensions = tuple(sorted({check_whole("dimensions", size) for size in sizes}))
-        self.take([_made(loss)])
+        self.take([loss])
 
     def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
         """The mean over the sizes, a scalar."""
@@ -138,13 +140,3 @@ class MatryoshkaLoss(_OfLosses):
             total = total + part(embeddings[:, :size], label_distances)
         self.left_out = part.left_out
         return total / len(sizes)
-
-
-def _made(text: str) -> LabelDistanceLoss:
-    """The loss over label distances that a text names."""
-    from cml.losses import registry
-
-    loss = registry.get(text)
-    if not isinstance(loss, LabelDistanceLoss):
-        raise UserError(f"{text!r} is a loss over {loss.labels}; take one over label distances here.")
-    return loss

@@ -11,7 +11,7 @@ from cml.data.inputs import images_and_labels
 from cml.distances import LabelError
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
-from cml.losses.own_module import as_loss
+from cml.losses.label_distance_loss import as_loss
 from cml.models import CUSTOM
 from cml.processes.join import joined
 from cml.runs.model import Model
