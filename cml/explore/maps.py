@@ -11,7 +11,6 @@ from cml.errors import UserError
 from cml.processes.bar import Bar
 
 Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
 
 _FEATURES = 50  # dimensions that t-SNE and UMAP are given
 

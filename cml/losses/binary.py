@@ -4,14 +4,13 @@ Past the rule the label distances are gone, which is what such losses lose by; t
 For triplets of large batches ``binary-triplet`` has no tensor of triplets.
 """
 
-import importlib
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.class_pairs import PmlPairLoss
+from cml.losses.class_pairs import PmlPairLoss, pml
 from cml.losses.embeddings import points
 from cml.losses.loss import About
 from cml.losses.pairs import RowMean
@@ -118,12 +117,10 @@ def mined(miner: nn.Module, embeddings: Tensor, pairs: BinaryPairs) -> Indices:
 
 
 def _value(inner: PmlPairLoss, embeddings: Tensor, pairs: BinaryPairs) -> Tensor:
-    from pytorch_metric_learning.losses import TripletMarginLoss
-
     if inner.miner is not None:
         with torch.no_grad():
             indices = mined(inner.miner, embeddings.detach(), pairs)
-    elif isinstance(inner.inner, TripletMarginLoss):
+    elif isinstance(inner.inner, pml("losses").TripletMarginLoss):
         indices = triplet_indices(pairs)  # the library would compare all positive with all negative pairs
     else:
         indices = pair_indices(pairs)
@@ -181,7 +178,7 @@ def made(text: str, module: str) -> nn.Module:
 
 
 def _entry(name: str, module: str) -> Any:  # noqa: ANN401 - a class of an untyped library
-    found = getattr(importlib.import_module(f"pytorch_metric_learning.{module}"), name, None)
+    found = getattr(pml(module), name, None)
     return found if isinstance(found, type) and issubclass(found, nn.Module) else None
 
 

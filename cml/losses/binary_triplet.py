@@ -33,7 +33,6 @@ class BinaryTripletLoss(RuleLoss):
 
     with D the squared Euclidean distance of embeddings; triplets whose hinge is 0 count. Anchors without a positive or
     without a negative are left out, with a warning.
-
     Relations: ``dense-triplet`` for label distances of two values.
 
     The authors' baseline takes an anchor's 30 nearest training images for positives and draws 5 of them and 144 others

@@ -2,10 +2,10 @@
 
 Each computes exactly what the library computes; the docstring says what that is and where it differs from the paper.
 f are embeddings, L2-normalised where ``normalize``; D is the Euclidean distance, S the cosine; p has the anchor's
-class, n another. All of them run on continuous labels too, behind a rule: ``binary(loss=.., rule=..)``. The library is
-imported where one of them is made.
+class, n another. All of them run on continuous labels too, behind a rule: ``binary(loss=.., rule=..)``.
 """
 
+import importlib
 from typing import Any, Literal, get_args
 
 import torch
@@ -41,14 +41,15 @@ class PmlPairLoss(ClassLoss):
         return value
 
 
+def pml(module: str) -> Any:  # noqa: ANN401 - of an untyped library
+    """A module of pytorch-metric-learning, imported where it is needed."""
+    return importlib.import_module(f"pytorch_metric_learning.{module}")
+
+
 def lp_distance(normalize: bool, power: int = 1) -> nn.Module:
-    """The library's Euclidean distance by differences: its matrix product is noise where embeddings nearly coincide.
+    """The library's Euclidean distance to a power, by differences: products are noise where points nearly coincide."""
 
-    ``power`` is 2 for squared distances.
-    """
-    from pytorch_metric_learning.distances import LpDistance
-
-    class ExactLpDistance(LpDistance):  # type: ignore[misc]
+    class ExactLpDistance(pml("distances").LpDistance):  # type: ignore[misc]
         def compute_mat(self, query_emb: Tensor, ref_emb: Tensor | None) -> Tensor:
             others = query_emb if ref_emb is None else ref_emb
             return torch.cdist(query_emb, others, compute_mode="donot_use_mm_for_euclid_dist")
@@ -88,15 +89,13 @@ class ContrastiveLoss(PmlPairLoss):
     )
 
     def __init__(self, margin: float = 1.0, squared: bool = True, normalize: bool = True) -> None:
-        from pytorch_metric_learning import losses, reducers
-
-        class AvgNonZeroSquareReducer(reducers.AvgNonZeroReducer):  # type: ignore[misc]
+        class AvgNonZeroSquareReducer(pml("reducers").AvgNonZeroReducer):  # type: ignore[misc]
             def element_reduction_helper(self, losses: Any, embeddings: Any) -> Any:  # noqa: ANN401
                 return super().element_reduction_helper(losses.square(), embeddings)
 
         check_above_zero("margin", margin)
-        reducer = AvgNonZeroSquareReducer() if squared else None
-        super().__init__(losses.ContrastiveLoss(neg_margin=margin, distance=lp_distance(normalize), reducer=reducer))
+        distance, reducer = lp_distance(normalize), AvgNonZeroSquareReducer() if squared else None
+        super().__init__(pml("losses").ContrastiveLoss(neg_margin=margin, distance=distance, reducer=reducer))
         self.margin, self.squared = margin, squared
 
 
@@ -135,17 +134,15 @@ class TripletLoss(PmlPairLoss):
     def __init__(
         self, margin: float = 0.2, mining: Mining = "semi-hard", squared: bool = True, normalize: bool = True
     ) -> None:
-        from pytorch_metric_learning import losses, miners
-
         check_number("margin", margin, least=0)
         check_word("mining", mining, get_args(Mining))
         distance = lp_distance(normalize, power=2 if squared else 1)
         miner: Any = None
         if mining == "semi-hard":
-            miner = miners.TripletMarginMiner(margin=margin, type_of_triplets="semihard", distance=distance)
+            miner = pml("miners").TripletMarginMiner(margin=margin, type_of_triplets="semihard", distance=distance)
         elif mining == "batch-hard":
-            miner = miners.BatchHardMiner(distance=distance)
-        super().__init__(losses.TripletMarginLoss(margin=margin, distance=distance), miner)
+            miner = pml("miners").BatchHardMiner(distance=distance)
+        super().__init__(pml("losses").TripletMarginLoss(margin=margin, distance=distance), miner)
         self.margin, self.mining, self.squared = margin, mining, squared
 
 
@@ -174,12 +171,10 @@ class NPairLoss(PmlPairLoss):
     needs_classes = True
 
     def __init__(self, regularization: float = 0.0, normalize: bool = False) -> None:
-        from pytorch_metric_learning import distances, losses, regularizers
-
         check_number("regularization", regularization, least=0)
-        distance = distances.DotProductSimilarity(normalize_embeddings=normalize)
-        penalty = {"embedding_regularizer": regularizers.LpRegularizer(), "embedding_reg_weight": regularization}
-        super().__init__(losses.NPairsLoss(distance=distance, **(penalty if regularization else {})))
+        distance = pml("distances").DotProductSimilarity(normalize_embeddings=normalize)
+        penalty = {"embedding_regularizer": pml("regularizers").LpRegularizer(), "embedding_reg_weight": regularization}
+        super().__init__(pml("losses").NPairsLoss(distance=distance, **(penalty if regularization else {})))
         self.regularization = regularization
 
 
@@ -207,9 +202,7 @@ class LiftedStructureLoss(PmlPairLoss):
     )
 
     def __init__(self, margin: float = 1.0, normalize: bool = True) -> None:
-        from pytorch_metric_learning import losses
-
-        class Bounded(losses.LiftedStructureLoss):  # type: ignore[misc]
+        class Bounded(pml("losses").LiftedStructureLoss):  # type: ignore[misc]
             def _compute_loss(self, pos_pairs: Any, neg_pairs: Any, indices_tuple: Any) -> Any:  # noqa: ANN401
                 bytes_ = 25 * len(pos_pairs) * len(neg_pairs)  # numbers and masks
                 if bytes_ > 8e9:
@@ -250,11 +243,10 @@ class MultiSimilarityLoss(PmlPairLoss):
     )
 
     def __init__(self, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5, epsilon: float | None = 0.1) -> None:
-        from pytorch_metric_learning import losses, miners
-
         check_above_zero("alpha", alpha)
         check_above_zero("beta", beta)
         check_number("base", base, least=-1)
-        miner = None if epsilon is None else miners.MultiSimilarityMiner(check_number("epsilon", epsilon, least=0))
-        super().__init__(losses.MultiSimilarityLoss(alpha=alpha, beta=beta, base=base), miner)
+        slack = None if epsilon is None else check_number("epsilon", epsilon, least=0)
+        miner = None if slack is None else pml("miners").MultiSimilarityMiner(slack)
+        super().__init__(pml("losses").MultiSimilarityLoss(alpha=alpha, beta=beta, base=base), miner)
         self.alpha, self.beta, self.base, self.epsilon = alpha, beta, base, epsilon

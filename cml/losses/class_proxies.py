@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from cml.losses.class_loss import ProxyLoss, check_classes
+from cml.losses.class_pairs import pml
 from cml.losses.embeddings import rescaled
 from cml.losses.loss import About
 from cml.settings import check_above_zero, check_number, check_whole
@@ -27,9 +28,8 @@ class PmlProxyLoss(ProxyLoss):
 
     def make_proxies(self, classes: int, dimension: int) -> None:
         """Make the library's loss, which makes its proxies."""
-        from pytorch_metric_learning import losses
-
-        self.inner, self._count = getattr(losses, self._library)(classes, dimension, **self._settings), classes
+        kind = getattr(pml("losses"), self._library)
+        self.inner, self._count = kind(classes, dimension, **self._settings), classes
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
