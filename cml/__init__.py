@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from cml.errors import UserError
     from cml.plugins import load as load_plugin
     from cml.runs.compare import compare
-    from cml.runs.fit import fit
     from cml.runs.model import Model, load
     from cml.runs.prepare import prepare
     from cml.runs.run import Run, open_run
-    from cml.runs.train import train
+    from cml.runs.train import fit, train
     from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
 
@@ -32,7 +31,7 @@ _LAZY = {
     "TrainConfig": "cml.training.config",
     "UserError": "cml.errors",
     "compare": "cml.runs.compare",
-    "fit": "cml.runs.fit",
+    "fit": "cml.runs.train",
     "load": "cml.runs.model",
     "load_plugin": "cml.plugins:load",
     "open_dataset": "cml.data.prepared",

@@ -1,7 +1,4 @@
-"""The ``cml`` command: finds the subcommand and prints errors. Each subcommand is one module under cml.commands.
-
-Only the chosen subcommand is imported, so that ``cml --help`` answers at once.
-"""
+"""The ``cml`` command: imports the chosen subcommand, a module of cml.commands, alone; prints errors."""
 
 import contextlib
 import errno
@@ -12,7 +9,6 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import TextIO
 
 from cml.command_line.options import PLUGIN, PLUGIN_HELP, load_plugins
 from cml.command_line.streams import open_streams, results_told
@@ -40,26 +36,20 @@ COMMANDS = {
     "export": "export a trained run: ONNX, weights to share, captioning features",
 }
 SPLIT = ("train", "evaluate")  # the commands that several processes of torchrun share
-
-
 _LESS_MEMORY = "Take smaller batches or images, fewer threads or workers, or a machine with more."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Returns:
-        The exit code: 0, 2 for the user's mistake, 1 for a fault of the machine, 130 for SIGINT, SIGTERM and SIGHUP.
-    """
+    """The exit code: 0, 2 for the user's mistake, 1 for a fault of the machine, 130 for SIGINT, SIGTERM and SIGHUP."""
     open_streams()
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     warnings.showwarning = _show_warning
     try:
         with _stopped_by_signals(), results_told():
             _run(name, rest)
-    except UserError as error:
+    except (UserError, FloatingPointError, MachineError) as error:
         _complain(error)
-        return 2
+        return 2 if isinstance(error, UserError) else 1
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         return 0
     except OSError as error:
@@ -70,13 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         _complain(f"No file can be called {error.object[:200]!a} here, where names are {encoding}: set LC_ALL=C.UTF-8.")
         return 2
-    except (FloatingPointError, MachineError) as error:
-        _complain(error)
-        return 1
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        _complain(f"The memory is full ({_first_line(error)}). {_LESS_MEMORY}")
+        said = next(iter(str(error).splitlines()), "") or type(error).__name__
+        _complain(f"The memory is full ({said}). {_LESS_MEMORY}")
         return 1
     except KeyboardInterrupt as stop:
         _say(f"\nstopped; {stop}" if str(stop) else "\nstopped")
@@ -124,26 +112,19 @@ def _stopped_by_signals() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    main_thread = threading.current_thread() is threading.main_thread()
     known = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}  # Windows has no SIGHUP
+    known = known if threading.current_thread() is threading.main_thread() else set()
     ours = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours if main_thread else ():
+    for number in ours:
         signal.signal(number, stop)
     try:
         yield
     finally:
-        for number in ours if main_thread else ():
+        for number in ours:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     if launch().first:  # of several processes, which all find the same
         print(f"warning: {message}", file=sys.stderr)  # a user needs what it says, not the line of code that says it
 
@@ -162,23 +143,12 @@ def _is_out_of_memory(error: Exception) -> bool:
     return type(error).__name__ in names or "can't allocate memory" in str(error)
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
-
-
 def _help() -> str:
-    lines = [
-        "usage: cml COMMAND [options]",
-        "",
-        "Train image embeddings whose distances mirror label distances.",
-        "",
-        *(f"  {name:<11}{summary}" for name, summary in COMMANDS.items()),
-        "",
-        f"  {PLUGIN}\n  {'':<11}{PLUGIN_HELP}",
-        "",
-        "cml COMMAND --help explains a command's options.",
-    ]
-    return "\n".join(lines)
+    commands = "\n".join(f"  {name:<11}{summary}" for name, summary in COMMANDS.items())
+    return (
+        "usage: cml COMMAND [options]\n\nTrain image embeddings whose distances mirror label distances.\n\n"
+        f"{commands}\n\n  {PLUGIN}\n  {'':<11}{PLUGIN_HELP}\n\ncml COMMAND --help explains a command's options."
+    )
 
 
 if __name__ == "__main__":

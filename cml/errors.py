@@ -1,8 +1,4 @@
-"""The errors that cml raises on purpose.
-
-Each has a one-line message that a user can act on: the file or argument, the rule, the value found and the remedy. The
-command line prints only that line; a traceback means a bug in cml.
-"""
+"""The errors that cml raises on purpose; the command line prints their message only. A traceback means a bug in cml."""
 
 import contextlib
 import difflib
@@ -38,10 +34,7 @@ def shortened(said: str) -> str:
 
 
 class MachineError(Exception):
-    """A process was killed, hung or ran out of memory; the message says which and what to do.
-
-    The command line prints it in one line and exits with code 1.
-    """
+    """A process was killed, hung or ran out of memory; as ``UserError``, but the exit code is 1."""
 
 
 class DataError(UserError):
@@ -49,23 +42,14 @@ class DataError(UserError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question to append to an error on an unknown name, with the closest known one; "" if none is close.
-
-    Example:
-        >>> did_you_mean("log_ratio", ["log-ratio", "triplet"])
-        " Did you mean 'log-ratio'?"
-    """
+    """A question to append to an error on an unknown name, with the closest known one; "" if none is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 @contextlib.contextmanager
 def extra_needed(extra: str, what: str) -> Iterator[None]:
-    """Name the ``extra`` of cml that ``what`` needs, for the user to install.
-
-    Raises:
-        UserError: an import in the block fails.
-    """
+    """Name the ``extra`` of cml that ``what`` needs, for the user to install, if an import in the block fails."""
     try:
         yield
     except ImportError as error:

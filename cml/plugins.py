@@ -92,13 +92,7 @@ def file(name: str) -> Path | None:
 
 
 def needed(*choices: str) -> tuple[tuple[str, str], ...]:
-    """Name and SHA-256 of the plugins and packages that registered the names in ``choices``.
-
-    Example:
-        >>> import cml.losses
-        >>> needed("log-ratio(weights=rank)")
-        ()
-    """
+    """Name and SHA-256 of the plugins and packages that registered the names in ``choices``; none for cml's own."""
     words = {word for choice in choices for word in re.findall(r"[\w.-]+", choice)}
     names = {registry.origins().get(word, "") for registry in registries for word in words} - {""}
     return tuple((name, _hash_at_hand(name)) for name in sorted(names))
@@ -140,11 +134,8 @@ def _failure(name: str, error: BaseException) -> str:
     said = " ".join(str(error).split())
     if isinstance(error, SyntaxError):
         return f"The plugin {name} cannot be read: {error.filename}, line {error.lineno}: {error.msg}."
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename != __file__ and "importlib" not in frame.filename
-    ]
+    trace = traceback.extract_tb(error.__traceback__)
+    frames = [one for one in trace if one.filename != __file__ and "importlib" not in one.filename]
     last = [frame for frame in frames if frame.filename == frames[0].filename][-1]
     what = said.rstrip(".") if isinstance(error, UserError) else f"{type(error).__name__}: {said}"
     return f"The plugin {name} fails at {last.filename}, line {last.lineno}: {what}."
@@ -159,9 +150,8 @@ def _module_at_hand(name: str) -> ModuleType | None:
 
 
 def _is_there(name: str) -> bool:
-    if name in _loaded or f"{name}.py" in _loaded or _module_at_hand(name) is not None:
-        return True
-    return any(name in registry.origins().values() for registry in registries)
+    at_hand = name in _loaded or f"{name}.py" in _loaded or _module_at_hand(name) is not None
+    return at_hand or any(name in registry.origins().values() for registry in registries)
 
 
 def _hash_at_hand(name: str) -> str:
@@ -177,13 +167,10 @@ def _hash_of(module: ModuleType) -> str:
     folders = [Path(folder) for folder in getattr(module, "__path__", ())]
     if folders:
         files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
-        return _sha256(*(part for file in files for part in (file.name.encode(), file.read_bytes())))
+        return _sha256(b"".join(file.name.encode() + file.read_bytes() for file in files))
     file = getattr(module, "__file__", None)
     return _sha256(Path(file).read_bytes()) if file else ""
 
 
-def _sha256(*parts: bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from cml.errors import UserError, did_you_mean
 
@@ -46,9 +46,6 @@ class Choice:
         """Read ``name`` or ``name(key=value, ..)``; values are Python literals, bare words or nested choices.
 
         A nested choice stays a string for the entry to read: ``binary(loss=multi-similarity(beta=40), k=5)``.
-
-        Raises:
-            UserError: the text has another form, or a setting is named twice.
         """
         match = _CHOICE.fullmatch(text) if isinstance(text, str) else None
         if match is None:
@@ -81,12 +78,8 @@ class Registry(Generic[T]):
     """The named entries of one kind.
 
     Entries come from its arguments, decorators, plugins (``cml.plugins``) and the entry points of installed packages,
-    which are read once, when all names or an unknown one are looked up.
-
-    Args:
-        kind: What error messages call an entry ("loss").
-        entries: Name to a class or function, or to ``"module:attribute"``, which is imported on first use.
-        group: Entry-point group through which other packages add entries ("cml.losses"); "" for none.
+    which are read once, when all names or an unknown one are looked up. Error messages call an entry a ``kind``
+    ("loss"); ``group`` is the group of those entry points ("cml.losses"), or "".
     """
 
     def __init__(self, kind: str, entries: Mapping[str, str | Callable[..., T]], group: str = "") -> None:
@@ -112,18 +105,15 @@ class Registry(Generic[T]):
             if name in self._entries and not _is_same(self._entries[name], entry):
                 by = f" by {self.origin(name)}" if self.origin(name) else ""
                 raise UserError(f"The {self.kind} name {name!r} is already taken{by}; choose another.")
+            module = entry.__module__ if hasattr(entry, "__qualname__") else ""
             self._entries[name] = entry
-            self._origins[name] = loading.get() or _module_of(entry)
+            self._origins[name] = loading.get() or ("" if _is_own(module) else module)
             return entry
 
         return add
 
     def names(self) -> list[str]:
-        """All names, sorted, with those of installed packages.
-
-        Raises:
-            UserError: an installed package uses a name that is taken.
-        """
+        """All names, sorted, with those of installed packages."""
         self._read_group()
         return sorted(self._entries)
 
@@ -137,11 +127,7 @@ class Registry(Generic[T]):
         return self._origins
 
     def entry(self, name: str) -> Callable[..., T]:
-        """The class or function registered under ``name``.
-
-        Raises:
-            UserError: the name is unknown (the message lists the known ones), or its package cannot be imported.
-        """
+        """The class or function registered under ``name``."""
         if name not in self._entries:
             self._read_group()
         if name not in self._entries:
@@ -160,17 +146,14 @@ class Registry(Generic[T]):
         module, _, attribute = entry.partition(":")
         before = loading.set(self.origin(name))
         try:
-            found: Callable[..., T] = attrgetter(attribute)(importlib.import_module(module))
+            return cast("Callable[..., T]", attrgetter(attribute)(importlib.import_module(module)))
         except (ImportError, AttributeError) as error:
             if not self.origin(name):
                 raise
-            raise UserError(
-                f"The {self.kind} {name!r} of an installed package cannot be imported from {entry!r}: {error}. Mend or "
-                "uninstall that package."
-            ) from error
+            said = f"The {self.kind} {name!r} of an installed package cannot be imported from {entry!r}: {error}."
+            raise UserError(f"{said} Mend or uninstall that package.") from error
         finally:
             loading.reset(before)
-        return found
 
     def _read_group(self) -> None:
         """Add the entry points of the group, once."""
@@ -181,19 +164,13 @@ class Registry(Generic[T]):
             if taken is point.value:
                 self._origins[point.name] = "" if _is_own(point.module) else point.module
             elif not _is_same(point.value, taken):
-                package = point.dist.name if point.dist else point.module
-                raise UserError(
-                    f"The installed package {package!r} registers a {self.kind} {point.name!r}, a name that "
-                    f"{self.origin(point.name) or 'cml'} has taken: uninstall one, or rename it."
-                )
+                package, other = point.dist.name if point.dist else point.module, self.origin(point.name) or "cml"
+                said = f"The installed package {package!r} registers a {self.kind} {point.name!r}"
+                raise UserError(f"{said}, a name that {other} has taken: uninstall one, or rename it.")
         self._unread_group = ""
 
     def described(self, name: str) -> str:
-        """An entry with the defaults of its settings, written as a choice, and its documentation.
-
-        Raises:
-            UserError: the name is unknown.
-        """
+        """An entry with the defaults of its settings, written as a choice, and its documentation."""
         entry = self.entry(name)
         words = [
             one.name if one.default is one.empty else f"{one.name}={one.default}"
@@ -233,14 +210,9 @@ class Registry(Generic[T]):
     make = get
 
 
-def _module_of(entry: object) -> str:
-    """The importable module that defines ``entry``; "" for cml itself, a script, or if it is unknown."""
-    module = entry.__module__ if hasattr(entry, "__qualname__") else ""
-    return "" if module == "__main__" or _is_own(module) else module
-
-
 def _is_own(module: str) -> bool:
-    return module.partition(".")[0] == "cml"
+    """Whether a module is cml's or a script's."""
+    return module.partition(".")[0] in ("cml", "__main__")
 
 
 def _is_same(taken: object, entry: object) -> bool:
@@ -282,9 +254,8 @@ def _value(node: ast.expr, text: str) -> Any:  # noqa: ANN401 - any literal
             return value
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         pass
-    raise UserError(
-        f"In {text!r} the value {ast.unparse(node)!r} is not a number, a word, a list or a quoted text."
-    ) from None
+    said = f"In {text!r} the value {ast.unparse(node)!r} is not a number, a word, a list or a quoted text."
+    raise UserError(said) from None
 
 
 def _is_plain(value: object) -> bool:

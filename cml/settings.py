@@ -1,8 +1,4 @@
-"""Checks of the settings of things made by name: numbers, whole numbers, one of some words.
-
-Each check raises a ``UserError`` that names the setting, the rule and the value; where it gives something back, that is
-the value.
-"""
+"""Checks of the settings of things made by name, whose ``UserError`` names the setting, the rule and the value."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -14,9 +10,8 @@ def check_number(name: str, value: float, *, least: float, below: float = float(
     """Check that a setting is a number in [least, below), or in (least, below) with ``open_``."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not (least < value if open_ else least <= value) or not value < below:
-        rule = f"{'above' if open_ else 'at least'} {least:g}" + (
-            f" and below {below:g}" if below < float("inf") else ""
-        )
+        rule = f"{'above' if open_ else 'at least'} {least:g}"
+        rule += f" and below {below:g}" if below < float("inf") else ""
         raise UserError(f"The {name!r} must be a finite number {rule}. Got {value!r} instead.")
     return float(value)
 

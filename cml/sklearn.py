@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cml.errors import UserError
-from cml.runs.fit import fit
+from cml.runs.train import fit
 from cml.training.config import TrainConfig
 
 
@@ -55,12 +55,7 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             raise TypeError(f"CMLEmbedder has no parameter {next(iter(options))!r}; see cml.TrainConfig.")
 
     def fit(self, X: Any, y: Any = None) -> CMLEmbedder:  # noqa: ANN401 - as above
-        """Train on images and their labels.
-
-        Raises:
-            UserError: images, labels or options do not fit each other.
-            ValueError: there are no labels, or the rows are not finite numbers.
-        """
+        """Train on images and their labels."""
         if y is None:
             raise ValueError("CMLEmbedder requires y to be passed, but the target y is None")
         config = TrainConfig(**{option.name: getattr(self, option.name) for option in fields(TrainConfig)})

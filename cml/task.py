@@ -64,11 +64,7 @@ names = registry.names
 
 
 def get(name: str) -> Task:
-    """The task called ``name``.
-
-    Raises:
-        UserError: unknown; the message lists the known ones.
-    """
+    """The task called ``name``."""
     task: Any = registry.entry(name)  # an entry is the task itself
     if not isinstance(task, Task):
         raise UserError(f"The task {name!r} of {registry.origin(name)} must be a cml.tasks.Task. Got {task!r} instead.")
@@ -79,9 +75,6 @@ def label_distance_of(task: str, choice: str) -> LabelDistance:
     """The label distance ``choice``, a name or name(setting=value, ..).
 
     The task is imported before, since its package may register the label distance; an unknown task or "" is ignored.
-
-    Raises:
-        UserError: there is no such label distance or setting.
     """
     from cml.distances import made
 
@@ -91,29 +84,7 @@ def label_distance_of(task: str, choice: str) -> LabelDistance:
 
 
 def register(task: Made) -> Made:
-    """Make a task known to the command line and prepared datasets; also a decorator.
-
-    Args:
-        task: The task, or a function without arguments that makes it.
-
-    Raises:
-        UserError: the name is taken.
-
-    Example:
-        >>> from cml import tasks
-        >>> from cml.training.config import TrainConfig
-        >>> @tasks.register
-        ... def hours() -> tasks.Task:
-        ...     return tasks.Task(
-        ...         name="hours",
-        ...         summary="times of the day",
-        ...         recipe=TrainConfig(label_distance="euclidean"),
-        ...         draw=lambda image, label, info: image,
-        ...         describe=lambda label, info: f"{label:g} h",
-        ...     )
-        >>> tasks.get("hours").summary
-        'times of the day'
-    """
+    """Make a task, or what a function without arguments makes, known to the command line and prepared datasets."""
     made: Any = task if isinstance(task, Task) else task()
     registry.register(made.name)(made)
     return task

@@ -1,3 +1,3 @@
-"""The version of cml, for those who write it into files. Not for: anything else."""
+"""The version of cml, for those who write it into files."""
 
 __version__ = "0.1.0"

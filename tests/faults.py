@@ -72,7 +72,7 @@ IMPORTED = [
     "cml.reporting.curves",
     "cml.runs.compare",
     "cml.runs.demo",
-    "cml.runs.gallery",
+    "cml.runs.retrieved",
     "cml.tasks.pose",
     "cml.training.begin",
     "cml.training.validation",

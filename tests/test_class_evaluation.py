@@ -208,7 +208,7 @@ def test_published_ks_must_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixt
     from types import SimpleNamespace
 
     from cml.retrieval.embeddings import usable_recall_ks
-    from cml.runs.evaluate import published_recall_ks
+    from cml.runs.trained_run import published_recall_ks
 
     def ks(distance: str, gallery: int, **details: object) -> tuple[int, ...]:
         run = SimpleNamespace(dataset=SimpleNamespace(info=info(**details)))

@@ -28,9 +28,8 @@ from cml.reporting import curves
 from cml.retrieval.comparison import Comparison, apart, over_seeds
 from cml.retrieval.embeddings import measured
 from cml.retrieval.evaluation import Evaluation, Metric, embedding_ranker
-from cml.runs.comparison import run_comparison
-from cml.runs.pictures import sheet_variants
-from cml.runs.planned import kept_evaluation, planned, slug
+from cml.runs.comparison import kept_evaluation, planned, run_comparison, slug
+from cml.runs.report import sheet_variants
 from cml.storage.atomic import PARTIAL
 from cml.tasks.value import OURS, variants
 from cml.training import run_folder

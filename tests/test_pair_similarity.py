@@ -12,7 +12,7 @@ from scipy import stats
 from cml.errors import DataError, UserError
 from cml.retrieval import over_queries
 from cml.retrieval.over_queries import pair_spearman
-from cml.runs.pairs import read_pairs
+from cml.runs.trained_run import read_pairs
 
 PLACES = {"a": 0, "b": 1, "c": 2, "d": 3}
 

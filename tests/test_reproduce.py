@@ -20,7 +20,7 @@ from cml.data_prep.coco_captions import CocoCaptions
 from cml.data_prep.room_layouts import LsunLayout
 from cml.losses import get as loss
 from cml.runs import reproduce
-from cml.runs.planned import varied
+from cml.runs.comparison import varied
 from cml.sampling import get as sampler
 from cml.tasks.papers import PAPERS
 

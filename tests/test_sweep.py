@@ -17,11 +17,10 @@ from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.drawn.source import People
 from cml.errors import DataError, UserError
-from cml.runs import sweep
-from cml.runs.planned import slug
+from cml.runs import compare as sweep
+from cml.runs.comparison import slug
 from cml.runs.swept import Swept
-from cml.runs.trials import Trial, TrialLog, best, drawn, search, titled, with_settings
-from cml.runs.varied import Varied, grid, space
+from cml.runs.trials import Trial, TrialLog, Varied, best, drawn, grid, search, space, titled, with_settings
 from cml.task import Task
 from cml.trackers import TrackedRun
 from cml.training.config import TrainConfig

@@ -22,8 +22,7 @@ from cml.reporting.gallery_style import write_html
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.evaluation import ORACLE
 from cml.retrieval.rankers import ranked_columns
-from cml.runs.gallery import BEHIND
-from cml.runs.retrieved import Retrieved, shown_row
+from cml.runs.retrieved import BEHIND, Retrieved, shown_row
 
 _FIRST = 5  # pictures of a method in a gallery
 _THUMBNAIL = 72

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 from cml.distances.label_distance import Float32
 from cml.errors import UserError, did_you_mean
 from cml.registry import Choice
-from cml.runs.trials import drawn, with_settings
-from cml.runs.varied import space
+from cml.runs.trials import drawn, space, with_settings
 from cml.storage.made_with import as_json
 from cml.training.config import TrainConfig
 

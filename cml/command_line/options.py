@@ -7,20 +7,15 @@ import json
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from cml.command_line.wrong_options import refused_by
+from cml.errors import UserError, did_you_mean
 from cml.processes.launch import launch
 
 T = TypeVar("T")
 PLUGIN = "--plugin FILE_OR_MODULE"
 PLUGIN_HELP = "load your own parts, which the file or module registers; repeatable, on every command"
-
-
-@dataclasses.dataclass(frozen=True)
-class Plugins:
-    """What ``--plugin`` names."""
-
-    plugin: tuple[str, ...] = ()
 
 
 def parse(
@@ -29,13 +24,8 @@ def parse(
     """Read ``arguments`` into the dataclass ``kind``; ``--help`` prints the options and exits.
 
     If the first option of ``kind`` is positional, its flag works as well.
-
-    Raises:
-        UserError: an argument is wrong or missing.
     """
     import tyro
-
-    from cml.command_line.wrong_options import refused_by
 
     about = inspect.cleandoc(kind.__doc__ or "") if description is None else description
     with refused_by(kind, arguments, prog):
@@ -58,21 +48,15 @@ def _unflagged(kind: type, arguments: Sequence[str], prog: str) -> Sequence[str]
     hint = typing.get_type_hints(kind, include_extras=True)[first]
     if tyro.conf.Positional not in getattr(hint, "__metadata__", ()):
         return arguments
-    flagged: type[typing.Any] = dataclasses.make_dataclass("Flagged", [(first, str, "")])
+    flagged: type[Any] = dataclasses.make_dataclass("Flagged", [(first, str, "")])
     given, others = parse_known(flagged, arguments, prog=prog)
     value: str = getattr(given, first)
     return [value, *others] if value else arguments
 
 
 def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> tuple[T, list[str]]:
-    """Read the options of ``kind`` anywhere in ``arguments``; returns them and the other arguments.
-
-    Raises:
-        UserError: the value of one is wrong or missing.
-    """
+    """Read the options of ``kind`` anywhere in ``arguments``; returns them and the other arguments."""
     import tyro
-
-    from cml.command_line.wrong_options import refused_by
 
     with refused_by(kind, (), prog):  # the other arguments are not judged here
         made, others = tyro.cli(
@@ -88,19 +72,16 @@ def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str, default: 
 
 
 def load_plugins(arguments: Sequence[str]) -> list[str]:
-    """Load what ``--plugin`` names anywhere in ``arguments``; returns the other arguments.
-
-    Raises:
-        UserError: a plugin cannot be loaded.
-    """
+    """Load what ``--plugin`` names anywhere in ``arguments``; returns the other arguments."""
     if not any(word.startswith("--plugin") for word in arguments):  # keep them as they are, including "--"
         return list(arguments)
     from cml.plugins import load
 
-    options, others = parse_known(Plugins, arguments, prog="cml")
-    for plugin in options.plugin:
+    named: type[Any] = dataclasses.make_dataclass("Plugins", [("plugin", tuple[str, ...], ())])
+    given, rest = parse_known(named, arguments, prog="cml")
+    for plugin in given.plugin:
         load(plugin)
-    return others
+    return rest
 
 
 def pick(
@@ -111,13 +92,7 @@ def pick(
     prog: str,
     default: str | None = None,
 ) -> tuple[str, Sequence[str]]:
-    """The first argument, one of ``known``, and the rest; without one, ``default`` or a help text that lists them.
-
-    Raises:
-        UserError: unknown name.
-    """
-    from cml.errors import UserError, did_you_mean
-
+    """The first argument, one of ``known``, and the rest; without one, ``default`` or a help text that lists them."""
     if default is not None and (not arguments or arguments[0].startswith("-")):
         return default, arguments
     known = list(known)
@@ -149,6 +124,11 @@ def say(text: str) -> None:
     """Print a message on stderr, so that stdout holds only results. Of several processes only the first prints."""
     if launch().first:
         print(text, file=sys.stderr, flush=True)
+
+
+def others(options: object, *left_out: str) -> dict[str, Any]:
+    """A command's options but for some, to pass on by their names."""
+    return {name: value for name, value in vars(options).items() if name not in left_out}
 
 
 def print_json(value: object) -> None:

@@ -1,7 +1,4 @@
-"""Errors in a command line as one line: which option, what is wrong, what may have been meant.
-
-The argument parser prints them in a box of several lines.
-"""
+"""Errors in a command line, which the argument parser prints in a box, as one line with what may have been meant."""
 
 import contextlib
 import dataclasses

@@ -4,14 +4,16 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
 from cml.command_line.options import going_on, parse, print_json, say
+from cml.command_line.shared import AsMarkdown
 from cml.errors import DataError, UserError, did_you_mean
 
 RESULTS = Path("results")
+Results = Annotated[Path, Positional, arg(metavar="DIR", help="Folder of the results.")]
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,30 @@ class Bench:
     """Folder of the results."""
     scheduler: str = ""
     """Address of a Dask scheduler, tcp://host:port, whose workers train."""
-    markdown: bool = False
-    """Print the table as Markdown."""
+    markdown: AsMarkdown = False
+
+    def __call__(self) -> None:
+        """Run it, and print the table."""
+        from cml import plugins
+        from cml.bench import suite, table, track
+
+        if self.quick and self.version:
+            raise UserError(f"--quick is the version {suite.LATEST}-quick: give --quick or --version, not both.")
+        version = self.version or suite.LATEST + "-quick" * self.quick
+        offline = [name for name, spec in suite.SETS.items() if spec.tier == self.tier]
+        sets = [name for name in self.sets or offline if suite.known("set", name, suite.SETS)]
+        methods = suite.methods(self.methods, self.quick)
+        rules = suite.known("suite", version, suite.SUITES)
+        plan = track.Plan(rules, self.track, sets, methods, self.out, self.backbone)
+        with going_on():
+            left_out = track.run(plan, self.scheduler)
+        if len(left_out) == len(sets):
+            raise UserError(" ".join(left_out))
+        for sentence in left_out:
+            say(sentence)
+        board = table.board(self.out, version, plan.place)
+        print(board.markdown() if self.markdown else board)
+        print(f"next: cml bench check {shlex.quote(str(self.out / version))}{plugins.flags()}")
 
 
 @dataclass(frozen=True)
@@ -52,13 +76,28 @@ class Check:
     results: Annotated[Path, Positional, arg(metavar="FILE")]
     """A file of results, or a folder of them."""
 
+    def __call__(self) -> None:
+        """Check, and print what is wrong."""
+        from cml.bench.result import check, results_in
+
+        wrong, found = 0, results_in(self.results)
+        for path in found:
+            try:
+                check(path)
+            except DataError as error:
+                wrong += 1
+                print(error)
+        if wrong:
+            raise DataError(f"{wrong} of {len(found)} results cannot be trusted.")
+        agreed = "result agrees" if len(found) == 1 else "results agree"
+        print(f"{len(found)} {agreed} with ranks, splits and the rules.")
+
 
 @dataclass(frozen=True)
 class Table:
     """Compare the results of one version and track: scores, mean rank, Borda count, which differences can be told."""
 
-    results: Annotated[Path, Positional, arg(metavar="DIR")] = RESULTS
-    """Folder of the results."""
+    results: Results = RESULTS
     version: str = ""
     """Of the suite; the latest that has results when not given."""
     track: str = ""
@@ -69,34 +108,61 @@ class Table:
     """Print the scores of the trials on validation items instead: with defaults, of the median trial, of the best."""
     diagram: Path | None = None
     """Draw the critical-difference diagram into this picture."""
-    markdown: bool = False
-    """Print the table as Markdown."""
+    markdown: AsMarkdown = False
     json: bool = False
     """Print it as JSON."""
+
+    def __call__(self) -> None:
+        """Print the comparison."""
+        from cml.bench import table
+        from cml.retrieval import text_table
+
+        board = table.board(self.results, self.version, self.track)
+        if self.diagram is not None:
+            table.draw_diagram(board, self.diagram)
+        if self.trials or self.against:
+            grid, note = board.against(self.against) if self.against else board.trials()
+            print(f"{text_table.markdown(grid)}\n" if self.markdown else text_table.aligned(grid), note, sep="\n")
+        elif self.json:
+            print_json(board.to_json())
+        else:
+            print(board.markdown() if self.markdown else board)
 
 
 @dataclass(frozen=True)
 class Page:
     """Write the leaderboard as one page without scripts: sorted by mean rank or a set, a table a track."""
 
-    results: Annotated[Path, Positional, arg(metavar="DIR")] = RESULTS
-    """Folder of the results."""
+    results: Results = RESULTS
     out: Path = Path("leaderboard.html")
     """The page."""
     galleries: int = 0
     """Write a gallery of so many test queries for each set beside the page: what every method retrieves."""
+
+    def __call__(self) -> None:
+        """Write the page."""
+        from cml.bench.leaderboard import write_leaderboard
+
+        for sentence in write_leaderboard(self.results, self.out, self.galleries):
+            say(sentence)
+        print(f"leaderboard: {self.out}")
 
 
 @dataclass(frozen=True)
 class Submit:
     """Check results, copy them into a checkout of the project, and print the text of the pull request."""
 
-    results: Annotated[Path, Positional, arg(metavar="DIR")]
-    """Folder of the results."""
+    results: Results
     into: Path
     """The checkout's folder results. A plugin that the results need is copied to its folder plugins."""
     methods: tuple[str, ...] = ()
     """Names of the methods to submit; all when none are given."""
+
+    def __call__(self) -> None:
+        """Copy, and print the text."""
+        from cml.bench.submit import submit
+
+        print(submit(self.results, self.into, self.methods))
 
 
 @dataclass(frozen=True)
@@ -122,94 +188,24 @@ class Embedding:
     out: Path = RESULTS
     """Folder of the results."""
 
+    def __call__(self) -> None:
+        """Score, and print the scores."""
+        from cml.bench.submit import score_embedding
+        from cml.bench.suite import LATEST
+
+        version = self.version or LATEST
+        print(score_embedding(self.embeddings, self.ids, self.set, self.name, self.pretraining, version, self.out))
+
+
+VERBS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in (Check, Table, Page, Submit, Embedding)}
+
 
 def run(arguments: Sequence[str]) -> None:
     """Run the benchmark, or what the first word says."""
-    verbs = {"check": _check, "table": _table, "page": _page, "submit": _submit, "embedding": _embedding}
     verb = next(iter(arguments), "")
-    if verb in verbs:
-        verbs[verb](arguments[1:])
-    elif verb and not verb.startswith("-"):
-        raise UserError(f"Unknown verb {verb!r} of cml bench.{did_you_mean(verb, verbs)} Known: {', '.join(verbs)}.")
+    if not verb or verb.startswith("-"):
+        parse(Bench, arguments, prog="cml bench")()
+    elif verb in VERBS:
+        parse(VERBS[verb], arguments[1:], prog=f"cml bench {verb}")()
     else:
-        _bench(parse(Bench, arguments, prog="cml bench"))
-
-
-def _bench(options: Bench) -> None:
-    from cml import plugins
-    from cml.bench import suite, table, track
-
-    if options.quick and options.version:
-        raise UserError(f"--quick is the version {suite.LATEST}-quick: give --quick or --version, not both.")
-    version = options.version or suite.LATEST + "-quick" * options.quick
-    offline = [name for name, spec in suite.SETS.items() if spec.tier == options.tier]
-    sets = [name for name in options.sets or offline if suite.known("set", name, suite.SETS)]
-    methods = suite.methods(options.methods, options.quick)
-    rules = suite.known("suite", version, suite.SUITES)
-    plan = track.Plan(rules, options.track, sets, methods, options.out, options.backbone)
-    with going_on():
-        left_out = track.run(plan, options.scheduler)
-    if len(left_out) == len(sets):
-        raise UserError(" ".join(left_out))
-    for sentence in left_out:
-        say(sentence)
-    board = table.board(options.out, version, plan.place)
-    print(board.markdown() if options.markdown else board)
-    print(f"next: cml bench check {shlex.quote(str(options.out / version))}{plugins.flags()}")
-
-
-def _check(arguments: Sequence[str]) -> None:
-    from cml.bench.result import check, results_in
-
-    wrong, found = 0, results_in(parse(Check, arguments, prog="cml bench check").results)
-    for path in found:
-        try:
-            check(path)
-        except DataError as error:
-            wrong += 1
-            print(error)
-    if wrong:
-        raise DataError(f"{wrong} of {len(found)} results cannot be trusted.")
-    print(f"{len(found)} {'result agrees' if len(found) == 1 else 'results agree'} with ranks, splits and the rules.")
-
-
-def _table(arguments: Sequence[str]) -> None:
-    from cml.bench import table
-    from cml.retrieval import text_table
-
-    options = parse(Table, arguments, prog="cml bench table")
-    board = table.board(options.results, options.version, options.track)
-    if options.diagram is not None:
-        table.draw_diagram(board, options.diagram)
-    if options.trials or options.against:
-        grid, note = board.against(options.against) if options.against else board.trials()
-        print(f"{text_table.markdown(grid)}\n" if options.markdown else text_table.aligned(grid), note, sep="\n")
-    elif options.json:
-        print_json(board.to_json())
-    else:
-        print(board.markdown() if options.markdown else board)
-
-
-def _page(arguments: Sequence[str]) -> None:
-    from cml.bench.leaderboard import write_leaderboard
-
-    options = parse(Page, arguments, prog="cml bench page")
-    for sentence in write_leaderboard(options.results, options.out, options.galleries):
-        say(sentence)
-    print(f"leaderboard: {options.out}")
-
-
-def _submit(arguments: Sequence[str]) -> None:
-    from cml.bench.submit import submit
-
-    options = parse(Submit, arguments, prog="cml bench submit")
-    print(submit(options.results, options.into, options.methods))
-
-
-def _embedding(arguments: Sequence[str]) -> None:
-    from cml.bench.submit import score_embedding
-    from cml.bench.suite import LATEST
-
-    own = parse(Embedding, arguments, prog="cml bench embedding")
-    version = own.version or LATEST
-    print(score_embedding(own.embeddings, own.ids, own.set, own.name, own.pretraining, version, own.out))
+        raise UserError(f"Unknown verb {verb!r} of cml bench.{did_you_mean(verb, VERBS)} Known: {', '.join(VERBS)}.")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from tyro.conf import Positional, arg
+from typing import TYPE_CHECKING
 
 from cml import tasks
 from cml.command_line.options import parse, show
+from cml.command_line.shared import Dataset
 from cml.errors import DataError, shortened
 from cml.processes.bar import SILENT, Bar
 
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
 class Check:
     """Find what is wrong with a prepared dataset."""
 
-    data: Annotated[Path, Positional, arg(metavar="DATASET")]
-    """Folder of the prepared dataset."""
+    data: Dataset
     json: bool = False
     """Print the problems as JSON."""
 
@@ -48,11 +45,8 @@ def run(arguments: Sequence[str]) -> None:
         problems, said = check_dataset(options.data, tasks=tasks.names(), progress=bar.update), ["", ""]
     if not (problems := list(map(shortened, problems or refused_labels(options.data)))):
         dataset = PreparedDataset.open(options.data)
-        gallery = len(dataset.split("gallery")) - dataset.info.queries_are_gallery
-        said = [
-            tied_pairs(options.data),
-            size_verdict(len(dataset.split("query")), gallery, more_queries(dataset.info)),
-        ]
+        gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
+        said = [tied_pairs(options.data), size_verdict(len(dataset.split("query")), gallery, advice)]
     result = {"folder": str(options.data), "problems": problems, "ties": said[0], "verdict": said[1]}
     lines = problems or [f"{options.data}: nothing wrong", *filter(None, said)]
     show(result, *lines, as_json=options.json)

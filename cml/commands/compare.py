@@ -1,7 +1,4 @@
-"""``cml compare TASK --data DIR --out DIR``: several losses, one network, one budget, several seeds; table and figures.
-
-Every run is kept; a comparison cut off and started again trains and evaluates only what is missing.
-"""
+"""``cml compare TASK --data DIR --out DIR``: several losses, one network, one budget, several seeds; table, figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,13 +8,14 @@ from typing import Annotated
 import tyro
 
 from cml import tasks
-from cml.command_line.options import parse, pick, print_json
+from cml.command_line.options import others, parse, pick, print_json
+from cml.command_line.shared import AsJson, AsMarkdown
 from cml.commands.train import recipe_for
 from cml.errors import UserError
 from cml.runs.compare import compare
 from cml.runs.comparison import quoted
-from cml.runs.gallery import GALLERY
 from cml.runs.report import REPORT
+from cml.runs.retrieved import GALLERY
 from cml.training.config import TrainConfig
 
 
@@ -53,26 +51,22 @@ class Compare:
     """Evaluate all combinations on the test set, to look at, instead of the one that is best on held-out items."""
     tracker: str = ""
     """Experiment tracker that follows every run; see cml train."""
-    markdown: bool = False
-    """Print the table as Markdown."""
-    json: bool = False
-    """Print the result as JSON."""
+    markdown: AsMarkdown = False
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
     """Compare, write table and figures, print the table."""
-    others = tasks.comparisons.names()
+    kinds = tasks.comparisons
 
     def summary(name: str) -> str:
-        return (
-            (tasks.comparisons.entry(name).__doc__ or "").partition("\n")[0]
-            if name in others
-            else tasks.get(name).summary
-        )
+        if name in kinds.names():
+            return (kinds.entry(name).__doc__ or "").partition("\n")[0]
+        return tasks.get(name).summary
 
-    name, rest = pick(arguments, "task", [*tasks.names(), *others], summary, "cml compare")
-    if name in others:
-        tasks.comparisons.entry(name)(rest)
+    name, rest = pick(arguments, "task", [*tasks.names(), *kinds.names()], summary, "cml compare")
+    if name in kinds.names():
+        kinds.entry(name)(rest)
         return
     task, prog = tasks.get(name), f"cml compare {name}"
     description = f"Compare losses on {task.summary}. Variants: {quoted(task.variants)}."
@@ -80,25 +74,10 @@ def run(arguments: Sequence[str]) -> None:
     default = Compare(tyro.MISSING, tyro.MISSING, recipe)
     options = parse(Compare, rest, prog=prog, description=description, default=default)
     if options.training.loss != task.recipe.loss:
-        raise UserError(
-            "In a comparison the rows set the loss: leave --loss out and choose with --variants and --losses."
-        )
-    comparison = compare(
-        task,
-        options.data,
-        options.out,
-        variants=options.variants,
-        losses=options.losses,
-        seeds=options.seeds,
-        dimensions=options.dimensions,
-        cut=options.cut,
-        recall_within=options.recall_within,
-        vary=options.vary,
-        trials=options.trials,
-        study=options.study,
-        tracker=options.tracker,
-        config=options.training,
-    )
+        advice = "leave --loss out and choose with --variants and --losses"
+        raise UserError(f"In a comparison the rows set the loss: {advice}.")
+    given = others(options, "training", "config", "markdown", "json")
+    comparison = compare(task, config=options.training, **given)
     if options.json:
         print_json(comparison.to_json())
         return

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 
 from cml import tasks
-from cml.command_line.options import parse, pick, print_json
+from cml.command_line.options import others, parse, pick, print_json
+from cml.command_line.shared import AsJson, AsMarkdown
 from cml.training.config import Precision
 
 FIRST = "pose"  # the task of a bare ``cml demo``
@@ -32,10 +34,8 @@ class Demo:
     variants: tuple[str, ...] = ()
     """Names of the task's variants to train, each in quotes; "log-ratio" and "binary triplet, threshold" when none are
     given. The gallery shows the first, beside the first binary one."""
-    markdown: bool = False
-    """Print the table as Markdown."""
-    json: bool = False
-    """Print the result as JSON."""
+    markdown: AsMarkdown = False
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -48,23 +48,14 @@ def run(arguments: Sequence[str]) -> None:
     description = f"{Demo.__doc__} cml demo TASK, with TASK one of {', '.join(known)}; without one, {FIRST}. "
     description += f"Variants: {quoted(tasks.get(name).variants)}."
     options = parse(Demo, rest, prog=f"cml demo {name}", description=description)
-    made = demonstrate(
-        name,
-        options.out,
-        steps=options.steps,
-        count=options.count,
-        train=options.train,
-        seeds=options.seeds,
-        precision=options.precision,
-        backbone=options.backbone,
-        variants=options.variants,
-    )
+    began = perf_counter()
+    made = demonstrate(name, **others(options, "markdown", "json"))
+    comparison, seconds = made.comparison, perf_counter() - began
     if options.json:
-        print_json({**made.comparison.to_json(), "gallery": str(made.gallery), "seconds": made.seconds})
+        print_json({**comparison.to_json(), "gallery": str(made.gallery), "seconds": seconds})
         return
-    comparison = made.comparison
     print(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
-    print(f"{made.seconds:.0f} s in all.")
+    print(f"{seconds:.0f} s in all.")
     print(f"look:  {made.gallery.resolve()}")
     print("next:  your own images, and a CSV with one number per image:")
     print("       cml prepare folder --images DIR --labels labels.csv --label-columns age --out data/mine")

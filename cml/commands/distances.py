@@ -1,16 +1,13 @@
-"""``cml distances DATASET``: label distances as a matrix or as neighbour lists, checks of them, and what they are like.
+"""``cml distances DATASET``: label distances as a matrix or as neighbour lists, checks of them, what they are like."""
 
-Matrix and lists are jobs: killed at any moment, the same command continues where they stopped.
-"""
-
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from tyro.conf import Positional, arg
-
-from cml.command_line.options import going_on, parse, print_json, say
+from cml.command_line.options import going_on, parse, show
+from cml.command_line.shared import AsJson, Dataset
 from cml.errors import UserError
 
 
@@ -18,8 +15,7 @@ from cml.errors import UserError
 class Distances:
     """Write a dataset's label distances, or summarise them."""
 
-    data: Annotated[Path, Positional, arg(metavar="DATASET")]
-    """Folder of the prepared dataset."""
+    data: Dataset
     neighbors: int | None = None
     """Write this many exact nearest neighbours of each item: ids.npy and distances.npy. Training finds them."""
     matrix: bool = False
@@ -46,8 +42,7 @@ class Distances:
     """Folder for the result; by default one in the cache, $CML_CACHE or ~/.cache/cml."""
     seed: int = 0
     """Seed of the summary's sample."""
-    json: bool = False
-    """Print the result as JSON."""
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -58,11 +53,8 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError("Choose one of --neighbors K, --matrix and --summary (cml distances --help).")
     if options.verify and options.summary:
         raise UserError("--verify goes with --matrix or --neighbors K; a summary is always recomputed.")
-    if options.summary or options.verify:
+    with contextlib.nullcontext() if options.summary or options.verify else going_on():
         (_summary if options.summary else _job)(options)
-    else:
-        with going_on():
-            _job(options)
 
 
 def _job(options: Distances) -> None:
@@ -73,28 +65,21 @@ def _job(options: Distances) -> None:
 
     opened = DatasetDistances.open(options.data, options.label_distance, options.role)
     distance, labels = opened.distance, opened.labels
-    work: Work
-    if options.neighbors is not None:
-        work = NeighborsWork(distance, labels, options.neighbors)
-    else:
-        work = MatrixWork(distance, labels, options.dtype)
+    matrix, count = options.neighbors is None, options.neighbors or 0
+    work: Work = MatrixWork(distance, labels, options.dtype) if matrix else NeighborsWork(distance, labels, count)
     folder = options.out or stored_lists.folder_of(work)
     found: dict[str, Any] = {"folder": str(folder), "items": len(labels), "unit": opened.unit}
     if options.verify:
         compared = verify(distance, labels, folder)
-        if options.json:
-            print_json({**found, "compared": compared})
-        else:
-            print(f"{folder}: {compared:,} stored distances computed again, all equal")
+        said = f"{folder}: {compared:,} stored distances computed again, all equal"
+        show({**found, "compared": compared}, said, as_json=options.json)
         return
-    result = opened.write(work, folder, threads=options.threads, scheduler=options.scheduler, say=say)
-    if options.json:
-        print_json({**found, "path": str(result.path), "pairs": result.pairs, "seconds": round(result.seconds, 3)})
-        return
+    result = opened.write(work, folder, threads=options.threads, scheduler=options.scheduler)
+    found |= {"path": str(result.path), "pairs": result.pairs, "seconds": round(result.seconds, 3)}
     done = f"{result.pairs:,} pairs in {result.seconds:.1f} s" if result.pairs else "was there already"
     name, value = work.option
-    print(f"{result.path}: {work.kind} of {opened.counted}; {name} {value}, in {found['unit']}; {done}")
-    print(f"the items of its rows: {folder / 'items.json'}")
+    said = f"{result.path}: {work.kind} of {opened.counted}; {name} {value}, in {opened.unit}; {done}"
+    show(found, said, f"the items of its rows: {folder / 'items.json'}", as_json=options.json)
 
 
 def _summary(options: Distances) -> None:
@@ -102,8 +87,5 @@ def _summary(options: Distances) -> None:
 
     opened = DatasetDistances.open(options.data, options.label_distance, options.role)
     summary, picture = opened.summary(options.out, seed=options.seed)
-    if options.json:
-        print_json({**summary.to_json(), "histogram": str(picture)})
-        return
-    print(f"of {opened.counted}", summary.table(), sep="\n")
-    print(f"histogram: {picture}")
+    lines = f"of {opened.counted}", summary.table(), f"histogram: {picture}"
+    show({**summary.to_json(), "histogram": str(picture)}, *lines, as_json=options.json)

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
-from tyro.conf import Positional, arg
-
-from cml.command_line.options import parse, show
+from cml.command_line.options import others, parse, show
+from cml.command_line.shared import AsJson, BatchSize, Device, Roles, SharedRun, Threads
 from cml.export.decoding import DEFAULT_THREADS
 
 
@@ -15,28 +13,22 @@ from cml.export.decoding import DEFAULT_THREADS
 class Embed:
     """Embed a folder of images: embeddings.npy (N, D) float32 and items.jsonl in the same order."""
 
-    run: Annotated[Path, Positional, arg(metavar="RUN")]
-    """Run folder, a folder that 'cml export hub' made, or hf:user/name[@revision] on the Hugging Face hub."""
+    run: SharedRun
     images: Path
     """Folder of images, or a prepared dataset."""
     out: Path
     """Folder to write; the same command continues it after a kill."""
-    roles: tuple[Literal["train", "query", "gallery"], ...] = ("train", "query", "gallery")
-    """Which items of a prepared dataset to take."""
-    batch_size: int | None = None
-    """Images per forward pass; by default 64, or 16 on a processor."""
-    threads: int = DEFAULT_THREADS
-    """Images decoded at a time."""
+    roles: Roles = ("train", "query", "gallery")
+    batch_size: BatchSize = None
+    threads: Threads = DEFAULT_THREADS
     skip_bad: bool = False
     """Leave out images that cannot be read, and list them in skipped.jsonl."""
     tsv: bool = False
     """Also write vectors.tsv and metadata.tsv for the TensorBoard projector."""
     parquet: bool = False
     """Also write embeddings.parquet: id, vector, label."""
-    device: str = "auto"
-    """auto | cpu | cuda .."""
-    json: bool = False
-    """Print the result as JSON."""
+    device: Device = "auto"
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -48,15 +40,9 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Embed, arguments, prog="cml embed")
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.export.parquet_file import write_parquet
-    made = embed_folder(
-        cml.load(options.run, device=options.device),
-        ImageList.open(options.images, options.roles),
-        options.out,
-        batch_size=options.batch_size,
-        threads=options.threads,
-        skip_bad=options.skip_bad,
-        tsv=options.tsv,
-    )
+    model, images = cml.load(options.run, device=options.device), ImageList.open(options.images, options.roles)
+    how = others(options, "run", "images", "roles", "parquet", "device", "json")
+    made = embed_folder(model, images, **how)
     if options.parquet:
         write_parquet(made)
     items, dimension, skipped = (made.manifest[key] for key in ("items", "dimension", "skipped"))

@@ -3,21 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from tyro.conf import Positional, arg
-
-from cml.command_line.options import parse, show
+from cml.command_line.options import others, parse, show
+from cml.command_line.shared import AsJson, Data, Device, Run
 
 
 @dataclass(frozen=True)
 class Evaluate:
     """Measure a trained embedding."""
 
-    run: Annotated[Path, Positional, arg(metavar="RUN")]
-    """Run folder."""
-    data: Path | None = None
-    """Where the dataset lies now, if not where it was at training."""
+    run: Run
+    data: Data = None
     gain: str = "reciprocal"
     """Gain of nDCG: reciprocal is 1 / (1 + d)."""
     seed: int = 0
@@ -32,12 +28,10 @@ class Evaluate:
     item, other (item_id of two images among queries and gallery) and similarity. By default the dataset's pairs.csv."""
     dimensions: tuple[int, ...] = ()
     """Also measure the embedding cut to its first numbers, as in 16 32 64: one row per size."""
-    device: str = "auto"
-    """auto | cpu | cuda .."""
+    device: Device = "auto"
     tracker: str = ""
     """Experiment tracker whose run of this folder gets the figures; see cml train."""
-    json: bool = False
-    """Print the result as JSON."""
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -48,15 +42,7 @@ def run(arguments: Sequence[str]) -> None:
 
     with joined(options.device) as ranks:
         run = Run.open(options.run, data=options.data, device=options.device, ranks=ranks)
-        evaluation = run.evaluate(
-            gain=options.gain,
-            seed=options.seed,
-            count_lone=options.count_lone,
-            recall_within=options.recall_within,
-            pairs=options.pairs,
-            dimensions=options.dimensions,
-            tracker=options.tracker,
-        )
+        evaluation = run.evaluate(**others(options, "run", "data", "device", "json"))
     if not ranks.first:
         return
     figures = f"all figures: {options.run}/evaluation.json"

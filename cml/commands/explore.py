@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, show
+from cml.command_line.shared import AsJson, Data, Device
 
 
 @dataclass(frozen=True)
@@ -33,24 +34,21 @@ class Explore:
     """Where to write that picture; square.png in the first folder when not given."""
     cell: int = 48
     """Pixels of an item on it."""
-    data: Path | None = None
-    """Where the dataset lies now, if not where it was at training."""
-    device: str = "auto"
-    """auto | cpu | cuda .."""
-    json: bool = False
-    """Print the result as JSON."""
+    data: Data = None
+    device: Device = "auto"
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/explorer.html, or RUN/square.png."""
     from cml.errors import UserError
-    from cml.runs.explore import EXPLORER, SQUARE, explore_runs, runs_of, titled, write_run_square
+    from cml.runs.explore import EXPLORER, SQUARE, explore_runs, titled, write_run_square
     from cml.runs.run import open_run
 
     options = parse(Explore, arguments, prog="cml explore")
     if not options.runs:
         raise UserError("'cml explore' needs a run to look at: cml explore RUN")
-    folders = {(name, folder): None for given in options.runs for name, folder in runs_of(given).items()}
+    folders = {(name, folder): None for given in options.runs for name, folder in _runs_of(given).items()}
     opened = [open_run(folder, data=options.data, device=options.device) for _, folder in folders]
     names = [name for name, _ in folders]
     named = dict(zip(names, opened, strict=True)) if all(names) and len(set(names)) == len(names) else titled(opened)
@@ -61,12 +59,24 @@ def run(arguments: Sequence[str]) -> None:
         return
     if options.png is not None:
         raise UserError("'--png' needs the size of the grid: --grid 60x40.")
-    made = explore_runs(
-        named,
-        options.out or options.runs[0] / EXPLORER,
-        beside=options.beside,
-        roles=options.roles,
-        maps=options.maps,
-        count=options.count,
-    )
+    how = {name: getattr(options, name) for name in ("beside", "roles", "maps", "count")}
+    made = explore_runs(named, options.out or options.runs[0] / EXPLORER, **how)
     show({"explorer": str(made)}, f"explorer: {made}", as_json=options.json)
+
+
+def _runs_of(folder: Path) -> dict[str, Path]:
+    """The runs that a folder is of: title to folder; of a comparison the first run of each variant."""
+    from cml.errors import UserError
+    from cml.runs.comparison import slug
+    from cml.storage.atomic import read_json
+    from cml.training.run_folder import MODEL
+
+    comparison = folder / "comparison.json"
+    if not comparison.is_file():
+        return {"": folder}
+    rows = read_json(comparison, "a comparison").get("rows", {})
+    found = {name: min((folder / slug(name)).rglob(MODEL), default=None) for name in rows}
+    runs = {name: model.parent for name, model in found.items() if model is not None}
+    if not runs:
+        raise UserError(f"{folder} is a comparison whose runs are gone; give run folders.")
+    return runs

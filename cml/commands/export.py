@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, pick, say, show
+from cml.command_line.options import others, parse, pick, say, show
+from cml.command_line.shared import AsJson, Data, Run
 
 KINDS = {
     "onnx": "a graph from uint8 pixels to embeddings, checked against torch",
@@ -24,41 +25,37 @@ class Onnx:
     """Run folder, or a folder that 'cml export hub' made."""
     out: Path
     """A file NAME.onnx, or a new folder."""
-    json: bool = False
-    """Print the result as JSON."""
+    json: AsJson = False
 
 
 @dataclass(frozen=True)
 class Hub:
     """Write a folder to share or --push: model.safetensors, config.json, README.md. cml.load reads it."""
 
-    run: Annotated[Path, Positional, arg(metavar="RUN")]
-    """Run folder."""
+    run: Run
     out: Path
     """The new folder."""
     name: str = ""
     """Name of the model; the run folder's when not given."""
     licence: str = "other"
     """Licence of the weights, as the hub calls it: mit, apache-2.0, cc-by-4.0, .."""
-    data: Path | None = None
-    """Where the dataset lies now, if not where it was at training."""
+    data: Data = None
     push: str = ""
     """Also upload the folder to the Hugging Face hub, to user/name there."""
     private: bool = False
     """Make that repository private."""
-    json: bool = False
-    """Print the result as JSON."""
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
     """Export one kind."""
     kind, rest = pick(arguments, "kind", KINDS, KINDS.__getitem__, "cml export")
     if kind == "captioning":
-        from cml.commands.export_captioning import run as export
+        from cml.commands.export_captioning import run as _captioning  # which imports torch
 
-        export(rest)
-        return
-    {"onnx": _onnx, "hub": _hub}[kind](rest)
+        _captioning(rest)
+    else:
+        {"onnx": _onnx, "hub": _hub}[kind](rest)
 
 
 def _onnx(arguments: Sequence[str]) -> None:
@@ -84,9 +81,8 @@ def _hub(arguments: Sequence[str]) -> None:
         client(options.push)  # before anything is written
     elif options.private:
         raise UserError("--private is about a repository of the hub: say which with --push user/name.")
-    about: dict[str, Any] = {name: getattr(options, name) for name in ("name", "licence", "data")}
-    gaps = export_hub(options.run, options.out, repository=options.push, **about)
-    for gap in gaps:
+    about = others(options, "run", "out", "push", "private", "json")
+    for gap in (gaps := export_hub(options.run, options.out, repository=options.push, **about)):
         say(f"not on the card: {gap}")
     result: dict[str, Any] = {"folder": str(options.out), "not_on_the_card": gaps}
     line = f"{options.out}: model.safetensors, config.json and README.md, its card; read the card before you share it"

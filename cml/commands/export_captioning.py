@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, print_json, say
+from cml.command_line.shared import Device, Threads
 from cml.export.captioning import CaptioningFeatures
 from cml.export.decoding import DEFAULT_THREADS
 
@@ -34,12 +35,10 @@ class Captioning:
     """JSON that gives files their ids, COCO's or Karpathy's; only images listed there are taken."""
     batch_size: int | None = None
     """Images of 640 x 480 pixels per forward pass; by default 16, or 1 on a processor."""
-    threads: int = DEFAULT_THREADS
-    """Images decoded at a time."""
+    threads: Threads = DEFAULT_THREADS
     skip_bad: bool = False
     """Leave out images that cannot be read; the manifest lists them."""
-    device: str = "auto"
-    """auto | cpu | cuda .."""
+    device: Device = "auto"
     json: bool = False
     """Print the manifest as JSON."""
 
@@ -63,17 +62,8 @@ def run(arguments: Sequence[str]) -> None:
         say(f"{estimate.images} images, at most {needed} to write, {free} free")
 
     features = options.features
-    manifest = export_captioning(
-        trunk.model,
-        images,
-        options.out,
-        features,
-        trunk=trunk.title,
-        batch_size=options.batch_size,
-        threads=options.threads,
-        skip_bad=options.skip_bad,
-        tell=tell,
-    )
+    how = {name: getattr(options, name) for name in ("batch_size", "threads", "skip_bad")}
+    manifest = export_captioning(trunk.model, images, options.out, features, trunk=trunk.title, tell=tell, **how)
     if options.json:
         print_json(manifest)
         return

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, show
+from cml.command_line.shared import AsJson, Data, Device, Run
 from cml.runs.run import open_run
 
 
@@ -15,8 +13,7 @@ from cml.runs.run import open_run
 class Gallery:
     """Write a page of what a trained embedding retrieves."""
 
-    run: Annotated[Path, Positional, arg(metavar="RUN")]
-    """Run folder."""
+    run: Run
     against: Path | None = None
     """Run folder of a baseline on the same dataset; frozen ImageNet features when not given."""
     queries: int = 48
@@ -25,21 +22,15 @@ class Gallery:
     """Pictures per method."""
     thumbnail: int = 96
     """Size of a picture on the page, in pixels."""
-    data: Path | None = None
-    """Where the dataset lies now, if not where it was at training."""
-    device: str = "auto"
-    """auto | cpu | cuda .."""
-    json: bool = False
-    """Print the result as JSON."""
+    data: Data = None
+    device: Device = "auto"
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/gallery.html."""
     options = parse(Gallery, arguments, prog="cml gallery")
-    run, baseline = (
-        None if folder is None else open_run(folder, data=options.data, device=options.device)
-        for folder in (options.run, options.against)
-    )
-    assert run is not None
-    path = run.gallery(baseline, queries=options.queries, k=options.k, thumbnail=options.thumbnail)
+    folders = [options.run, *([] if options.against is None else [options.against])]
+    run, *baseline = [open_run(folder, data=options.data, device=options.device) for folder in folders]
+    path = run.gallery(*baseline, queries=options.queries, k=options.k, thumbnail=options.thumbnail)
     show({"gallery": str(path)}, f"gallery: {path}", as_json=options.json)

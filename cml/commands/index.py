@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, print_json, say
+from cml.command_line.options import parse, say, show
+from cml.command_line.shared import AsJson, BatchSize, Device, Roles, SharedRun, Threads
 from cml.export.decoding import DEFAULT_THREADS
 
 
@@ -15,8 +16,7 @@ from cml.export.decoding import DEFAULT_THREADS
 class IndexOptions:
     """Make a search index of images, or add images to one."""
 
-    run: Annotated[Path, Positional, arg(metavar="RUN")]
-    """Run folder, a folder that 'cml export hub' made, or hf:user/name[@revision] on the Hugging Face hub."""
+    run: SharedRun
     images: Annotated[Path, Positional, arg(metavar="IMAGES")]
     """Folder of images, or a prepared dataset."""
     out: Path
@@ -27,18 +27,13 @@ class IndexOptions:
     """exact compares with every item; the others are faiss's; auto chooses by size."""
     prefix: str = ""
     """Prefix of every item id, so that two folders may hold equal file names."""
-    roles: tuple[Literal["train", "query", "gallery"], ...] = ("train", "query", "gallery")
-    """Which items of a prepared dataset to take."""
-    batch_size: int | None = None
-    """Images per forward pass; by default 64, or 16 on a processor."""
-    threads: int = DEFAULT_THREADS
-    """Images decoded at a time."""
+    roles: Roles = ("train", "query", "gallery")
+    batch_size: BatchSize = None
+    threads: Threads = DEFAULT_THREADS
     skip_bad: bool = False
     """Leave out images that cannot be read."""
-    device: str = "auto"
-    """auto | cpu | cuda .."""
-    json: bool = False
-    """Print the result as JSON."""
+    device: Device = "auto"
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -55,22 +50,20 @@ def run(arguments: Sequence[str]) -> None:
     images = ImageList.open(options.images, options.roles)
     images = images.prefixed(options.prefix) if options.prefix else images
     how: dict[str, Any] = {name: getattr(options, name) for name in ("batch_size", "threads", "skip_bad")}
-    how["run"] = str(run.absolute())
-    known = 0
-    if options.add:
-        if options.method != "auto":
-            raise UserError("An index keeps its method: leave --method out, or make a new index.")
+    how["run"], known = str(run.absolute()), 0
+    if not options.add:
+        index = build_index(model, images, options.out, method=options.method, **how)
+    elif options.method == "auto":
         index, known = add_to_index(model, images, options.out, **how)
     else:
-        index = build_index(model, images, options.out, method=options.method, **how)
+        raise UserError("An index keeps its method: leave --method out, or make a new index.")
     if known:
         say(f"{known} of the {len(images)} images were in the index already")
     method, recall = index.manifest["method"], index.manifest["recall"]
-    if options.json:
-        print_json({"index": str(index.folder), "items": len(index), "method": method, "recall": recall})
-        return
-    print(f"{index.folder}: {len(index)} items, {method}")
+    lines = [f"{index.folder}: {len(index)} items, {method}", f"next: cml search {index.folder} IMAGE"]
     if recall is not None:
         found = f"{recall['value']:.3f} of the true {recall['k']} nearest found"
-        print(f"recall@{recall['k']}: {found} ({recall['queries']} items as queries, against exact search)")
-    print(f"next: cml search {index.folder} IMAGE")
+        said = f"recall@{recall['k']}: {found} ({recall['queries']} items as queries, against exact search)"
+        lines.insert(1, said)
+    result = {"index": str(index.folder), "items": len(index), "method": method, "recall": recall}
+    show(result, *lines, as_json=options.json)

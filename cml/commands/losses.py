@@ -23,15 +23,11 @@ class Losses:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Print the list, or what one loss is and takes.
-
-    Raises:
-        UserError: two forms are asked for, or a loss that does not exist.
-    """
+    """Print the list, or what one loss is and takes."""
     options = parse(Losses, arguments, prog="cml losses")
-    if options.name:
-        from cml.losses.table import described
+    from cml.losses.table import described, loss_rows, markdown_table, text_table
 
+    if options.name:
         name, *more = options.name
         if more or options.markdown or options.json:
             raise UserError(f"One loss at a time, as text: cml losses {name}.")
@@ -39,8 +35,6 @@ def run(arguments: Sequence[str]) -> None:
         return
     if options.markdown and options.json:
         raise UserError("Choose one of --markdown and --json.")
-    from cml.losses.table import loss_rows, markdown_table, text_table
-
     rows = loss_rows()
     if options.json:
         print_json([asdict(row) for row in rows])

@@ -6,12 +6,15 @@ import itertools
 import shlex
 import warnings
 from collections.abc import Sequence
-from dataclasses import field, make_dataclass
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from tyro.conf import arg
+
 from cml import data_prep, plugins
 from cml.command_line.options import parse, pick, print_json
+from cml.command_line.shared import AsJson
 from cml.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,22 +27,17 @@ SKIP_BAD = "Leave out items whose image or label is bad, and count them; otherwi
 
 def run(arguments: Sequence[str]) -> None:
     """Prepare a dataset and print what it holds."""
-    import tyro
-
     if arguments and arguments[0].startswith("hf:"):
         arguments = ["hf", "--dataset", arguments[0][3:], *arguments[1:]]
     name, rest = pick(arguments, "source", data_prep.names(), summary, "cml prepare")
     source: Any = data_prep.registry.entry(name)
-    command: Any = make_dataclass(
-        "Prepare",
-        [
-            ("out", Annotated[Path, tyro.conf.arg(help="Folder of the dataset to make. A killed run is continued.")]),
-            ("source", source),
-            ("skip_bad", Annotated[bool, tyro.conf.arg(help=SKIP_BAD)], field(default=False)),
-            ("json", Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")], field(default=False)),
-        ],
-        namespace={"__doc__": source.__doc__},
-    )
+    own: list[Any] = [
+        ("out", Annotated[Path, arg(help="Folder of the dataset to make. A killed run is continued.")]),
+        ("source", source),
+        ("skip_bad", Annotated[bool, arg(help=SKIP_BAD)], False),
+        ("json", AsJson, False),
+    ]
+    command: Any = make_dataclass("Prepare", own, namespace={"__doc__": source.__doc__})
     options = parse(command, rest, prog=f"cml prepare {name}", description="")
     if isinstance(raw := getattr(options.source, "source", None), Path) and not raw.exists():
         raise UserError(f"There is no {raw}: give the place of the raw files with --source.")

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cml.command_line.options import parse, pick, print_json
+from cml.command_line.options import others, parse, pick, print_json
+from cml.command_line.shared import AsJson, AsMarkdown
 from cml.training.config import TrainConfig
 
 
@@ -21,10 +22,8 @@ class Reproduce:
     """Runs a method; intervals need at least 2."""
     dimensions: tuple[int, ...] = ()
     """More sizes of the embedding to train every method at, for the curves over the dimension."""
-    markdown: bool = False
-    """Print the table as Markdown."""
-    json: bool = False
-    """Print the result as JSON."""
+    markdown: AsMarkdown = False
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -40,9 +39,7 @@ def run(arguments: Sequence[str]) -> None:
     about = f"{experiment.paper}: {name}. {experiment.prepare}. An option that you set holds for all methods."
     default = Reproduce(experiment.config, Path("runs") / paper / name)
     options = parse(Reproduce, rest, prog=prog, description=about, default=default)
-    found = reproduce(
-        experiment, options.training, options.data, options.out, seeds=options.seeds, dimensions=options.dimensions
-    )
+    found = reproduce(experiment, options.training, **others(options, "training", "markdown", "json"))
     if options.json:
         print_json(asdict(found))
         return

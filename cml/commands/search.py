@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, print_json
+from cml.command_line.shared import AsJson, Device
 
 _LONGEST = 4096  # characters of a path, as on the disk
 
@@ -28,10 +29,8 @@ class Search:
     """Write a page with the pictures."""
     run: Path | None = None
     """Where the run lies now, if not where it was when the index was made."""
-    device: str = "auto"
-    """auto | cpu | cuda .."""
-    json: bool = False
-    """Print the result as JSON."""
+    device: Device = "auto"
+    json: AsJson = False
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -58,12 +57,8 @@ def run(arguments: Sequence[str]) -> None:
     if options.html is not None:
         write_page(options.html, options.images, found, index.folder, len(index))
     if options.json:
-        print_json(
-            [
-                {"image": str(image), "found": [{**vars(hit), "path": str(hit.path)} for hit in hits]}
-                for image, hits in zip(options.images, found, strict=True)
-            ]
-        )
+        listed = [[{**vars(hit), "path": str(hit.path)} for hit in hits] for hits in found]
+        print_json([{"image": str(image), "found": hits} for image, hits in zip(options.images, listed, strict=True)])
         return
     for image, hits in zip(options.images, found, strict=True):
         label = own_label(image, hits)

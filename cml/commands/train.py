@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cml import plugins, tasks
 from cml.command_line.options import parse, parse_known, pick, print_json, say
+from cml.command_line.shared import AsJson
 from cml.errors import DataError, UserError
-from cml.runs.train import train_task
 from cml.training.config import TrainConfig
 from cml.training.metrics_log import METRICS
 
@@ -28,8 +29,7 @@ class Train:
     """Continue the run in --out from its last checkpoint, with the options it began with."""
     tracker: str = ""
     """Experiment tracker that follows the run: tensorboard | wandb | mlflow | trackio, or name(setting=value, ..)."""
-    json: bool = False
-    """Print the result as JSON."""
+    json: AsJson = False
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,16 @@ def run(arguments: Sequence[str]) -> None:
     data, recipe = tyro.MISSING, task.recipe
     if deciding.resume and deciding.out is not None:
         if not (deciding.out / "config.json").exists():
-            raise UserError(
-                f"{deciding.out} holds no run to resume. Give its folder, or leave --resume out to start one."
-            )
+            advice = "Give its folder, or leave --resume out to start one."
+            raise UserError(f"{deciding.out} holds no run to resume. {advice}")
         from cml.training.run_config import RunConfig
 
         begun = RunConfig.load(deciding.out)
         data, recipe = Path(begun.dataset) if begun.dataset else data, begun.train
-    description = f"Train on {task.summary}."
     default = Train(data, tyro.MISSING, recipe_for(recipe, rest, prog))
-    options = parse(Train, rest, prog=prog, description=description, default=default)
+    options = parse(Train, rest, prog=prog, description=f"Train on {task.summary}.", default=default)
     from cml.processes.join import joined
+    from cml.runs.train import train_task
     from cml.training.callbacks import with_tracker
     from cml.training.run_folder import check_unused
 
@@ -76,28 +75,18 @@ def run(arguments: Sequence[str]) -> None:
             dataset = PreparedDataset.open(options.data)
             if dataset.info.task != name:
                 say(f"{options.data} was prepared for the task {dataset.info.task!r}: its labels may not fit {name!r}.")
-            trained = train_task(
-                task,
-                dataset,
-                options.training,
-                options.out,
-                resume=options.resume,
-                callbacks=with_tracker((), options.tracker),
-                ranks=ranks,
-            )
+            how: dict[str, Any] = {"resume": options.resume, "callbacks": with_tracker((), options.tracker)}
+            trained = train_task(task, dataset, options.training, options.out, ranks=ranks, **how)
     except KeyboardInterrupt as stop:
         if not (options.out / "config.json").exists():
             raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None
-        place = f"{stop}; the same command with --resume continues from there"
-        raise KeyboardInterrupt(
-            place if str(stop) else "the same command with --resume continues from the last checkpoint"
-        ) from None
+        again = "the same command with --resume continues from"
+        raise KeyboardInterrupt(f"{stop}; {again} there" if str(stop) else f"{again} the last checkpoint") from None
     if not ranks.first:
         return
-    losses = [record for record in trained.metrics if "loss" in record]
-    if not losses:
+    last = next((record for record in reversed(trained.metrics) if "loss" in record), None)
+    if last is None:
         raise DataError(f"{options.out} is finished, but its {METRICS} is missing or holds no loss.")
-    last = losses[-1]
     if options.json:
         print_json({"run": str(options.out), "steps": last["step"], "loss": last["loss"]})
         return

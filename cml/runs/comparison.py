@@ -1,83 +1,68 @@
-"""Several losses, one network, one budget, several seeds: the runs, the table and the figures.
+"""Several losses, one network, one budget, several seeds: the runs, which are kept, the table and the figures."""
 
-Every run is kept; a comparison cut off and started again trains and evaluates only what is missing.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+import hashlib
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from cml import distances
+from cml import distances, losses, plugins
 from cml.command_line.options import going_on, say
 from cml.data.prepared import PreparedDataset
-from cml.errors import UserError
+from cml.errors import DataError, UserError
+from cml.registry import Choice
+from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.embeddings import EMBEDDING, cut_row
 from cml.retrieval.results import Evaluation
-from cml.runs.evaluate import evaluate_run
-from cml.runs.gallery import GALLERY, write_run_gallery
-from cml.runs.pictures import sheet_note, sheet_variants, write_pictures
-from cml.runs.planned import Planned, finished, kept_evaluation, planned
-from cml.runs.report import write_report
+from cml.runs.report import sheet_note, sheet_variants, write_pictures, write_report
+from cml.runs.retrieved import GALLERY, write_run_gallery
+from cml.runs.run import Run
 from cml.runs.train import train_task
-from cml.runs.trained_run import TrainedRun
-from cml.storage.atomic import atomic_file, write_json
+from cml.storage.atomic import atomic_file, read_json, write_json
 from cml.storage.safe_paths import check_no_link
 from cml.task import Task
-from cml.training.callbacks import track_figures, with_tracker
+from cml.trackers import Tracker
+from cml.training import checkpoint, run_folder
+from cml.training.callbacks import with_tracker
 from cml.training.config import TrainConfig
 
-if TYPE_CHECKING:
-    from cml.trackers import Tracker
+_LONGEST = 120  # letters of a folder's name
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a comparison; variant, dimension and seed are among its options."""
+
+    variant: str
+    dimension: int
+    seed: int
+    options: TrainConfig
+    folder: Path
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A finished comparison.
-
-    Attributes:
-        comparison: Its figures.
-        gallery: The page of what the first variant retrieves, beside the first binary one, or else the second.
-        plan: Its runs.
-    """
+    """A finished comparison: its figures, the page of what the variants of its sheet retrieve, title to run folder."""
 
     comparison: Comparison
     gallery: Path
-    plan: Sequence[Planned]
-
-
-def with_losses(task: Task, losses: Sequence[str]) -> Task:
-    """The task with a variant more for each loss, called as the loss is written.
-
-    Raises:
-        UserError: a loss that does not exist, or a setting that it does not have.
-    """
-    if not losses:
-        return task
-    from cml.losses import get
-
-    for loss in losses:
-        get(loss)
-    return replace(task, variants={**task.variants, **{loss: {"loss": loss} for loss in losses}})
+    runs: Mapping[str, Path]
 
 
 def check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfig]) -> None:
     """Refuse a loss whose labels the dataset does not have before another loss is trained."""
-    from cml import losses
-
     labels = dataset.split("train").labels
     for options in {(one.loss, one.label_distance): one for one in runs}.values():
         distance = distances.get(task.label_distance(options, dataset.info)).fit(labels)
         some, kind = distance.encode(labels[:2]), losses.get(options.loss).labels
         found = {"classes": distance.class_names, "vectors": distance.label_vectors}
         if kind in found and found[kind](some) is None:
-            raise UserError(
-                f"The loss {options.loss!r} is over {kind}, which the label distance {distance.name!r} does not give. "
-                "Leave it out, or take it through a rule, as in binary(loss=triplet, rule=nearest, k=5)."
-            )
+            advice = "Leave it out, or take it through a rule, as in binary(loss=triplet, rule=nearest, k=5)."
+            said = f"The loss {options.loss!r} is over {kind}, which the label distance {distance.name!r}"
+            raise UserError(f"{said} does not give. {advice}")
 
 
 @going_on()
@@ -96,21 +81,7 @@ def run_comparison(
 ) -> Compared:
     """Train every variant with every seed, evaluate, and write table, gallery and figures into ``out``.
 
-    Args:
-        task: The task.
-        dataset: Its prepared dataset.
-        config: Options that all variants share; its dimension is that of the table.
-        out: Folder; finished runs found there are kept and not trained again.
-        variants: Names among ``task.variants``, taken in its order; None for all.
-        seeds: Runs a variant.
-        dimensions: Further dimensions to train every variant at.
-        cut: At these also cut every variant's embedding of the first dimension to its first numbers.
-        recall_within: See ``evaluate_run``.
-        tracker: An experiment tracker that follows every run.
-
-    Raises:
-        UserError: unknown variant, sizes that nothing can be cut to, or a run in ``out`` with other options or on
-            another dataset.
+    ``config`` is what all variants share; its dimension is that of the table. The others are as for ``cml.compare``.
     """
     check_variants(task, variants or ())
     chosen = [name for name in task.variants if variants is None or name in variants]
@@ -120,13 +91,11 @@ def run_comparison(
         raise UserError(f"'seeds' must be at least 1. Got {seeds} instead.")
     sizes = [config.dimension, *(one for one in dict.fromkeys(dimensions) if one != config.dimension)]
     if cut and (len(sizes) < 2 or max(sizes) > sizes[0]):
-        raise UserError(
-            "What is cut is the embedding of 'dimension', at smaller 'dimensions'. "
-            f"Got {sizes[0]} and {list(sizes[1:]) or 'none'} instead."
-        )
+        got = f"Got {sizes[0]} and {list(sizes[1:]) or 'none'} instead."
+        raise UserError(f"What is cut is the embedding of 'dimension', at smaller 'dimensions'. {got}")
 
     found: dict[int, dict[str, list[Evaluation]]] = {size: {name: [] for name in chosen} for size in sizes}
-    shown: dict[str, TrainedRun] = {}
+    shown: dict[str, Run] = {}
     references: Evaluation | None = None
     plan = planned(task, config, out, chosen, seeds, sizes)
     check_labels(task, dataset, [one.options for one in plan if not finished(one, dataset)])
@@ -135,22 +104,16 @@ def run_comparison(
         if not finished(one, dataset):
             words = f", {one.dimension} dimensions" if len(sizes) > 1 else ""
             say(f"{number}/{len(plan)} {one.variant}, seed {one.seed}{words}")
-            watched = with_tracker((), tracker)
-            train_task(task, dataset, one.options, one.folder, resume=True, callbacks=watched)
+            train_task(task, dataset, one.options, one.folder, resume=True, callbacks=with_tracker((), tracker))
         smaller = sizes[1:] if cut and one.dimension == sizes[0] else []
         rows = [cut_row(size) for size in smaller]
         evaluation = None if references is None else kept_evaluation(one.folder, references, rows)
         wanted = one.variant in sheet_variants(chosen) and one.variant not in shown
         if evaluation is None or wanted:
-            trained = TrainedRun.open(one.folder, data=dataset.folder, device=config.device)
-            shown |= {one.variant: trained} if wanted else {}
-            if evaluation is None:
-                evaluation = evaluate_run(
-                    trained, recall_within=recall_within, dimensions=smaller, references=references is None
-                )
-                write_json(one.folder / "evaluation.json", evaluation.to_json())
-                if tracker:
-                    track_figures(tracker, one.folder, one.options, evaluation.rows[EMBEDDING])
+            run = Run.open(one.folder, data=dataset.folder, device=config.device)
+            shown |= {one.variant: run} if wanted else {}
+            how: dict[str, Any] = {"recall_within": recall_within, "dimensions": smaller, "tracker": tracker}
+            evaluation = evaluation or run.evaluate(references=references is None, **how)
         for size in smaller:
             part = replace(evaluation, rows={EMBEDDING: evaluation.rows[cut_row(size)]})
             found[size].setdefault(f"{one.variant}{CUT}", []).append(part)
@@ -165,15 +128,12 @@ def run_comparison(
     write_pictures(comparison, shown, out)
     (_, ours), *rest = shown.items()
     beside = [(name.partition(",")[0], run.embeddings) for name, run in rest]
-    page = write_run_gallery(
-        ours,
-        beside[0] if beside else ours.frozen,
-        table=comparison.table(),
-        note=sheet_note(chosen),
-        path=out / GALLERY,
-    )
-    write_report(comparison, plan, out, title=f"{dataset.info.name}: {len(chosen)} losses, {seeds} runs each")
-    return Compared(comparison, page, plan)
+    baseline = beside[0] if beside else ours.frozen
+    note = sheet_note(chosen)
+    page = write_run_gallery(ours, baseline, table=comparison.table(), note=note, path=out / GALLERY)
+    runs = {f"{visible_text(one.variant)}, {one.dimension} dimensions, seed {one.seed}": one.folder for one in plan}
+    write_report(comparison, runs, out, title=f"{dataset.info.name}: {len(chosen)} losses, {seeds} runs each")
+    return Compared(comparison, page, runs)
 
 
 def check_variants(task: Task, names: Iterable[str]) -> None:
@@ -193,3 +153,82 @@ def write_tables(comparison: Comparison, out: Path) -> None:
 def quoted(names: Iterable[str]) -> str:
     """Names as a message lists them."""
     return ", ".join(f'"{name}"' for name in names)
+
+
+def planned(
+    task: Task, config: TrainConfig, out: Path, variants: Sequence[str], seeds: int, dimensions: Sequence[int]
+) -> list[Planned]:
+    """All runs of a comparison; those of the first dimension, which the table needs, come first."""
+    _check_folders(task)
+    runs = []
+    for dimension, variant in itertools.product(dimensions, variants):
+        chosen = varied(replace(config, dimension=dimension), task.variants[variant])
+        for seed in range(seeds):
+            folder = _folder(out / slug(variant), dimension, seed, dimensions, seeds)
+            runs.append(Planned(variant, dimension, seed, replace(chosen, seed=seed), folder))
+    return runs
+
+
+def varied(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
+    """The options of a variant; its own sampler has the batch size that all variants share unless it states one."""
+    if "sampler" in changes:
+        own, shared = Choice.parse(changes["sampler"]), Choice.parse(config.sampler).settings
+        if "batch_size" in shared and "batch_size" not in own.settings:
+            sampler = Choice(own.name, {**own.settings, "batch_size": shared["batch_size"]})
+            changes = {**changes, "sampler": str(sampler)}
+    return replace(config, **changes)
+
+
+def _folder(base: Path, dimension: int, seed: int, dimensions: Sequence[int], seeds: int) -> Path:
+    """A run's folder, named by what there are several of, or the one that another comparison began the run in."""
+    sizes = [f"dimension-{dimension}", *([""] if dimension == dimensions[0] else [])]
+    numbers = [f"seed-{seed}", *([""] if seed == 0 else [])]
+    places = [
+        base / size / number
+        for size in (sizes if len(dimensions) > 1 else sizes[::-1])
+        for number in (numbers if seeds > 1 else numbers[::-1])
+    ]
+    return next((place for place in places if (place / "config.json").exists()), places[0])
+
+
+def finished(run: Planned, dataset: PreparedDataset) -> bool:
+    """Whether the run needs no more training; an error where its folder holds another run."""
+    done = (run.folder / run_folder.MODEL).exists()
+    if not done and not (run.folder / checkpoint.CHECKPOINT).exists():
+        return False
+    saved = run_folder.check_same(run.folder, run.options, dataset.fingerprint, dataset.made_of)
+    if changed := plugins.changed(saved.plugins):
+        raise UserError(f"{run.folder}: {changed} Delete this folder to train it again, or choose another --out.")
+    return done
+
+
+def kept_evaluation(folder: Path, like: Evaluation, rows: Sequence[str] = ()) -> Evaluation | None:
+    """The evaluation that an earlier comparison left in a run folder, if it measures what ``like`` does, of ``rows``.
+
+    It is never of an earlier model: whoever starts a run takes it away.
+    """
+    try:
+        kept = Evaluation.from_json(read_json(folder / "evaluation.json", "an evaluation"))
+    except (OSError, DataError):
+        return None
+    names = ("unit", "reported_unit", "gain", "queries", "gallery", "hit_neighbors", "recall_within")
+    same = all(getattr(kept, name) == getattr(like, name) for name in names) and kept.rows.keys() >= set(rows)
+    return kept if same and set(kept.rows.get(EMBEDDING, ())) == set(like.rows[EMBEDDING]) else None
+
+
+def _check_folders(task: Task) -> None:
+    taken: dict[str, str] = {}
+    for variant in task.variants:
+        other = taken.setdefault(slug(variant), variant)
+        if other != variant or not slug(variant):
+            beside = f", as those of {other!r} do" if other != variant else ""
+            raise UserError(
+                f"The runs of the variant {variant!r} of task {task.name!r} would go into the folder "
+                f"{slug(variant)!r}{beside}: only the letters a to z and digits of a name count. Rename one."
+            )
+
+
+def slug(name: str) -> str:
+    """A variant's name as a folder's."""
+    text = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -1,26 +1,24 @@
 """Label distances of a prepared dataset's items: written as a job, checked, and summed up with a histogram."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 
 import numpy as np
 
 from cml import tasks
+from cml.command_line.options import say
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode, label_faults
+from cml.distances.jobs import stored_lists
+from cml.distances.jobs.run import Result, Runner, run_job
+from cml.distances.jobs.summary import Summary, summarize
+from cml.distances.jobs.work import MatrixWork, Work
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
+from cml.reporting.histogram import write_histogram
 from cml.task import label_distance_of
-
-if TYPE_CHECKING:
-    from cml.distances.jobs.run import Result
-    from cml.distances.jobs.summary import Summary
-    from cml.distances.jobs.work import Work
 
 ROLES = {
     "train": ("train",),
@@ -30,7 +28,7 @@ ROLES = {
     "all": ("train", "query", "gallery"),
 }
 _LOOKED_AT, _MANY_TIES = 200, 0.2  # items, and the share of equal pairs among them that is worth a word
-MARKED = (0.02, 0.2, 0.5)  # quantiles that the picture names: a floor, a threshold, the middle
+_MARKED = (0.02, 0.2, 0.5)  # quantiles that the picture names: a floor, a threshold, the middle
 
 
 def refused_labels(data: Path) -> list[str]:
@@ -61,34 +59,17 @@ def tied_pairs(data: Path) -> str:
 
 @dataclass(frozen=True)
 class DatasetDistances:
-    """The label distances of some of a dataset's items. Made by ``open``.
-
-    Attributes:
-        dataset: The prepared dataset.
-        distance: The label distance, fitted on its training items.
-        role: Which items, a key of ``ROLES``.
-        labels: Their labels, encoded.
-        item_ids: Their ids.
-    """
+    """The label distances of some of a dataset's items. Made by ``open``."""
 
     dataset: PreparedDataset
-    distance: LabelDistance
-    role: str
-    labels: Labels
+    distance: LabelDistance  # fitted on its training items
+    role: str  # which items, a key of ``ROLES``
+    labels: Labels  # theirs, encoded
     item_ids: list[str]
 
     @classmethod
-    def open(cls, data: Path, label_distance: str = "", role: str = "train") -> DatasetDistances:
-        """Open the label distances of a dataset.
-
-        Args:
-            data: Folder of the prepared dataset.
-            label_distance: As the command line names it; "" for that of the dataset's task.
-            role: Which items, a key of ``ROLES``.
-
-        Raises:
-            UserError: the dataset, its task or the label distance does not fit.
-        """
+    def open(cls, data: Path, label_distance: str = "", role: str = "train") -> Self:
+        """Open those of the items of ``role``; "" is the label distance of the dataset's task."""
         dataset = PreparedDataset.open(data)
         if not label_distance:
             task = tasks.get(dataset.info.task)
@@ -109,11 +90,8 @@ class DatasetDistances:
         """Unit of the label distance; a distance of plain numbers is in the unit that the dataset gives them."""
         return self.distance.unit.replace("label units", self.dataset.info.label_unit or "label units")
 
-    def write(self, work: Work, folder: Path, *, threads: int, scheduler: str, say: Callable[[str], object]) -> Result:
+    def write(self, work: Work, folder: Path, *, threads: int, scheduler: str) -> Result:
         """Write a matrix or neighbour lists into a folder, where training finds them; a job cut off is continued."""
-        from cml.distances.jobs import stored_lists
-        from cml.distances.jobs.run import Runner, run_job
-
         about = {"dataset": str(self.dataset.folder.resolve()), "role": self.role}
         runner = Runner(threads=threads, scheduler=scheduler, say=say)
         result = run_job(work, folder, runner, about=about, item_ids=self.item_ids)
@@ -121,26 +99,14 @@ class DatasetDistances:
         return result
 
     def summary(self, out: Path | None = None, *, seed: int = 0) -> tuple[Summary, Path]:
-        """What the distances are like, and the file of their histogram, in ``out`` or else in the cache.
-
-        Raises:
-            UserError: the folder cannot be written.
-        """
-        from cml.distances.jobs import stored_lists
-        from cml.distances.jobs.summary import summarize
-        from cml.distances.jobs.work import MatrixWork
-        from cml.reporting.histogram import write_histogram
-
+        """What the distances are like, and the file of their histogram, in ``out`` or else in the cache."""
         summary = summarize(self.distance, self.labels, unit=self.unit, seed=seed)
         folder = out or stored_lists.folder_of(MatrixWork(self.distance, self.labels)).parent
-        marked = {share: summary.quantiles[share] for share in MARKED}
-        title = f"{self.dataset.info.name}, {self.distance.name}"
+        marked = {share: summary.quantiles[share] for share in _MARKED}
+        title, path = f"{self.dataset.info.name}, {self.distance.name}", folder / "histogram.png"
         try:
-            write_histogram(
-                folder / "histogram.png", summary.distances, unit=summary.unit, quantiles=marked, title=title
-            )
+            write_histogram(path, summary.distances, unit=summary.unit, quantiles=marked, title=title)
         except OSError as error:
-            raise UserError(
-                f"The folder {folder} cannot be written ({error.strerror}); choose another --out."
-            ) from None
-        return summary, folder / "histogram.png"
+            said = f"The folder {folder} cannot be written ({error.strerror}); choose another --out."
+            raise UserError(said) from None
+        return summary, path

@@ -1,28 +1,20 @@
 """The explorer of runs: their items through the labels, and through each run's embedding."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.command_line.options import say
 from cml.distances.dataset_labels import encode
+from cml.distances.labels import Labels
 from cml.errors import UserError
-from cml.runs.planned import slug
 from cml.runs.retrieved import Drawn
 from cml.runs.trained_run import TrainedRun
-from cml.storage.atomic import read_json
-from cml.training.run_folder import MODEL
-
-if TYPE_CHECKING:
-    from cml.data.prepared import Split
-    from cml.distances.labels import Labels
 
 EXPLORER, SQUARE = "explorer.html", "square.png"
 BESIDE = ("frozen", "oracle")
@@ -31,19 +23,14 @@ _SIDE = 256  # pixels that a picture is drawn with before it becomes a tile
 
 @dataclass(frozen=True)
 class Explorer:
-    """The explorer, written; the last line of a notebook's cell shows it.
-
-    Attributes:
-        path: The page.
-    """
+    """The explorer, written to ``path``; the last line of a notebook's cell shows it."""
 
     path: Path
 
-    def __fspath__(self) -> str:
-        return str(self.path)
-
     def __str__(self) -> str:
         return str(self.path)
+
+    __fspath__ = __str__
 
     def _repr_html_(self) -> str:
         page = html.escape(self.path.read_text(encoding="utf-8"), quote=True)
@@ -51,55 +38,30 @@ class Explorer:
         return f'<iframe srcdoc="{page}" {frame}></iframe>'
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The items that are looked at.
+def _drawn(trained: TrainedRun, roles: Sequence[str], count: int, seed: int) -> tuple[list[Drawn], Labels]:
+    """All items of ``roles``, or of every role where none are given, ``count`` at random of more; and their labels."""
+    splits = [trained.dataset.split(role) for role in (roles or trained.dataset.info.roles)]
+    listed = [(split, item) for split in splits for item in range(len(split))]
+    rows = np.arange(len(listed))
+    if len(rows) > count:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
+        say(f"{count:,} of {len(listed):,} items, drawn at random")
+    labels = encode(trained.distance, trained.dataset, [split.role for split in splits])[rows]
+    shown = trained.task, trained.dataset
+    some = [listed[row] for row in rows]
+    return [Drawn(*shown, split, split.paths[item], item, _SIDE) for split, item in some], labels
 
-    Attributes:
-        trained: The run whose label distance counts.
-        items: N pairs of a split and a number in it.
-        labels: N encoded labels.
-    """
 
-    trained: TrainedRun
-    items: Sequence[tuple[Split, int]]
-    labels: Labels
+def _columns(trained: TrainedRun, pictures: Sequence[Drawn]) -> dict[str, tuple[NDArray[Any], float | None]]:
+    """The columns of plain labels, as the dataset calls them."""
+    from cml.explore.views import columns_of
 
-    @classmethod
-    def of(cls, trained: TrainedRun, roles: Sequence[str], count: int, seed: int) -> Chosen:
-        """All items of ``roles``, or of every role where none are given; ``count`` at random of more."""
-        splits = [trained.dataset.split(role) for role in (roles or trained.dataset.info.roles)]
-        listed = [(split, item) for split in splits for item in range(len(split))]
-        rows = np.arange(len(listed))
-        if len(rows) > count:
-            rows = np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
-            say(f"{count:,} of {len(listed):,} items, drawn at random")
-        labels = encode(trained.distance, trained.dataset, [split.role for split in splits])[rows]
-        return cls(trained, [listed[row] for row in rows], labels)
-
-    @property
-    def paths(self) -> list[Path]:
-        """Image files."""
-        return [split.paths[item] for split, item in self.items]
-
-    @property
-    def pictures(self) -> list[Drawn]:
-        """What makes the pictures, their labels drawn on them."""
-        shown = self.trained.task, self.trained.dataset
-        return [Drawn(*shown, split, split.paths[item], item, _SIDE) for split, item in self.items]
-
-    def columns(self) -> dict[str, tuple[NDArray[Any], float | None]]:
-        """The columns of plain labels, as the dataset calls them."""
-        from cml.explore.views import columns_of
-
-        info = self.trained.dataset.info
-        columns = columns_of(
-            info.label_column, [split.labels[item] for split, item in self.items], self.trained.distance
-        )
-        names = info.details.get("label_columns")
-        if isinstance(names, list) and len(names) == len(columns):
-            return dict(zip(map(str, names), columns.values(), strict=True))
-        return columns
+    info = trained.dataset.info
+    columns = columns_of(info.label_column, [one.split.labels[one.item] for one in pictures], trained.distance)
+    names = info.details.get("label_columns")
+    if isinstance(names, list) and len(names) == len(columns):
+        return dict(zip(map(str, names), columns.values(), strict=True))
+    return columns
 
 
 def explore_runs(
@@ -112,19 +74,9 @@ def explore_runs(
     count: int = 10_000,
     seed: int = 0,
 ) -> Explorer:
-    """Write the explorer of runs on one dataset.
+    """Write the explorer of runs on one dataset: title to run, of which the first one's label distance counts.
 
-    Args:
-        opened: Title to run; the first one's label distance counts.
-        path: The HTML file.
-        beside: Further tabs: ``frozen``, features of a frozen ImageNet network, and ``oracle``, the labels themselves.
-        roles: Which items: train, query, gallery; all when none are given.
-        maps: Maps of each embedding: pca, tsne, umap; those of the first two that can be made here when none are given.
-        count: Items at most, drawn at random from more; over 10,000, the pictures lie in a folder beside the page.
-        seed: Of the choice of items, the landmarks and the maps.
-
-    Raises:
-        UserError: an unknown map or tab, a map whose package is not installed, runs on different datasets.
+    The others are as for ``Run.explore``; ``seed`` is of the choice of items, the landmarks and the maps.
     """
     from cml.explore.maps import known_maps
     from cml.explore.page import Items, write_explorer
@@ -137,26 +89,27 @@ def explore_runs(
     for other in opened.values():
         if other.dataset.fingerprint != trained.dataset.fingerprint:
             raise UserError(f"{other.folder} was trained on another dataset than {trained.folder}.")
-    chosen = Chosen.of(trained, roles, count, seed)
-    held_out = np.array([split.role != "train" for split, _ in chosen.items])
-    side = label_side(trained.distance, chosen.labels, held_out=held_out, seed=seed)
+    pictures, labels = _drawn(trained, roles, count, seed)
+    paths, roles = [one.path for one in pictures], [one.split.role for one in pictures]
+    held_out = np.array(roles) != "train"
+    side = label_side(trained.distance, labels, held_out=held_out, seed=seed)
 
     views = [
-        embedding_view(name, run.embed_files(chosen.paths), side, maps, stages=run.stages(chosen.paths), seed=seed)
+        embedding_view(name, run.embed_files(paths), side, maps, stages=run.stages(paths), seed=seed)
         for name, run in opened.items()
     ]
     if "frozen" in beside and trained.frozen is not None:
-        features = trained.embed_files(chosen.paths, frozen=True)
+        features = trained.embed_files(paths, frozen=True)
         views.append(embedding_view(trained.frozen[0], features, side, maps, seed=seed))
     if "oracle" in beside:
         views.append(oracle_view(side, maps, seed=seed))
 
     items = Items(
-        [split.item_ids[item] for split, item in chosen.items],
-        [picture.words() for picture in chosen.pictures],
-        [split.role for split, _ in chosen.items],
-        chosen.pictures,
-        chosen.columns(),
+        [one.split.item_ids[one.item] for one in pictures],
+        [one.words() for one in pictures],
+        roles,
+        pictures,
+        _columns(trained, pictures),
         trained.task.legend(trained.dataset.info),
     )
     factor, unit = trained.report
@@ -169,41 +122,20 @@ def write_run_square(
 ) -> Path:
     """Write a PNG of a grid of pictures, near each other as their embeddings are; a number as label colours the frame.
 
-    Args:
-        trained: The run.
-        path: The PNG.
-        grid: COLUMNSxROWS; items are drawn at random, if there are more.
-        roles: Which items: train, query, gallery; all when none are given.
-        map_name: The map that they are taken from: pca, tsne, umap.
-        side: Pixels of a picture.
-
-    Raises:
-        UserError: a grid or size out of range, or a map whose package is not installed.
+    ``grid`` is COLUMNSxROWS, and ``side`` pixels of a picture; items are drawn at random, if there are more.
     """
     from cml.explore.maps import MAPS, known_maps
     from cml.explore.square import frame_colours, grid_size, on_a_grid, write_square
 
     columns, rows = grid_size(grid)
     known_maps((map_name,))
-    chosen = Chosen.of(trained, roles, columns * rows, 0)
-    cells = on_a_grid(MAPS[map_name][2](trained.embed_files(chosen.paths), 0), columns, rows)
-    numbers = [column for column in chosen.columns().values() if column[0].dtype.kind == "f"]
+    pictures, _ = _drawn(trained, roles, columns * rows, 0)
+    embeddings = trained.embed_files([one.path for one in pictures])
+    cells = on_a_grid(MAPS[map_name][2](embeddings, 0), columns, rows)
+    numbers = [column for column in _columns(trained, pictures).values() if column[0].dtype.kind == "f"]
     frames = frame_colours(*numbers[0]) if numbers else None
-    write_square(path, chosen.pictures, cells, columns, rows, side=side, frames=frames)
+    write_square(path, pictures, cells, columns, rows, side=side, frames=frames)
     return path
-
-
-def runs_of(folder: Path) -> dict[str, Path]:
-    """The runs that a folder is of: title to folder; of a comparison the first run of each variant."""
-    comparison = folder / "comparison.json"
-    if not comparison.is_file():
-        return {"": folder}
-    rows = read_json(comparison, "a comparison").get("rows", {})
-    found = {name: min((folder / slug(name)).rglob(MODEL), default=None) for name in rows}
-    runs = {name: model.parent for name, model in found.items() if model is not None}
-    if not runs:
-        raise UserError(f"{folder} is a comparison whose runs are gone; give run folders.")
-    return runs
 
 
 def titled(runs: Sequence[TrainedRun]) -> dict[str, TrainedRun]:

@@ -1,4 +1,4 @@
-"""A trained model for use from Python: embed, evaluate, search, save. Not for: runs on a prepared dataset (run.py)."""
+"""A trained model for use from Python: embed, evaluate, search, save."""
 
 import contextlib
 import warnings
@@ -75,11 +75,7 @@ class Model(EmbeddingModel):
 
     @property
     def label_distance(self) -> LabelDistance:
-        """The label distance that the model was trained with.
-
-        Raises:
-            UserError: it is not registered here; it has to be given to ``cml.load``.
-        """
+        """The label distance that the model was trained with; one without a name is given to ``cml.load``."""
         if self._label_distance is None:
             with needs_plugins(self.run_config, advice=_OWN_DISTANCE):
                 self._label_distance = label_distance_of(self.run_config.task, self.run_config.label_distance)
@@ -108,16 +104,13 @@ class Model(EmbeddingModel):
             gallery_labels: A label for each of them.
             image: Name of the column of images, where images come as a data frame.
             label: Name of its column of labels.
-            gain: Gain of nDCG: "reciprocal", "exponential" or "rank".
+            gain: Gain of nDCG; this and the others as for ``cml.retrieval.evaluate_embeddings``.
             seed: Of the random ranking, the bootstrap and the order of tied items.
             count_lone: Count a query that is alone of its class as a miss of Recall@K; otherwise it is left out.
-            recall_within: Also measure Recall@K, the share of queries with a label at most this far among the first K.
+            recall_within: Also measure Recall@K of labels at most this far.
 
         Returns:
             The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries.
-
-        Raises:
-            UserError: images and labels that do not fit each other or the label distance.
         """
         source, raw = images_and_labels(images, labels, image=image, label=label)
         among = among_labels = None
@@ -151,22 +144,12 @@ class Model(EmbeddingModel):
 
         Returns:
             Positions (Q, k) in the gallery, nearest first, and their embedding distances (Q, k).
-
-        Raises:
-            UserError: something is no image, or k is out of range.
         """
         found, positions = nearest_embeddings(self._embeddings(queries), self._embeddings(gallery), k)
         return positions, found
 
     def save(self, folder: Path | str) -> Path:
-        """Write the weights (safetensors) and the options into a new folder that ``cml.load`` reads.
-
-        Args:
-            folder: The new folder.
-
-        Raises:
-            UserError: the folder is taken.
-        """
+        """Write the weights (safetensors) and the options into a new folder that ``cml.load`` reads."""
         with atomic_folder(Path(folder)) as made:
             save_model(made / MODEL, self)
             replace(self.run_config, model=self.config).save(made)
@@ -226,10 +209,7 @@ def load(
 def needs_plugins(run: RunConfig, folder: Path | None = None, *, advice: str = "") -> Iterator[None]:
     """Name the plugins of a run that are not loaded where something of it is unknown; warn of those that changed.
 
-    Args:
-        run: The run's config.
-        folder: Its folder.
-        advice: What else to say where the run names no plugin that is not loaded.
+    ``advice`` is what to say where the run names no plugin that is not loaded.
     """
     if changed := plugins.changed(run.plugins):
         warnings.warn(f"{folder or 'The run'}: {changed}", stacklevel=3)

@@ -1,7 +1,4 @@
-"""The report of a comparison: one page with table, verdict, figures and links to the runs.
-
-Not for: the figures on it, which are drawn before (pictures.py).
-"""
+"""The figures of a comparison, and its report: one page with table, verdict, figures and links to the runs."""
 
 import base64
 import io
@@ -9,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 from PIL import Image
 
 from cml.reporting.gallery_style import write_html
+from cml.reporting.metric_curves import Curves, Panel, write_metric_curves
+from cml.reporting.sheet import write_sheet
 from cml.reporting.visible_text import visible_text
-from cml.retrieval.comparison import Comparison
-from cml.runs.gallery import GALLERY
-from cml.runs.pictures import sheet_note
-from cml.runs.planned import Planned
+from cml.retrieval.comparison import CUT, Comparison
+from cml.retrieval.evaluation import ORACLE
+from cml.runs.retrieved import GALLERY, retrieve, shown_row
+from cml.runs.trained_run import TrainedRun
 
 REPORT = "report.html"
 _FIGURES: Mapping[str, str] = {
@@ -31,29 +31,108 @@ _FIGURES: Mapping[str, str] = {
 }
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "loss.png")  # of a run, as far as they are there
 _WIDEST = 2200  # pixels of a picture
+_QUERIES, _K, _SIDE = 6, 4, 144  # of the sheet: rows, pictures per method, pixels per picture
 
 
-def write_report(comparison: Comparison, plan: Sequence[Planned], out: Path, *, title: str) -> Path:
-    """Write report.html into the folder of a comparison, beside its figures.
+def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out: Path) -> None:
+    """Write retrieval.png, sheet.png and, where there are several dimensions, dimension.png into ``out``.
 
-    Args:
-        comparison: The figures.
-        plan: Its runs.
-        out: The folder of the comparison.
-        title: Heading of the page.
+    ``opened`` are the variants that the sheet shows, to a run of each.
     """
+    quiet = comparison.reference_names
+    labels = {kind: label for kind, label in _labels(comparison).items() if any(_over_k(comparison, kind).values())}
+    panels = [Panel(_over_k(comparison, kind), f"{label[0]}@K{label[1]}") for kind, label in labels.items()]
+    write_metric_curves(out / "retrieval.png", panels, quiet=quiet)
+    if comparison.at:
+        panels = [
+            Panel(_over_dimension(comparison, name), label, "dimension of the embedding")
+            for name, label in figure_metrics(comparison)
+        ]
+        write_metric_curves(out / "dimension.png", panels, quiet=quiet)
+    write_run_sheet(out / "sheet.png", opened)
+
+
+def sheet_variants(variants: Sequence[str]) -> list[str]:
+    """The variants that the sheet shows: the first, and beside it the first binary triplets, or else the second."""
+    ours, *others = variants
+    binary = [name for name in others if name.startswith("binary")]
+    return [ours, *(binary or others)[:1]]
+
+
+def sheet_note(variants: Sequence[str]) -> str:
+    """What the sheet and the gallery leave out, in a sentence; "" where they show all variants."""
+    shown = sheet_variants(variants)
+    if len(shown) == len(variants):
+        return ""
+    return f"The sheet and the gallery show {' and '.join(shown)}, of {len(variants)} trained methods in the table."
+
+
+def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
+    """Write a sheet of what runs on one dataset retrieve, beside frozen ImageNet features and the oracle.
+
+    The queries are evenly spaced by how far the methods, taken together, stay behind the oracle: from the worst row to
+    the best, whoever does well in it.
+    """
+    trained = next(iter(opened.values()))
+    methods = {name: run.embeddings for name, run in opened.items()}
+    if trained.frozen is not None:
+        methods[trained.frozen[0]] = trained.frozen[1]
+    retrieved = retrieve(trained, methods, min(_K, len(trained.gallery_labels)))
+    behind = np.mean([retrieved.mean(name) - retrieved.mean(ORACLE) for name in methods], axis=0)
+    order = np.argsort(-behind, kind="stable")  # queries without a comparable item come last
+    order = order[: max(1, int(np.isfinite(behind).sum()))]
+    shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
+    task, dataset = trained.task, trained.dataset
+    every = [*methods, ORACLE]
+    rows = [shown_row(task, dataset, retrieved, int(row), every, size=_SIDE, ids=False) for row in shown]
+    write_sheet(path, rows, unit=trained.report[1], side=_SIDE, legend=task.legend(dataset.info))
+
+
+def _over_k(comparison: Comparison, kind: str) -> Curves:
+    return {
+        method: {int(name.partition("@")[2]): value for name, value in row.items() if name.startswith(f"{kind}@")}
+        for method, row in comparison.rows().items()
+    }
+
+
+def _over_dimension(comparison: Comparison, metric: str) -> Curves:
+    rows = {dimension: comparison.rows(dimension) for dimension in sorted({comparison.dimension, *comparison.at})}
+    methods = dict.fromkeys(name for row in rows.values() for name in row)
+    # what is cut at the other dimensions is whole at that of the table
+    return {
+        name: {dimension: (row.get(name) or row[name.removesuffix(CUT)])[metric] for dimension, row in rows.items()}
+        for name in methods
+    }
+
+
+def figure_metrics(comparison: Comparison) -> list[tuple[str, str]]:
+    """The metrics that figures over an option show, with the names of their axes: Recall@1, or at the largest K."""
+    found = []
+    for kind, (name, unit) in _labels(comparison).items():
+        names = comparison.references.rows[comparison.row]
+        if ks := [int(key.partition("@")[2]) for key in names if key.startswith(f"{kind}@")]:
+            k = min(ks) if kind == "recall" else max(ks)  # the paper's largest K: 10 and 100
+            found.append((f"{kind}@{k}", f"{name}@{k}{unit}"))
+    return found
+
+
+def _labels(comparison: Comparison) -> dict[str, tuple[str, str]]:
+    """The kinds of metric that figures show: name and unit for their axes."""
+    kinds = {name.partition("@")[0] for name in comparison.references.rows[comparison.row]}
+    if "map" in kinds:  # labels are classes: their distance is 0 or 1
+        return {"recall": ("Recall", "")}
+    return {"label_distance": ("mean label distance", f" ({comparison.unit})"), "ndcg": ("nDCG", "")}
+
+
+def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *, title: str) -> None:
+    """Write report.html into the folder of a comparison, beside its figures; ``runs`` are titles to folders."""
     header, *lines = comparison.table()
-    runs = [
-        {
-            "name": f"{visible_text(one.variant)}, {one.dimension} dimensions, seed {one.seed}",
-            "files": [
-                (name, quote((one.folder.relative_to(out) / name).as_posix()))
-                for name in _FILES
-                if (one.folder / name).exists()
-            ],
-        }
-        for one in plan
-    ]
+    notes = [*comparison.notes().splitlines(), sheet_note(list(comparison.trained))]
+    listed = []
+    for name, folder in runs.items():
+        files = [folder / file for file in _FILES if (folder / file).exists()]
+        links = [(file.name, quote(file.relative_to(out).as_posix())) for file in files]
+        listed.append({"name": name, "files": links})
     figures = [
         (_embedded(file), text, [kind for kind in ("png", "svg", "pdf") if (out / f"{name}.{kind}").exists()], name)
         for name, text in _FIGURES.items()
@@ -66,16 +145,11 @@ def write_report(comparison: Comparison, plan: Sequence[Planned], out: Path, *, 
         title=visible_text(title),
         header=[visible_text(cell) for cell in header],
         lines=[[visible_text(cell) for cell in line] for line in lines],
-        notes=[
-            visible_text(line, 2000)
-            for line in [*comparison.notes().splitlines(), sheet_note(list(comparison.trained))]
-            if line
-        ],
+        notes=[visible_text(line, 2000) for line in notes if line],
         figures=figures,
-        runs=runs,
+        runs=listed,
         gallery=GALLERY if (out / GALLERY).exists() else "",
     )
-    return out / REPORT
 
 
 def _embedded(path: Path) -> str:

@@ -1,22 +1,21 @@
-"""A published experiment run again: its methods trained as published, their figures beside the published ones.
-
-Not for: what was published (cml.tasks.papers), training and evaluating (comparison.py).
-"""
+"""A published experiment run again: its methods trained as published, their figures beside the published ones."""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+
+import torch
 
 from cml import models, sampling, tasks
 from cml.command_line.amounts import time_text
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.processes.device import pick_device
 from cml.retrieval import text_table
 from cml.retrieval.comparison import Interval, Rows, interval_text
-from cml.runs.comparison import run_comparison
-from cml.runs.planned import varied
+from cml.runs.comparison import run_comparison, varied
 from cml.storage.atomic import atomic_file, write_json
 from cml.tasks.papers import Experiment, PublishedRow
 from cml.training.config import TrainConfig
@@ -29,51 +28,34 @@ _NO_CARD = "there is no graphics card: --device cpu trains nevertheless, --steps
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a method: published, ours with its interval, and ours less the published one, each if there is one.
-
-    Of a piece of the experiment there is no difference.
-    """
+    """A figure of a method; of a piece of the experiment there is no difference."""
 
     method: str
     measure: str
     published: float | None
     ours: Interval | None
-    difference: float | None
-
-    def cells(self) -> list[str]:
-        """The figure as a row of the table."""
-        published = "" if self.published is None else f"{self.published:.3f}"
-        ours = "not run" if self.ours is None else interval_text(self.ours)
-        return [
-            self.method,
-            self.measure,
-            published,
-            ours,
-            "" if self.difference is None else f"{self.difference:+.3f}",
-        ]
+    difference: float | None  # ours less the published one
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came of an experiment: its figures, and sentences that say what they are.
-
-    Attributes:
-        figures: Those of each method.
-        not_run: Method to why it was not run.
-        piece: In what this is not the whole published experiment, an entry each; empty if it is.
-        hours: Method that was not run to the hours of the whole training on this device, by a few images timed.
-        notes: All that is to be said of the figures.
-    """
+    """What came of an experiment: its figures, and sentences that say what they are."""
 
     figures: Sequence[Figure]
-    not_run: Mapping[str, str]
-    piece: Sequence[str]
-    hours: Mapping[str, float]
+    not_run: Mapping[str, str]  # method to why
+    piece: Sequence[str]  # in what this is not the whole published experiment
+    hours: Mapping[str, float]  # of a method that was not run: of the whole training on this device, by a few images
     notes: Sequence[str]
 
     def grid(self) -> list[list[str]]:
         """Header and rows as text."""
-        return [["method", "measure", "published", "ours", "difference"], *(one.cells() for one in self.figures)]
+        lines = [["method", "measure", "published", "ours", "difference"]]
+        for one in self.figures:
+            published = "" if one.published is None else f"{one.published:.3f}"
+            ours = "not run" if one.ours is None else interval_text(one.ours)
+            difference = "" if one.difference is None else f"{one.difference:+.3f}"
+            lines.append([one.method, one.measure, published, ours, difference])
+        return lines
 
     def markdown(self) -> str:
         """Table and notes as Markdown."""
@@ -94,24 +76,12 @@ def reproduce(
 ) -> Reproduction:
     """Train what can be trained here, and write ``reproduction.json`` and ``.md`` beside the runs.
 
-    Without data nothing is written, and without a graphics card the whole experiment is not begun.
-
-    Args:
-        experiment: What was published.
-        config: Options of training; those that are not the experiment's hold for all its methods.
-        data: The prepared dataset; None where it is missing.
-        out: Folder of the runs; finished ones found there are kept.
-        seeds: Runs a method.
-        dimensions: Further dimensions, for the curves over it.
-
-    Raises:
-        UserError: the dataset is another one, or as for ``run_comparison``.
+    Without data nothing is written, and without a graphics card the whole experiment is not begun. The options of
+    ``config`` that are not the experiment's hold for all its methods.
     """
-    from cml.processes.device import pick_device
-
     device = pick_device(config.device).type
-    changed = experiment.config.difference(config)
-    variants = {row.name: _without(row.changes, changed) for row in experiment.rows}
+    changed, rows = experiment.config.difference(config), experiment.rows
+    variants = {one.name: {key: one.changes[key] for key in one.changes if key not in changed} for one in rows}
     lacking = {name: _lacking(varied(config, changes).backbone) for name, changes in variants.items()}
     reason = _NO_DATA if data is None else "" if changed or device != "cpu" or config.device != "auto" else _NO_CARD
     not_run = {name: said or reason for name, said in lacking.items() if said or reason}
@@ -141,11 +111,6 @@ def reproduce(
         with atomic_file(out / f"{REPRODUCTION}.md") as temporary:
             temporary.write_text(result.markdown(), "utf-8")
     return result
-
-
-def _without(changes: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
-    """What a method changes, without the options that the user has set for all."""
-    return {name: value for name, value in changes.items() if name not in taken}
 
 
 def _lacking(backbone: str) -> str:
@@ -195,10 +160,6 @@ def _forecast(methods: Mapping[str, TrainConfig], device: str, seeds: int) -> tu
 
 def _seconds_an_image(config: TrainConfig, device: str) -> float:
     """Time of an image in a step of a fresh network, without reading it."""
-    import torch
-
-    from cml.models.embedding import EmbeddingModel, ModelConfig
-
     model = EmbeddingModel(ModelConfig(config.backbone, "none", config.dimension, False, config.image_size)).to(device)
     images = torch.zeros(4 if device == "cpu" else 64, 3, *config.image_size, dtype=torch.uint8, device=device)
     for _ in range(2):  # the first pass finds its memory

@@ -1,9 +1,4 @@
-"""What several rankings retrieve for a run's queries, as numbers and as pictures with the label drawn.
-
-The gallery page and the sheet of a comparison are made of it. Not for: how they look (cml.reporting).
-"""
-
-from __future__ import annotations
+"""What several rankings retrieve for a run's queries, as numbers and as pictures with the label drawn; the gallery."""
 
 import contextlib
 import math
@@ -11,36 +6,31 @@ import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from cml.errors import DataError
-from cml.retrieval.evaluation import ORACLE
+from cml.data.images import read_image
+from cml.data.prepared import PreparedDataset, Split
+from cml.errors import DataError, UserError
+from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+from cml.retrieval.evaluation import ORACLE, embedding_ranker, leave_out_itself
+from cml.retrieval.rankers import ranked_columns
 from cml.runs.trained_run import Embeddings, TrainedRun
+from cml.task import Task
 
-if TYPE_CHECKING:
-    from PIL import Image
-
-    from cml.data.prepared import PreparedDataset, Split
-    from cml.reporting.gallery import GalleryRow, Picture
-    from cml.task import Task
-
+GALLERY = "gallery.html"
+BEHIND = "behind the oracle by"
 _BLOCK = 256  # queries whose label distances are held at a time
 
 
 @dataclass(frozen=True)
 class Retrieved:
-    """The first k of each ranking for every query.
+    """The first k of each ranking for every query: method to (Q, k)."""
 
-    Attributes:
-        items: Method to (Q, k) gallery numbers, -1 where nothing could be compared.
-        distances: Method to (Q, k) label distances as they are reported, infinite = cannot be compared.
-    """
-
-    items: Mapping[str, NDArray[np.int64]]
-    distances: Mapping[str, NDArray[np.float32]]
+    items: Mapping[str, NDArray[np.int64]]  # numbers in the gallery, -1 where nothing could be compared
+    distances: Mapping[str, NDArray[np.float32]]  # of labels, as they are reported; infinite where not comparable
 
     def mean(self, method: str) -> NDArray[np.float64]:
         """Mean label distance of each query's first k (Q,): NaN where nothing could be compared."""
@@ -51,16 +41,7 @@ class Retrieved:
 
 
 def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> Retrieved:
-    """Rank the gallery by each of ``methods`` and by the labels themselves (``ORACLE``).
-
-    Args:
-        trained: The run whose queries, gallery and label distance count.
-        methods: Name to embeddings of queries and gallery.
-        k: Items a query.
-    """
-    from cml.retrieval.evaluation import embedding_ranker, leave_out_itself
-    from cml.retrieval.rankers import ranked_columns
-
+    """The first k by each of ``methods`` and by the labels themselves (``ORACLE``)."""
     factor, _ = trained.report
     rankers = {name: embedding_ranker(*embeddings) for name, embeddings in methods.items()}
     items = {name: np.empty((len(trained.query_labels), k), np.int64) for name in [*methods, ORACLE]}
@@ -93,27 +74,15 @@ def shown_row(
     gain: float = math.nan,
     ids: bool = True,
 ) -> GalleryRow:
-    """One query and what each of ``methods`` retrieves for it.
+    """What each of ``methods`` retrieves for the query with that number.
 
-    Args:
-        task: How labels are drawn.
-        dataset: Whose queries and gallery they are.
-        retrieved: What ``retrieve`` found.
-        query: Number of the query.
-        methods: Which methods to show, in this order.
-        size: Longer side of a picture in pixels.
-        score: How badly the query goes.
-        gain: How much better than with a baseline.
-        ids: Pictures have the item's id as name and the label in words as caption; otherwise the words alone, and only
-            where the picture does not show the label already.
+    With ``ids`` pictures have the item's id as name and the label in words as caption; otherwise the words alone, and
+    only where the picture does not show the label already.
     """
-    from cml.reporting.gallery import GalleryRow
-
     queries, gallery = dataset.split("query"), dataset.split("gallery")
 
     def picture(split: Split, item: int, distance: float | None) -> Picture:
-        drawn = Drawn(task, dataset, split, split.paths[item], item, size)
-        return drawn.picture(distance) if ids else _wordless(drawn, distance)
+        return Drawn(task, dataset, split, split.paths[item], item, size).picture(distance, ids=ids)
 
     return GalleryRow(
         query=picture(queries, query, None),
@@ -144,10 +113,6 @@ class Drawn:
 
     def plain(self) -> Image.Image:
         """The photograph alone."""
-        from PIL import Image
-
-        from cml.data.images import read_image
-
         image = Image.fromarray(read_image(self.path))
         scale = self.size / max(image.size)
         return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
@@ -162,11 +127,13 @@ class Drawn:
         with self._fitting():
             return self.task.describe(self.split.labels[self.item], self.dataset.info)
 
-    def picture(self, distance: float | None = None) -> Picture:
-        """For a gallery: the item's id is its name, the label in words its caption."""
-        from cml.reporting.gallery import Picture
-
-        return Picture(self, self.words(), distance, self.split.item_ids[self.item])
+    def picture(self, distance: float | None, *, ids: bool) -> Picture:
+        """For a page or a sheet; see ``shown_row``."""
+        if ids:
+            return Picture(self, self.words(), distance, self.split.item_ids[self.item])
+        plain, image = self.plain(), self()
+        seen = image.size != plain.size or image.tobytes() != plain.tobytes()
+        return Picture(image, "" if seen else self.words(), distance)
 
     @contextlib.contextmanager
     def _fitting(self) -> Iterator[None]:
@@ -174,16 +141,68 @@ class Drawn:
         try:
             yield
         except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise DataError(
-                f"The task {self.task.name!r} cannot show the label {reprlib.repr(self.split.labels[self.item])} of "
-                f"the item {self.split.item_ids[self.item]!r} in {self.dataset.folder} ({type(error).__name__}: "
-                f"{error}). Is it the task of this dataset?"
-            ) from error
+            label, item = reprlib.repr(self.split.labels[self.item]), self.split.item_ids[self.item]
+            where = f"the label {label} of the item {item!r} in {self.dataset.folder}"
+            said = f"The task {self.task.name!r} cannot show {where} ({type(error).__name__}: {error})."
+            raise DataError(f"{said} Is it the task of this dataset?") from error
 
 
-def _wordless(drawn: Drawn, distance: float | None) -> Picture:
-    from cml.reporting.gallery import Picture
+def write_run_gallery(
+    trained: TrainedRun,
+    baseline: tuple[str, Embeddings] | None,
+    *,
+    queries: int = 48,
+    k: int = 5,
+    thumbnail: int = 96,
+    table: Sequence[Sequence[str]] = (),
+    note: str = "",
+    path: Path | None = None,
+) -> Path:
+    """Write a run's gallery into its folder or to ``path``: queries evenly spaced from the worst to the best."""
+    for option, value in (("queries", queries), ("k", k), ("thumbnail", thumbnail)):
+        if value < 1:
+            raise UserError(f"'{option}' must be at least 1. Got {value} instead.")
+    k = min(k, len(trained.gallery_labels))
+    name = trained.config.train.loss
+    methods = {name: trained.embeddings}
+    if baseline is not None:
+        methods[baseline[0] if baseline[0] != name else f"{name} (baseline)"] = baseline[1]
+    retrieved = retrieve(trained, methods, k)
 
-    plain, image = drawn.plain(), drawn()
-    seen = image.size != plain.size or image.tobytes() != plain.tobytes()
-    return Picture(image, "" if seen else drawn.words(), distance)
+    excess = retrieved.mean(name) - retrieved.mean(ORACLE)  # how much worse than the best possible
+    order = np.argsort(-excess, kind="stable")
+    shown = order[np.unique(np.linspace(0, len(order) - 1, min(queries, len(order))).round().astype(int))]
+    titles = [name, ORACLE, *(title for title in methods if title != name)]
+    gain = retrieved.mean(list(methods)[-1]) - retrieved.mean(name)  # 0 where there is no baseline
+    page = [
+        shown_row(
+            trained.task,
+            trained.dataset,
+            retrieved,
+            int(row),
+            titles,
+            size=2 * thumbnail,
+            score=float(excess[row]),
+            gain=float(gain[row]) if baseline is not None else math.nan,
+        )
+        for row in shown
+    ]
+    info, path = trained.dataset.info, path or trained.folder / GALLERY
+    write_gallery(
+        path,
+        page,
+        title=f"{info.name}: what the embedding retrieves",
+        unit=trained.report[1],
+        summary=(
+            f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
+            f'"{BEHIND}" says how much larger the mean label distance of the top {k} of {name} is than that of the '
+            f"best possible. Run {trained.folder}, {trained.config.train.steps} steps, "
+            f"label distance {trained.task.label_distance(trained.config.train, info)}. {note}"
+        ),
+        table=table,
+        legend=trained.task.legend(info),
+        thumbnail=thumbnail,
+        measure=BEHIND,
+        baseline=titles[-1],
+    )
+    return path

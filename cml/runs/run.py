@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+from torch import nn
+
 from cml.distances import LabelDistance
 from cml.errors import UserError
-from cml.retrieval.embeddings import EMBEDDING
-from cml.runs.evaluate import evaluate_run
+from cml.models import Backbone
+from cml.retrieval.embeddings import EMBEDDING, cut_row, measured
+from cml.retrieval.evaluation import Ranker, embedding_ranker, random_ranker
+from cml.retrieval.results import Evaluation
+from cml.retrieval.verdict import judged
 from cml.runs.explore import BESIDE, EXPLORER, Explorer, explore_runs, titled
-from cml.runs.gallery import write_run_gallery
-from cml.runs.trained_run import TrainedRun
+from cml.runs.retrieved import write_run_gallery
+from cml.runs.trained_run import PAIRS, TrainedRun, published_recall_ks, published_recall_within, with_pairs
 from cml.storage.atomic import write_json
+from cml.trackers import Tracker
 from cml.training.callbacks import track_figures
+from cml.training.metrics_log import METRICS, read_metrics
 from cml.training.run_folder import EVALUATION
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import nn
-
     from cml.export.captioning import CaptioningFeatures
     from cml.export.onnx_graph import OnnxExport
-    from cml.models import Backbone
-    from cml.retrieval.results import Evaluation
-    from cml.trackers import Tracker
 
 
 class Run(TrainedRun):
@@ -61,7 +64,7 @@ class Run(TrainedRun):
             count_lone: Count a query that is alone of its class as a miss of Recall@K, as published code does;
                 otherwise it is left out.
             recall_within: Also measure Recall@K, the share of queries with an item at most this far, as label distances
-                are reported, among the first K.
+                are reported, among the first K. 0 for what dataset.json says in its details, if anything.
             pairs: A CSV or JSONL file of pairs with their similarity as people see it, in the columns item, other and
                 similarity: adds pair_spearman, the correlation with it. By default the dataset's own pairs.csv, if any.
             dimensions: Also measure the embedding cut to its first so many numbers, a row each.
@@ -72,19 +75,41 @@ class Run(TrainedRun):
             A row a ranking, each metric with its 95 % interval over queries.
 
         Raises:
-            UserError: the run was trained on images given in Python, or its dataset or label distance is not available
-                here.
+            UserError: the run was trained on images given in Python, or its dataset or label distance is not here.
         """
-        evaluation = evaluate_run(
-            self,
+        query, gallery = self.embeddings
+        embeddings = {EMBEDDING: self.embeddings}
+        for size in dimensions:
+            if not 1 <= size <= query.shape[1]:
+                rule = f"in 1..{query.shape[1]}, those of the embedding"
+                raise UserError(f"'dimensions' must be {rule}. Got {size} instead.")
+            if size < query.shape[1]:
+                embeddings[cut_row(size)] = query[:, :size], gallery[:, :size]
+        if references and self.frozen is not None:
+            embeddings |= dict([self.frozen])
+        rankers: dict[str, Ranker] = {name: embedding_ranker(*both) for name, both in embeddings.items()}
+        if references:
+            rankers["random"] = random_ranker(len(self.query_labels), len(self.gallery_labels), seed)
+        evaluation = measured(
+            rankers,
+            self.distance,
+            self.query_labels,
+            self.gallery_labels,
+            same_items=self.dataset.info.queries_are_gallery,
+            recall_ks=published_recall_ks(self),
+            recall_within=(recall_within or published_recall_within(self)) / self.report[0],
             gain=gain,
             seed=seed,
             count_lone=count_lone,
-            recall_within=recall_within,
-            pairs=None if pairs is None else Path(pairs),
-            dimensions=dimensions,
-            references=references,
+            oracle=references,
+            ranks=self.ranks,
         )
+        evaluation = replace(evaluation, unit=self.unit).reported(*self.report)
+        own, log = self.dataset.folder / PAIRS, self.folder / METRICS
+        if pairs is not None or own.is_file():
+            evaluation = with_pairs(evaluation, self, embeddings, Path(pairs or own), seed)
+        records = read_metrics(log) if log.exists() else []  # a shared model has none
+        evaluation = judged(evaluation, EMBEDDING, [one["loss"] for one in records if "loss" in one])
         if self.ranks is None or self.ranks.first:
             write_json(self.folder / EVALUATION, evaluation.to_json())
             if tracker:
@@ -108,9 +133,6 @@ class Run(TrainedRun):
             k: Pictures per method.
             thumbnail: Size of a picture on the page, in pixels.
             table: A table to print at the page's top, its first row the header.
-
-        Raises:
-            UserError: the baseline was trained on another dataset.
         """
         baseline = self.frozen if against is None else (against.config.train.loss, against.embeddings)
         if against is not None and against.dataset.fingerprint != self.dataset.fingerprint:
@@ -138,9 +160,6 @@ class Run(TrainedRun):
             maps: Maps of each embedding: pca, tsne, umap; pca and, where it is installed, tsne when none are given.
             count: Items at most, drawn at random from more; over 10,000, the pictures lie in a folder beside the page.
             path: Where to write the page instead.
-
-        Raises:
-            UserError: an unknown map or tab, a map whose package is not installed, runs on different datasets.
         """
         opened = titled([self, *others])
         place = self.folder / EXPLORER if path is None else Path(path)
@@ -153,11 +172,7 @@ class Run(TrainedRun):
         return export_onnx(self.model.cpu(), Path(out))
 
     def export_hub(self, out: Path | str, *, name: str = "", licence: str = "other") -> list[str]:
-        """Write a folder to share: weights, config, model card; see ``cml.export.hub.export_hub``.
-
-        Returns:
-            What the card could not say, a sentence each.
-        """
+        """Write a folder to share: weights, config, model card; returns what the card lacks, a sentence each."""
         from cml.export.hub import export_hub
 
         return export_hub(self.folder, Path(out), name=name, licence=licence, data=self.data)
@@ -171,20 +186,15 @@ class Run(TrainedRun):
             images: Folder of images named by their COCO ids, or a prepared dataset.
             out: Folder to write to; the same call continues it after a kill.
             features: Which features, in which layout.
-            skip_bad: Leave out images that cannot be read; the manifest lists them.
-
-        Returns:
-            The manifest that was written beside the features.
+            skip_bad: Leave out images that cannot be read; the manifest, which is returned, lists them.
         """
         from cml.export.captioning import CaptioningFeatures, export_captioning
         from cml.export.image_list import ImageList
         from cml.export.trunk import open_trunk
 
         trunk = open_trunk(str(self.folder), device=str(self.model.mean.device))
-        found = ImageList.open(Path(images)).with_coco_ids(None)
-        return export_captioning(
-            trunk.model, found, Path(out), features or CaptioningFeatures(), trunk=trunk.title, skip_bad=skip_bad
-        )
+        found, features = ImageList.open(Path(images)).with_coco_ids(None), features or CaptioningFeatures()
+        return export_captioning(trunk.model, found, Path(out), features, trunk=trunk.title, skip_bad=skip_bad)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.config.train.loss}, {self.model!r})"
@@ -204,11 +214,8 @@ def open_run(
         folder: The run folder.
         data: Where its dataset lies now, if not where it was at training.
         device: auto | cpu | cuda ..
-        label_distance: The label distance, where it was the user's own and has no registered name.
-        backbone: The module that the run was trained with, where that was the user's own.
-
-    Raises:
-        UserError: not a finished run.
+        label_distance: As for ``cml.load``.
+        backbone: As for ``cml.load``.
 
     Example:
         >>> run = cml.open_run("runs/mine")

@@ -1,24 +1,128 @@
-"""Training a task on a prepared dataset into a run folder, with its loss curve."""
+"""Training from Python: on your own images and labels, or on a prepared dataset as ``cml train`` does."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+from torch import nn
+
 from cml import distances, tasks
+from cml.data.inputs import images_and_labels
 from cml.data.prepared import PreparedDataset
+from cml.distances import LabelDistance, LabelError
 from cml.distances.dataset_labels import encode
+from cml.distances.precomputed import Precomputed
+from cml.errors import UserError
+from cml.losses.label_distance_loss import as_loss
+from cml.models import CUSTOM, Backbone
+from cml.processes.join import joined
+from cml.processes.ranks import Ranks
+from cml.runs.model import Model
 from cml.task import Task
+from cml.trackers import Tracker
+from cml.training.begin import train_run
+from cml.training.callbacks import Callback, with_tracker
 from cml.training.config import TrainConfig, with_options
+from cml.training.loop import Trained
 
 if TYPE_CHECKING:
-    from cml.processes.ranks import Ranks
     from cml.runs.run import Run
-    from cml.trackers import Tracker
-    from cml.training.callbacks import Callback
-    from cml.training.loop import Trained
+
+
+def fit(
+    images: Any,  # noqa: ANN401 - the kinds listed below
+    labels: Any = None,  # noqa: ANN401
+    config: TrainConfig | None = None,
+    *,
+    label_distance: str | LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
+    loss: str | nn.Module | None = None,
+    backbone: str | nn.Module | Backbone | None = None,
+    image: str | None = None,
+    label: str | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    tracker: str | Tracker | None = None,
+    callbacks: Sequence[Callback] = (),
+    quiet: bool = False,
+    **options: Any,  # noqa: ANN401 - the fields of TrainConfig
+) -> Model:
+    """Train an embedding of ``images`` whose distances mirror the distances of ``labels``.
+
+    A script that calls this may be started by torchrun: its processes then share every batch.
+
+    Args:
+        images: N images: paths, uint8 arrays or tensors in either channel order, Pillow images; or a data set that
+            holds the labels too: a torch ``Dataset`` of (image, label), a Hugging Face ``Dataset`` or a data frame.
+        labels: N labels of the kind that the label distance takes; numbers or vectors by default.
+        config: All options of training; None for the defaults.
+        label_distance: How far apart two labels are: a text as on the command line, a ``LabelDistance``, a function of
+            two labels, or an (N, N) matrix.
+        loss: A text as on the command line, a loss of ``cml.losses``, or a torch module of your own that takes
+            embeddings (B, D) and label distances (A, B), whose first A items are the anchors. If its attribute
+            ``normalize`` is true, the trained model L2-normalises its embeddings; otherwise it does not.
+        backbone: The network below the head: a text as on the command line, or a torch module of your own from
+            normalised pixels (B, 3, h, w) to features (B, F); see ``cml.models.as_backbone`` for its mean and std.
+        image: Name of the column of images, where images come as a data frame or Hugging Face data set.
+        label: Name of its column of labels.
+        out: Run folder for checkpoints and the model; None keeps nothing.
+        resume: Continue the run in ``out``.
+        tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
+        callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
+        quiet: No progress bar.
+        **options: Any option of ``TrainConfig`` by its name, such as ``steps=300``; it goes before that of ``config``.
+
+    Returns:
+        The trained model: ``model.embed(images)`` gives (N, D) float32.
+
+    Raises:
+        UserError: images, labels or options that do not fit each other.
+
+    Example:
+        >>> import numpy as np
+        >>> import cml
+        >>> levels = np.linspace(0, 255, 40)
+        >>> images = np.tile(levels[:, None, None, None], (1, 16, 16, 3)).astype(np.uint8)
+        >>> model = cml.fit(images, levels, backbone="small-cnn", weights="none", image_size=(16, 16), steps=2,
+        ...                 sampler="random(batch_size=20)", workers=0, quiet=True)
+        >>> model.embed(images).shape
+        (40, 128)
+    """
+    named = {"label_distance": label_distance, "loss": loss, "backbone": backbone}
+    texts = {key: value for key, value in named.items() if isinstance(value, str)}
+    if backbone is not None and "backbone" not in texts:
+        texts |= {"backbone": CUSTOM, "weights": "none"}
+    own_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
+    if own_loss is not None:
+        texts["loss"] = type(loss).__name__
+    config = with_options(TrainConfig() if config is None else config, options | texts)
+    distance = distances.made(config.label_distance if label_distance is None else label_distance)
+    if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
+        labels = range(len(images))
+    source, raw = images_and_labels(images, labels, image=image, label=label)
+    try:
+        distance = distance.fit(raw)
+        encoded = distance.encode(raw)
+    except LabelError as error:
+        advice = "Mend the label, or choose another distance by label_distance=.."
+        raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
+    with joined(config.device) as ranks:
+        trained, run = train_run(
+            source,
+            encoded,
+            distance,
+            config,
+            loss=own_loss,
+            backbone=None if isinstance(backbone, str) else backbone,
+            out=None if out is None else Path(out),
+            resume=resume,
+            shrink=True,
+            callbacks=with_tracker(callbacks, tracker),
+            quiet=quiet,
+            ranks=ranks,
+        )
+    return Model(trained.model, run, distance)
 
 
 def train(
@@ -32,7 +136,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     quiet: bool = False,
     **options: Any,  # noqa: ANN401 - the fields of TrainConfig
-) -> Run:
+) -> "Run":
     """Train an embedding on a prepared dataset into a run folder, as ``cml train`` does.
 
     Args:
@@ -41,13 +145,10 @@ def train(
         out: Run folder.
         config: All options of training; the task's recipe when not given.
         resume: Continue the run in ``out``.
-        tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
+        tracker: As for ``cml.fit``, like those that follow.
         callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
         quiet: No progress bar.
         **options: Any option of ``TrainConfig`` by its name; it goes before that of ``config``.
-
-    Returns:
-        The finished run.
 
     Raises:
         UserError: options, dataset or run folder that do not fit.
@@ -60,24 +161,14 @@ def train(
         >>> list(run.evaluate().rows)
         ['embedding', 'frozen efficientnet-lite0', 'random', 'oracle']
     """
-    from cml.processes.join import joined
     from cml.runs.run import open_run
-    from cml.training.callbacks import with_tracker
 
     task = tasks.get(task) if isinstance(task, str) else task
     dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)
     chosen = options_for(task, config, options)
+    callbacks = with_tracker(callbacks, tracker)
     with joined(chosen.device) as ranks:
-        train_task(
-            task,
-            dataset,
-            chosen,
-            Path(out),
-            resume=resume,
-            callbacks=with_tracker(callbacks, tracker),
-            quiet=quiet,
-            ranks=ranks,
-        )
+        train_task(task, dataset, chosen, Path(out), resume=resume, callbacks=callbacks, quiet=quiet, ranks=ranks)
     return open_run(out, data=dataset.folder, device=chosen.device)
 
 
@@ -102,13 +193,7 @@ def train_task(
     quiet: bool = False,
     ranks: Ranks | None = None,
 ) -> Trained:
-    """Train a task's embedding into a run folder, with its loss curve.
-
-    Raises:
-        UserError: options, dataset or run folder that do not fit.
-    """
-    from cml.training.begin import train_run
-
+    """Train a task's embedding into a run folder, with its loss curve."""
     items, mirror = dataset.split("train"), task.mirror if config.flip == "image" else None
     distance = distances.registry.make(task.label_distance(config, dataset.info)).fit(items.labels)
     trained, _ = train_run(

@@ -1,50 +1,169 @@
-"""Trials: how they are drawn, what they reached, and which is best.
+"""Options that vary, as people write them; trials of them: how they are drawn, what they reached, which is best.
 
 What a trial reached is its score on validation data, lower is better; no test set is looked at here. A trial is drawn
 by number from a seed and the trials before it alone, so that a search that was cut off and started again draws the same
-ones. Not for: what they are drawn from (varied.py) and training them (sweep.py).
+ones.
 """
 
 import dataclasses
+import itertools
 import math
+import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import msgspec
 import numpy as np
 
-from cml.errors import UserError, extra_needed
+from cml.errors import UserError, did_you_mean, extra_needed
 from cml.registry import Choice
-from cml.runs.varied import Varied, value_text
 from cml.storage.atomic import write_json
 from cml.storage.saved_options import read_record
 from cml.training.config import TrainConfig, with_options
 
 Settings = Mapping[str, Any]
 """What a trial sets: "dimension", or "loss.alpha" for what stands in the brackets of the loss, to its value."""
+_CHOICES = ("loss", "sampler", "backbone")
+_FIXED = {
+    "label_distance": "it decides what is measured",
+    "seed": "'seeds' says how many runs there are of each",
+    "evaluate_every": "it decides what the trials are chosen by",
+    "validation_share": "it decides what the trials are chosen by",
+}
+_RANGE = re.compile(r"(?P<low>[^,()'\"]+?)\.\.(?P<high>[^,()'\":]+)(?P<log>:log)?")
+_PARTS = re.compile(r"""('[^']*'|"[^"]*"|[^'",()\[\]]|[()\[\],])""")
+
+
+@dataclass(frozen=True)
+class Varied:
+    """An option that varies over values or over a range.
+
+    Example:
+        >>> Varied.parse("sampler.batch_size=30,60").values
+        (30, 60)
+        >>> Varied.parse("learning_rate=1e-5..1e-2:log")
+        Varied(name='learning_rate', values=(), low=1e-05, high=0.01, log=True)
+    """
+
+    name: str  # an option of ``TrainConfig``, or one of a loss, sampler or backbone: ``loss.alpha``
+    values: tuple[Any, ...] = ()  # where they are listed; else there is a range
+    low: float = 0.0  # whole numbers alone are drawn where both ends are whole
+    high: float = 0.0
+    log: bool = False  # draw evenly on a logarithmic scale
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``option=value,value,..`` or ``option=low..high``, to which ``:log`` may be added."""
+        name, equals, right = (part.strip() for part in text.partition("="))
+        if not equals or not right:
+            raise UserError(f"{text!r} should read option=value,value or option=low..high.")
+        return cls.of(name, right)
+
+    @classmethod
+    def of(cls, name: str, values: str | Iterable[Any]) -> Self:
+        """As ``parse``, of an option's name and its values, which may be a text."""
+        name = name.replace("-", "_")
+        option, dot, setting = name.partition(".")
+        hints = typing.get_type_hints(TrainConfig)
+        if option not in hints:
+            raise UserError(f"There is no option {option!r} to vary.{did_you_mean(option, hints)}")
+        if option in _FIXED:
+            raise UserError(f"The option {option!r} cannot vary: {_FIXED[option]}.")
+        if dot and (option not in _CHOICES or not setting):
+            raise UserError(f"{name!r} cannot vary: only {', '.join(_CHOICES)} have options of their own.")
+        kind = Any if dot else hints[option]
+        if kind is not str and isinstance(values, str) and (found := _RANGE.fullmatch(values)):
+            low, high = (_typed(name, found[end], kind) for end in ("low", "high"))
+            if not isinstance(low, int | float) or not isinstance(high, int | float) or not low < high:
+                raise UserError(f"The range {values!r} of {name!r} should be two numbers, the lower one first.")
+            if found["log"] and low <= 0:
+                raise UserError(f"The logarithmic range {values!r} of {name!r} should begin above 0.")
+            return cls(name, (), low, high, bool(found["log"]))
+        given = _split(values) if isinstance(values, str) else values
+        made = tuple(_typed(name, one, kind) for one in given)
+        if not made or len({value_text(one) for one in made}) < len(made):
+            raise UserError(f"{name!r} should vary over different values. Got {values!r} instead.")
+        return cls(name, made)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a range is of whole numbers."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def rounded(self, value: float) -> float:
+        """A number of the range with three digits, or the end that it would leave the range by."""
+        return value if self.whole else min(max(float(f"{value:.3g}"), self.low), self.high)
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """All values, or both ends of the range."""
+        return self.values or (self.low, self.high)
+
+
+def space(vary: Iterable[str] | Mapping[str, str | Iterable[Any]]) -> tuple[Varied, ...]:
+    """The options that vary: texts as the command line takes them, or names to values or to such a text."""
+    given = itertools.starmap(Varied.of, vary.items()) if isinstance(vary, Mapping) else map(Varied.parse, vary)
+    found = tuple(given)
+    names = [one.name for one in found]
+    if len(set(names)) < len(names):
+        raise UserError(f"Each option can vary once; give all its values together. Got {', '.join(names)}.")
+    return found
+
+
+def grid(varied: Sequence[Varied]) -> list[dict[str, Any]]:
+    """All combinations of listed values, the last option's values next to each other."""
+    for one in varied:
+        if not one.values:
+            raise UserError(f"{one.name!r} has a range, from which trials are drawn: say how many by 'trials'.")
+    names = [one.name for one in varied]
+    return [dict(zip(names, values, strict=True)) for values in itertools.product(*(one.values for one in varied))]
+
+
+def value_text(value: object) -> str:
+    """A value as people write it: a square size as one number."""
+    if isinstance(value, tuple | list):
+        return str(value[0]) if len(set(value)) == 1 else "x".join(map(str, value))
+    return str(value)
+
+
+def _split(text: str) -> list[str]:
+    """A text at its commas, but for those in brackets and quotes."""
+    parts, depth = [""], 0
+    for piece in _PARTS.findall(text):
+        depth += (piece in "([") - (piece in ")]")
+        if piece == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return [part.strip() for part in parts]
+
+
+def _typed(name: str, value: object, kind: Any) -> Any:  # noqa: ANN401 - a type, and a value of it
+    """A value of an option, which may be a text yet."""
+    if isinstance(value, str) and kind is not str and typing.get_origin(kind) is not typing.Literal:
+        value = Choice.parse(f"of(value={value})").settings["value"]
+    if name == "image_size" and isinstance(value, int):
+        value = (value, value)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{name!r} cannot be {value!r}: {str(error).replace('`', '')}.") from None
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one run of a trial reached.
-
-    Attributes:
-        settings: What it set.
-        method: The loss or variant that it is a trial of; "" where there is one alone.
-        seed: Of the run.
-        score: On validation data, lower is better; None where the run failed.
-        seconds: That its training took, without what came before; None where nobody knows.
-        failed: Why it failed; "" where it did not.
-    """
+    """What one run of a trial reached."""
 
     settings: dict[str, Any]
-    method: str = ""
+    method: str = ""  # the loss or variant that it is a trial of; "" where there is one alone
     seed: int = 0
-    score: float | None = None
-    seconds: float | None = None
-    failed: str = ""
+    score: float | None = None  # on validation data, lower is better; None where the run failed
+    seconds: float | None = None  # that its training took, without what came before; None where nobody knows
+    failed: str = ""  # why it failed
 
     @property
     def loss(self) -> float:
@@ -58,14 +177,7 @@ class Trial:
 
 
 class TrialLog:
-    """The trials in a JSON file, written anew, atomically, after each.
-
-    Args:
-        path: The file; those that it holds already are found.
-
-    Raises:
-        DataError: the file holds something else.
-    """
+    """The trials in a JSON file, written anew, atomically, after each; those that it holds already are found."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -86,19 +198,10 @@ class TrialLog:
 
 
 def drawn(varied: Sequence[Varied], number: int, *, seed: int = 0, done: Sequence[Trial] = ()) -> dict[str, Any]:
-    """Draw the settings of a trial by its number.
+    """Draw the settings of a trial by its number, from 0.
 
     Without ``done`` trials do not depend on each other: they can be drawn in any order, by any process. With the trials
     before it, the first ten are such ones too, and the others are drawn near those that went well.
-
-    Args:
-        varied: What to draw.
-        number: Of the trial, from 0.
-        seed: Of the search.
-        done: The trials before it.
-
-    Raises:
-        UserError: optuna is not installed.
 
     Reference: Bergstra et al., Algorithms for Hyper-Parameter Optimization, NeurIPS 2011 (the tree-structured Parzen
     estimator, as optuna has it).
@@ -108,27 +211,23 @@ def drawn(varied: Sequence[Varied], number: int, *, seed: int = 0, done: Sequenc
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     kinds = optuna.distributions
     distributions: dict[str, optuna.distributions.BaseDistribution] = {}
-    for one in varied:
-        if one.values:
-            distributions[one.name] = kinds.CategoricalDistribution(range(len(one.values)))
-        elif one.whole:
-            distributions[one.name] = kinds.IntDistribution(int(one.low), int(one.high), log=one.log)
+    for option in varied:
+        if option.values:
+            distributions[option.name] = kinds.CategoricalDistribution(range(len(option.values)))
+        elif option.whole:
+            distributions[option.name] = kinds.IntDistribution(int(option.low), int(option.high), log=option.log)
         else:
-            distributions[one.name] = kinds.FloatDistribution(one.low, one.high, log=one.log)
+            distributions[option.name] = kinds.FloatDistribution(option.low, option.high, log=option.log)
 
-    def params_of(settings: Settings) -> dict[str, Any]:
-        texts = {one.name: [value_text(value) for value in one.values] for one in varied}
-        return {
-            name: listed.index(value_text(settings[name])) if listed else settings[name]
-            for name, listed in texts.items()
-        }
-
+    texts = {one.name: [value_text(value) for value in one.values] for one in varied}
     own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=own))
-    make = optuna.trial.create_trial
-    study.add_trials(
-        [make(params=params_of(one.settings), distributions=distributions, value=one.loss) for one in done]
-    )
+    for one in done:
+        params = {
+            name: listed.index(value_text(one.settings[name])) if listed else one.settings[name]
+            for name, listed in texts.items()
+        }
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=one.loss))
     params = study.ask(distributions).params
     return {one.name: one.values[params[one.name]] if one.values else one.rounded(params[one.name]) for one in varied}
 
@@ -136,14 +235,7 @@ def drawn(varied: Sequence[Varied], number: int, *, seed: int = 0, done: Sequenc
 def search(
     varied: Sequence[Varied], count: int, run: Callable[[dict[str, Any]], Trial], *, seed: int = 0
 ) -> list[Trial]:
-    """Draw and run so many trials, one after the other, each with the knowledge of those before it.
-
-    Args:
-        varied: What to draw.
-        count: Trials.
-        run: Gives the trial of some settings.
-        seed: Of the search.
-    """
+    """Draw and run so many trials, one after the other, each with the knowledge of those before it."""
     done: list[Trial] = []
     for number in range(count):
         done.append(run(drawn(varied, number, seed=seed, done=done)))
@@ -151,11 +243,7 @@ def search(
 
 
 def best(trials: Sequence[Trial]) -> dict[str, Any]:
-    """The settings whose runs scored best on average; of equal ones the first.
-
-    Raises:
-        UserError: a run of every trial failed.
-    """
+    """The settings whose runs scored best on average; of equal ones the first."""
     scores: dict[str, list[float]] = {}
     for one in trials:
         scores.setdefault(one.title, []).append(one.loss)
@@ -167,15 +255,7 @@ def best(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def with_settings(config: TrainConfig, settings: Settings) -> TrainConfig:
-    """The options of a trial.
-
-    Raises:
-        UserError: a value that its option does not take.
-
-    Example:
-        >>> with_settings(TrainConfig(loss="cosent"), {"loss.scale": 4.0, "dimension": 16}).loss
-        'cosent(scale=4.0)'
-    """
+    """The options of a trial."""
     changes = {name: value for name, value in settings.items() if "." not in name}
     for name, value in settings.items():
         option, dot, setting = name.partition(".")
