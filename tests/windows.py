@@ -1,8 +1,9 @@
 """A Linux process that lacks what Windows lacks, for the tests: python tests/windows.py FOLDER.
 
 No fcntl and resource, but a msvcrt of fcntl's meaning; none of the flags of os.open, of pwrite, preadv, SIGHUP and fork
-hooks; an open file cannot be renamed, a folder cannot be opened. It trains, goes on, evaluates and stores neighbour
-lists. Not for: line ends, paths and processes of Windows itself, which a workflow has to try.
+hooks; an open file cannot be renamed, a folder cannot be opened. It trains, goes on, evaluates, opens a run whose path
+is no Unicode and stores neighbour lists. Not for: line ends, paths and processes of Windows itself, which a workflow
+has to try.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def main(folder: Path) -> None:
     import cml
     from cml.bench.computing import memory_mb
     from cml.errors import UserError
-    from cml.storage.atomic import atomic_folder, locked
+    from cml.storage.atomic import atomic_folder, locked, text_path
     from cml.training.callbacks import State
 
     levels = np.linspace(0, 255, 40).round()
@@ -84,6 +85,14 @@ def main(folder: Path) -> None:
         print(error)
     model = cml.fit(images, levels, out=run, resume=True, **options)
     np.testing.assert_array_equal(cml.load(run).embed(images), model.embed(images))
+    odd = run.rename(folder / "half a character \udcff")
+    np.testing.assert_array_equal(cml.load(odd).embed(images), model.embed(images))
+    with text_path(odd / "model.safetensors") as name:  # of a copy, as no open file has a name
+        assert name.isprintable()
+        assert not name.startswith("/dev/fd")
+        assert Path(name).read_bytes() == (odd / "model.safetensors").read_bytes()
+    assert not Path(name).exists()
+    odd.rename(run)
     with locked(run / "lock", "the run"):
         try:
             with locked(run / "lock", "the run"):

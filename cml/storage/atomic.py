@@ -32,16 +32,10 @@ def atomic_file(path: Path) -> Iterator[Path]:
         force(temporary)
 
 
-@contextlib.contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``path``; rename it to ``path`` when the block ends without an error.
-
-    Raises:
-        UserError: ``path`` exists and is not an empty folder; an existing folder is never replaced.
-    """
+def atomic_folder(path: Path) -> contextlib.AbstractContextManager[Path]:
+    """As ``atomic_file``; ``UserError`` if ``path`` exists and is not an empty folder: it is never replaced."""
     check_vacant(path)
-    with _temporary(path, folder=True) as temporary:
-        yield temporary
+    return _temporary(path, folder=True)
 
 
 @contextlib.contextmanager
@@ -89,21 +83,11 @@ def check_vacant(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
-    """Hold the lock file ``path`` while the block runs, so that one process at a time works on something.
+    """Hold a lock file, so that one process at a time works on ``what``: "the run runs/mine".
 
     The lock ends with the process: a killed one leaves a file that locks nothing. Forked processes, such as data
-    workers, do not hold it.
-
-    Args:
-        path: The lock file, not a link; the parent of its folder must exist.
-        what: What it guards, for the error: "the run runs/mine".
-        wait: Wait until no other process holds the lock, however long that takes.
-
-    Yields:
-        The file, open for reading and appending. It stays behind.
-
-    Raises:
-        UserError: another process holds the lock.
+    workers, do not hold it. If another process does, that is a ``UserError``, or waited for with ``wait``. The file,
+    which is no link and whose folder is made, is open for reading and appending, and stays behind.
     """
     while True:
         try:
@@ -136,13 +120,12 @@ def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
 def force(*paths: Path) -> None:
     """Return when files, or the entries of folders, are on the disk; Windows cannot do that for folders."""
     for path in paths:
-        if not system.OPEN_FILES_MOVE and path.is_dir():
-            continue
-        number = os.open(path, os.O_RDONLY if system.OPEN_FILES_MOVE else os.O_RDWR)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+        if system.OPEN_FILES_MOVE or not path.is_dir():
+            number = os.open(path, os.O_RDONLY if system.OPEN_FILES_MOVE else os.O_RDWR)
+            try:
+                os.fsync(number)
+            finally:
+                os.close(number)
 
 
 def delete(path: Path, *, strict: bool = False) -> None:
@@ -175,52 +158,28 @@ if hasattr(os, "register_at_fork"):  # Windows forks nothing
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write ``value`` as readable JSON, atomically; NaN and infinity, which JSON lacks, are a ``ValueError``.
-
-    Raises:
-        UserError: a text, such as a path, is not UTF-8.
-    """
+    """Write ``value`` as readable JSON, atomically; NaN and infinity, which JSON lacks, are a ``ValueError``."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    unicode_text(text, f"what {path} should note")
-    with atomic_file(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
-
-
-@contextlib.contextmanager
-def text_path(path: Path) -> Iterator[str]:
-    """A file's name for libraries that only take text, also if it is not UTF-8."""
-    try:
-        unicode_text(str(path), "")
-    except UserError:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            yield f"/dev/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-    else:
-        yield str(path)
-
-
-def unicode_text(text: str, what: str) -> str:
-    """Return ``text`` if it can be written as UTF-8.
-
-    Raises:
-        UserError: it holds bytes that are not Unicode, as a file name may.
-    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         found = (text[: error.start].rpartition("\n")[2] + text[error.start :].partition("\n")[0]).strip()
-        raise UserError(f"The path {found!a} in {what} is not UTF-8 text: rename the file or folder.") from None
-    return text
+        raise UserError(
+            f"The path {found!a} in what {path} should note is not UTF-8 text: rename the file or folder."
+        ) from None
+    with atomic_file(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def text_path(path: Path) -> contextlib.AbstractContextManager[str]:
+    """A file's name for libraries that only take Unicode text, which the name of a file need not be."""
+    name = str(path)
+    is_text = name.encode(errors="ignore").decode() == name
+    return contextlib.nullcontext(name) if is_text else system.other_name(path)
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Open a file for reading; a pipe or a device, which may never end, is refused at once.
-
-    Raises:
-        OSError: it is missing, unreadable or not a regular file.
-    """
+    """Open a file for reading; a pipe or a device, which may never end, is an ``OSError`` at once."""
     descriptor = os.open(path, os.O_RDONLY | system.NO_WAIT | system.PLAIN)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -232,11 +191,7 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def read_json(path: Path, what: str, *, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
-    """Read a JSON file as ``parse_json`` does; ``what`` is its purpose, for the error: "the run's config".
-
-    Raises:
-        DataError: the file is missing, not a regular file or not valid JSON.
-    """
+    """Read a JSON file as ``parse_json`` does, or ``DataError`` with ``what`` it should hold: "the run's config"."""
     return read_parsed(path, what, "JSON", lambda raw: parse_json(raw, finite=finite))
 
 

@@ -1,22 +1,25 @@
-"""File operations in which operating systems differ: locks, flags, reading and writing at an offset."""
+"""File operations in which operating systems differ: locks, flags, names, reading and writing at an offset."""
 
 import contextlib
 import importlib
 import importlib.util
 import os
+import shutil
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+# flags of os.open; 0 where a system lacks them
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 PLAIN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-"""Flags of ``os.open``; 0 where a system lacks them."""
 
 _posix: Any = importlib.import_module("fcntl") if importlib.util.find_spec("fcntl") else None
-OPEN_FILES_MOVE = _posix is not None
-"""Whether an open file can be renamed and a folder can be opened; on Windows neither can."""
+OPEN_FILES_MOVE = _posix is not None  # whether an open file can be renamed and a folder opened; not on Windows
+_OPEN_FILES = Path("/dev/fd")  # under their numbers, where a system shows them
 
 _FAR = 1 << 40  # the byte that is locked on Windows, where nobody else can read a locked byte
 _AGAIN = 0.1  # seconds
@@ -26,9 +29,7 @@ _one_at_a_time = threading.Lock()
 def lock(descriptor: int, *, wait: bool) -> None:
     """Lock an open file for this process alone; the lock ends with the descriptor.
 
-    Raises:
-        BlockingIOError: another process holds it, and ``wait`` is False.
-        OSError: the file system has no locks.
+    ``BlockingIOError``: another process holds it, and ``wait`` is False. ``OSError``: the file system has no locks.
     """
     if _posix is not None:
         _posix.flock(descriptor, _posix.LOCK_EX | (0 if wait else _posix.LOCK_NB))
@@ -70,3 +71,19 @@ def replace(source: Path, target: Path) -> None:
         with contextlib.suppress(OSError):  # it is not empty, so that the next line fails
             target.rmdir()
     os.replace(source, target)
+
+
+@contextlib.contextmanager
+def other_name(path: Path) -> Iterator[str]:
+    """A name of plain text for a file: that of its open descriptor, or else of a copy, as on Windows."""
+    if OPEN_FILES_MOVE and _OPEN_FILES.is_dir():
+        with path.open("rb") as file:
+            yield str(_OPEN_FILES / str(file.fileno()))
+        return
+    descriptor, copy = tempfile.mkstemp()
+    os.close(descriptor)
+    try:
+        yield shutil.copyfile(path, copy)
+    finally:
+        with contextlib.suppress(PermissionError):  # Windows keeps what the block has left open
+            os.unlink(copy)
