@@ -24,16 +24,22 @@ import cml.distances
 from cml.command_line.amounts import size_text, time_text
 from cml.distances.euclidean import Euclidean
 from cml.distances.jobs import folder as job_folder
-from cml.distances.jobs import row_file
-from cml.distances.jobs.check import verify
-from cml.distances.jobs.forecast import forecast, pairs_a_second, pairs_a_strip
-from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
+from cml.distances.jobs.folder import RowFile
+from cml.distances.jobs.run import (
+    Runner,
+    forecast,
+    pairs_a_second,
+    pairs_a_strip,
+    verify,
+    write_matrix,
+    write_neighbors,
+)
 from cml.distances.jobs.work import MatrixWork, Strip, cut
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
 from cml.storage.atomic import locked
-from cml.storage.work_folder import FolderError
+from cml.storage.resumable import FolderError
 
 QUIET = Runner(bar_after=None)
 COUNT = 97
@@ -338,28 +344,27 @@ def test_a_lost_or_damaged_partial_file_is_made_again(damage: str, tmp_path: Pat
 
 
 def test_mirroring_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_file, "TILE", 16)
     monkeypatch.setattr(job_folder, "TILE", 16)
     distance, labels = Euclidean(), Euclidean().encode(list(range(COUNT)))
     mirrored: list[int] = []
-    whole = row_file.RowFile.mirror
+    whole = RowFile.mirror
 
-    def stops(self: row_file.RowFile, start: int) -> None:
+    def stops(self: RowFile, start: int) -> None:
         if len(mirrored) == 3:
             raise Cut
         mirrored.append(start)
         whole(self, start)
 
-    monkeypatch.setattr(row_file.RowFile, "mirror", stops)
+    monkeypatch.setattr(RowFile, "mirror", stops)
     with pytest.raises(Cut):
         write_matrix(distance, labels, tmp_path / "job", runner=Runner(threads=1, bar_after=None))
     assert not (tmp_path / "job" / "matrix.npy").exists()
 
-    def goes_on(self: row_file.RowFile, start: int) -> None:
+    def goes_on(self: RowFile, start: int) -> None:
         mirrored.append(start)
         whole(self, start)
 
-    monkeypatch.setattr(row_file.RowFile, "mirror", goes_on)
+    monkeypatch.setattr(RowFile, "mirror", goes_on)
     result = write_matrix(distance, labels, tmp_path / "job", runner=QUIET)
     assert sorted(mirrored) == list(range(0, COUNT, 16))
     np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))

@@ -77,7 +77,7 @@ import os, sys, time
 from pathlib import Path
 from cml.storage import atomic, partial_dataset
 from cml.storage.partial_dataset import PartialDataset
-from cml.storage.work_folder import WorkFolder
+from cml.storage.resumable import WorkFolder
 from cml.data_prep.lspet import Lspet
 
 def hang():
@@ -362,7 +362,7 @@ def test_control_c_is_one_line_and_goes_on(people: Path, whole: dict[str, bytes 
     script = f"""
         import sys, time
         from cml import cli
-        from cml.storage.work_folder import WorkFolder
+        from cml.storage.resumable import WorkFolder
         record, recorded = WorkFolder.record, []
         def slow(self, entry, **how):
             record(self, entry, **how)

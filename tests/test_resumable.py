@@ -22,8 +22,7 @@ from cml.export.captioning import CaptioningFeatures, export_captioning
 from cml.export.embeddings import embed_folder
 from cml.export.image_list import ImageList
 from cml.storage.made_with import difference
-from cml.storage.resumable import building, work_of
-from cml.storage.work_folder import work_folder
+from cml.storage.resumable import building, work_folder, work_of
 
 SECRET = b"nobody's business"
 Link = Callable[[Path, Path], object]

@@ -26,7 +26,7 @@ from cml.retrieval.evaluation import Ranker
 from cml.retrieval.rankers import embedding_ranker, random_ranker
 from cml.runs.trials import with_settings
 from cml.storage.made_with import as_json
-from cml.storage.work_folder import FolderError, WorkFolder, work_folder
+from cml.storage.resumable import FolderError, WorkFolder, work_folder
 from cml.training.config import TrainConfig
 
 _WAIT = 2.0  # seconds until a method that another process works on is looked at again

@@ -1,7 +1,4 @@
-"""The Hugging Face hub (the extra ``hub``): ``hf:user/name`` as a run folder, uploads, commits of datasets.
-
-Only config.json and model.safetensors of a model are ever fetched.
-"""
+"""The Hugging Face hub (the extra ``hub``): ``hf:user/name`` as a run folder, uploads, commits of datasets."""
 
 import contextlib
 import os
@@ -13,7 +10,7 @@ from typing import Any
 
 from cml.errors import DataError, UserError, extra_needed
 
-_FILES = ("config.json", "model.safetensors")
+_FILES = ("config.json", "model.safetensors")  # of a model; no others are ever fetched
 _WHY = {
     "RepositoryNotFoundError": "has no such repository, or it is private (log in: hf auth login)",
     "RevisionNotFoundError": "has no such branch, tag or commit of it",
@@ -22,14 +19,10 @@ _WHY = {
 
 
 def local_run(run: Path | str) -> Path:
-    """The folder of a run; a run on the hub is fetched into the hub's cache.
+    """The folder of a run: as it is, or of ``hf:user/name`` or ``hf:user/name@revision`` in the hub's cache.
 
-    Args:
-        run: A folder, ``hf:user/name`` or ``hf:user/name@revision``. The commit of a branch or tag is printed on
-            stderr; a commit needs no network once it is in the cache.
-
-    Raises:
-        UserError: no such repository or revision, no model in it, or the hub cannot be reached.
+    The commit of a branch or tag is printed on stderr; a commit needs no network once it is in the cache.
+    ``UserError``: no such repository or revision, no model in it, or the hub cannot be reached.
     """
     text = run if isinstance(run, str) else run.as_posix()
     if not text.startswith("hf:"):
@@ -61,11 +54,7 @@ def client(name: str, what: str = "model") -> Any:  # noqa: ANN401 - of a librar
 
 
 def dataset_commit(name: str, revision: str) -> str:
-    """The commit of a branch or tag of a dataset on the hub, or the newest one.
-
-    Raises:
-        UserError: there is no such dataset or revision, or the hub cannot be reached.
-    """
+    """The commit of a branch or tag of a dataset on the hub, or the newest one."""
     hub = client(name, "dataset")
     with _told(f"The dataset hf:{name} cannot be read"):
         return str(hub.dataset_info(name, revision=revision or None, timeout=10).sha)
@@ -73,11 +62,7 @@ def dataset_commit(name: str, revision: str) -> str:
 
 @contextlib.contextmanager
 def dataset_read(name: str) -> Iterator[None]:
-    """Turn whatever the library ``datasets`` raises, which has no common base class, into one line.
-
-    Raises:
-        DataError: the library raised an error.
-    """
+    """Turn whatever the library ``datasets`` raises, which has no common base class, into a ``DataError``."""
     try:
         yield
     except UserError:
@@ -88,11 +73,7 @@ def dataset_read(name: str) -> Iterator[None]:
 
 
 def upload(folder: Path, name: str, *, private: bool) -> str:
-    """Upload a folder's files as one commit; returns what ``cml.load`` takes for it.
-
-    A missing repository is made, ``private`` or public. ``UserError``: the upload fails, or it should be private but
-    the repository is public.
-    """
+    """Upload a folder's files as one commit, to a repository made if missing; returns what ``cml.load`` takes."""
     hub = client(name)
     from huggingface_hub import CommitOperationAdd
 

@@ -26,21 +26,22 @@ def difference(
     Digests mean nothing to a reader. Where they differ, the first difference between ``about_there`` and ``about``,
     which describe what the digests are of, is named instead; without one, the kind of thing that differs.
     """
+    if there == wanted:
+        return ""
     if not isinstance(there, Mapping) or not there:
         return "it does not say how"
     then, now = _flat(there), _flat(wanted)
-    for key in {**now, **then}:
-        if then.get(key) == now.get(key):
-            continue
-        if key == "format":
-            return "another version of cml made it"
-        if not all(isinstance(values.get(key), str) and _DIGEST.fullmatch(values[key]) for values in (then, now)):
-            return _both(key, then.get(key), now.get(key))
-        for name, value in (about or {}).items():
-            if about_there is not None and about_there.get(name) != value:
-                return _both(name, about_there.get(name), value)
-        return f"not with the same {key.removesuffix('_fingerprint')}"
-    return ""
+    key = next((key for key in {**now, **then} if then.get(key) != now.get(key)), None)
+    if key is None:
+        return ""
+    if key == "format":
+        return "another version of cml made it"
+    if not all(isinstance(values.get(key), str) and _DIGEST.fullmatch(values[key]) for values in (then, now)):
+        return _both(key, then.get(key), now.get(key))
+    for name, value in (about or {}).items():
+        if about_there is not None and about_there.get(name) != value:
+            return _both(name, about_there.get(name), value)
+    return f"not with the same {key.removesuffix('_fingerprint')}"
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,4 @@
-"""Arrays in ``.npy`` files, read from untrusted files and kept in the cache.
-
-Files are mapped into memory: one that is shorter than its header says is refused before anything is allocated. No
-pickle is read.
-"""
+"""Arrays in untrusted ``.npy`` files: no pickle, and mapped, so that one that is too short is refused unread."""
 
 import contextlib
 from collections.abc import Callable
@@ -16,12 +12,7 @@ from cml.storage.atomic import atomic_file, open_regular
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """The array of a ``.npy`` file, memory-mapped and read-only.
-
-    Raises:
-        OSError: the file is missing or cannot be read.
-        ValueError: it is not a complete ``.npy`` file of numbers; says why.
-    """
+    """The array of a ``.npy`` file, memory-mapped and read-only; ``ValueError`` says why it is none of numbers."""
     with open_regular(path) as file:
         if file.read(6) != b"\x93NUMPY":  # NumPy would open an archive or a pickle as such
             raise ValueError("it is no .npy file")

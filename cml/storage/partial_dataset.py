@@ -1,10 +1,8 @@
 """A dataset being written, in a folder beside its target that survives a killed process, so that the next continues.
 
-``.NAME.partial`` holds the dataset so far and a journal (work_folder.py) of the items whose files are complete, with
+``.NAME.partial`` holds the dataset so far and a journal (resumable.py) of the items whose files are complete, with
 sizes and checksums: a file torn by a power cut fails its checksum and is made again.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os
@@ -13,15 +11,14 @@ import zlib
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import PIL
 
 from cml.errors import DataError, UserError
 from cml.storage.atomic import check_vacant, force
+from cml.storage.resumable import work_folder
 from cml.storage.safe_paths import relative_name
-from cml.storage.work_folder import work_folder
 
 _BATCH = 256  # files between two calls that force them to the disk
 Whole = tuple[int, int]  # size and checksum of a file
@@ -30,23 +27,16 @@ Whole = tuple[int, int]  # size and checksum of a file
 class PartialDataset:
     """The folder in which a dataset is made; a ``with`` block that succeeds without ``publish`` deletes it.
 
-    Args:
-        folder: The dataset's target; absent or empty.
-        made_with: What determines its content. Items of an earlier process are reused only if it was the same; if it
-            is empty, nothing is reused and nothing kept.
-
-    Attributes:
-        data: Where to write; it becomes ``folder``.
-
-    Raises:
-        UserError: ``folder`` is taken, or another process is making this dataset.
+    ``folder``, the dataset's target, is absent or empty, and no other process makes it, or that is a ``UserError``.
+    Items of an earlier process are reused only if what determines the content, ``made_with``, was the same; if it is
+    empty, nothing is reused and nothing kept.
     """
 
     def __init__(self, folder: Path, made_with: Mapping[str, Any]) -> None:
         self._folder = Path(os.path.abspath(folder))
         # another version of Pillow may encode slightly differently
         self._made_with = {**made_with, "pillow": PIL.__version__} if made_with else {}
-        self.data = partial_folder(folder) / "dataset"
+        self.data = partial_folder(folder) / "dataset"  # where to write; it becomes ``folder``
         self._items: dict[str, dict[str, Whole]] = {}  # finished by an earlier process
         self._files: dict[str, Whole] = {}  # complete on the disk, by their path below data
         self._used: set[str] = set()  # paths of this process's dataset
@@ -55,7 +45,7 @@ class PartialDataset:
         self._forced: list[Future[None]] = []
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> PartialDataset:
+    def __enter__(self) -> Self:
         check_vacant(self._folder)
         with self._stack:
             opened = work_folder(self.data.parent, self._made_with, str(self._folder))
@@ -69,9 +59,7 @@ class PartialDataset:
             self._stack = self._stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:  # noqa: ANN401
         self._forcing.shutdown(cancel_futures=True)
         # the same command would only fail again, unless the fault is that of a single item
         users = isinstance(error, UserError) and not isinstance(error, DataError)
@@ -85,16 +73,12 @@ class PartialDataset:
         return self._work.recorded if self._made_with else 0
 
     def finished(self, item_id: str) -> dict[str, bytes] | None:
-        """The files of an item that an earlier process finished, by path; None if one of them is damaged.
-
-        Several threads may ask for different items at a time.
-        """
+        """The files of an item that an earlier process finished, by path, or None. Several threads may call it."""
         contents = {}
         for path, whole in self._items.get(item_id, {}).items():
-            try:
+            contents[path] = b""
+            with contextlib.suppress(OSError):
                 contents[path] = (self.data / path).read_bytes()
-            except OSError:
-                contents[path] = b""
             if _whole(contents[path]) != whole:
                 self._files.pop(path, None)
                 return None
@@ -115,14 +99,10 @@ class PartialDataset:
             self._work.record({"item_id": item_id, "files": files}, sync=False)
 
     def publish(self, further: set[str]) -> None:
-        """Move the dataset to its target when all its files are on the disk.
-
-        Args:
-            further: Paths of files that ``add`` did not write; all other files are deleted.
-        """
+        """Move the dataset to its target when it is on the disk, with the files of ``add`` and ``further`` ones."""
+        wanted = self._used | further
         for path in [path for path in self.data.rglob("*") if path.is_file()]:
-            name = path.relative_to(self.data).as_posix()
-            if name not in self._used and name not in further:
+            if path.relative_to(self.data).as_posix() not in wanted:
                 path.unlink()
         self._unforced.extend(further)
         self._force()

@@ -1,23 +1,120 @@
 """Work that takes hours: done and recorded in pieces, continued after a kill, refused to a second process.
 
-``cml distances``, ``embed``, ``index`` and ``export captioning`` use it; ``prepare`` shares the folder and its journal
-(work_folder.py). The next process with the same command drops what the journal does not list and continues.
+It grows in a hidden folder (``WorkFolder``) with a journal, whose first line holds the settings of the work and each
+further line a complete piece, which is on the disk before its line. Links in the folder are never followed: if there
+is one, the work starts over. ``cml distances``, ``embed``, ``index`` and ``export captioning`` move whole results out
+of it (``building``); ``prepare`` (partial_dataset.py) and ``bench`` use the folder itself. The next process with the
+same command drops what the journal does not list and continues.
 """
 
 import contextlib
 import io
+import json
 import os
+import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 
 from cml.errors import DataError, UserError
-from cml.storage.atomic import PARTIAL, delete, read_json, write_all, write_json
+from cml.storage.atomic import PARTIAL, delete, folder_made, located, locked, read_json, write_all, write_json
 from cml.storage.made_with import as_json, difference
-from cml.storage.work_folder import WorkFolder, work_folder
+from cml.storage.strict_json import parse_json
 
+JOURNAL = "journal.jsonl"
 _FINISHED = "finished"
+T = TypeVar("T")
+
+
+class FolderError(UserError):
+    """A folder cannot be written or has no space left; nothing else is wrong."""
+
+
+class WorkFolder:
+    """A folder in which this process alone works. Made by ``work_folder``."""
+
+    def __init__(self, root: Path, journal: IO[bytes], made_with: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+        self.root, self.made_with, self._journal = root, as_json(made_with), journal
+        self._head = {"made_with": self.made_with, "about": about}
+        self._recording = threading.Lock()
+        journal.seek(0)
+        head = journal.readline()
+        self._start, self.recorded = len(head), 0  # where the records begin, and how many there are
+        # how the work of an earlier process differs from this; "" if it does not, None if there is none
+        self.difference: str | None = None
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            there = parse_json(head, surrogates=True) if head.endswith(b"\n") and not _holds_links(root) else {}
+            self.difference = difference(there["made_with"], self.made_with, there["about"], about)
+
+    def start_over(self) -> None:
+        """Delete what is there."""
+        for path in self.root.iterdir():
+            if path.name != JOURNAL:
+                delete(path, strict=True)
+        self._journal.truncate(0)
+        self._append(self._head)
+        self._start, self.recorded = os.fstat(self._journal.fileno()).st_size, 0
+
+    def records(self, parse: Callable[[Any], T]) -> list[T]:
+        """The records, oldest first, each converted by ``parse``.
+
+        If ``parse`` raises DataError, LookupError, TypeError or ValueError, the journal was torn there, as by a power
+        cut, and ends before that record.
+        """
+        self._journal.seek(self._start)
+        found, end = [], self._start
+        with contextlib.suppress(DataError, LookupError, TypeError, ValueError):
+            for line in self._journal:
+                if not line.endswith(b"\n"):
+                    break
+                found.append(parse(parse_json(line, surrogates=True)))
+                end += len(line)
+        self._journal.truncate(end)
+        self.recorded = len(found)
+        return found
+
+    def record(self, entry: object, *, sync: bool = True) -> None:
+        """Record what is complete; it survives a kill, and with ``sync`` a power cut. Several threads may call it."""
+        with self._recording:
+            self._append(entry)
+        if sync:
+            os.fsync(self._journal.fileno())
+
+    def discard(self) -> None:
+        """Delete the folder."""
+        delete(self.root)
+
+    def _append(self, entry: object) -> None:
+        # not through the file's buffer, which would be written again when the file is closed on a full disk
+        write_all(self._journal.fileno(), json.dumps(entry).encode() + b"\n")
+        self.recorded += 1
+
+
+@contextlib.contextmanager
+def work_folder(
+    root: Path, made_with: Mapping[str, Any], what: str, *, about: Mapping[str, Any] | None = None, wait: bool = False
+) -> Iterator[WorkFolder]:
+    """Open a folder for this process alone; it is made if it is missing, or ``FolderError``.
+
+    ``about`` says in words what the digests in ``made_with`` are of, for errors. Another process that works there is
+    waited for with ``wait``, and otherwise a ``UserError`` that names ``what`` it makes.
+    """
+    with contextlib.ExitStack() as opened:
+        try:
+            if _is_link(root):
+                root.unlink()
+            opened.enter_context(folder_made(root.parent))
+            root.mkdir(exist_ok=True)
+            if _is_link(root / JOURNAL):
+                (root / JOURNAL).unlink()
+        except OSError as error:
+            raise FolderError(
+                f"The folder {root.parent} cannot be written ({error.strerror}); choose another one."
+            ) from None
+        opened.enter_context(located(root.parent))
+        yield WorkFolder(root, opened.enter_context(locked(root / JOURNAL, what, wait=wait)), made_with, about or {})
 
 
 class MadeOtherwiseError(UserError):
@@ -25,18 +122,12 @@ class MadeOtherwiseError(UserError):
 
 
 class Building:
-    """Results that are being made, or were found complete. Made by ``building``.
-
-    Attributes:
-        out: The target folder.
-        work: Hidden folder in which the results grow.
-        records: The entries of ``record`` so far, oldest first.
-        manifest: The manifest if the results are complete, else None.
-    """
+    """Results that are being made in ``work``, or were found complete in ``out``. Made by ``building``."""
 
     def __init__(self, out: Path, name: str, parts: Sequence[str], manifest: dict[str, Any] | None) -> None:
-        self.out, self.work, self.manifest = out, work_of(out, name), manifest
-        self.records: list[dict[str, Any]] = []
+        self.out, self.work = out, work_of(out, name)
+        self.manifest = manifest  # None if the results are not complete
+        self.records: list[dict[str, Any]] = []  # oldest first
         self._name, self._parts = name, parts
         self._folder: WorkFolder  # set if the results are not complete
 
@@ -108,45 +199,31 @@ def building(
 ) -> Iterator[Building]:
     """Begin or continue results whose manifest is written last: if it exists, they are complete.
 
-    Args:
-        out: Target folder; made if it is missing, and it may hold other files.
-        made_with: What the content depends on, as JSON can hold it. Only results with the same are continued.
-        parts: Names of the results below ``out``, including optional ones.
-        manifest: Name of the file that marks complete results.
-        about: As for ``work_folder``; the manifest should hold it too.
-        sound: Whether the parts of complete results are intact; otherwise they are made again.
-        parse: Checks a record; if it raises DataError, LookupError, TypeError or ValueError, the work is complete up
-            to the record before.
-        wait: As for ``work_folder``.
-
-    Yields:
-        The results; with ``manifest`` if they are complete.
-
-    Raises:
-        UserError: another process is working there, or something else has one of the names.
-        MadeOtherwiseError: existing results have other settings; the message names the first.
-        FolderError: the folder cannot be written.
+    ``out`` is made if it is missing, and may hold other files, but none under the names of ``parts``, which include
+    optional ones. Only results of the same ``made_with`` are continued, or else ``MadeOtherwiseError``; ``about`` is
+    that of ``work_folder``, and the manifest should hold it too. Complete results that are not ``sound`` are made
+    again. The work is complete up to a record that ``parse`` refuses, as ``WorkFolder.records`` says.
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; give a folder.")
-    found = found_whole(out / manifest, made_with, about)
-    if found is None and (out / "config.json").exists():
+    made = Building(out, manifest, parts, found_whole(out / manifest, made_with, about))
+    if made.manifest is None and (out / "config.json").exists():
         raise UserError(f"{out} holds a run or a model (config.json). Choose another folder.")
-    if found is not None and sound():
-        delete(work_of(out, manifest))  # left by a process that was killed just after its last step
-        yield Building(out, manifest, parts, found)
+    if made.manifest is not None and sound():
+        delete(made.work)  # left by a process that was killed just after its last step
+        yield made
         return
-    with work_folder(work_of(out, manifest), made_with, str(out), about=about, wait=wait) as folder:
-        found = found_whole(out / manifest, made_with, about)
-        if found is not None and sound():  # another process has just finished it
+    with work_folder(made.work, made_with, str(out), about=about, wait=wait) as folder:
+        made.manifest = found_whole(out / manifest, made_with, about)
+        if made.manifest is not None and sound():  # another process has just finished it
             folder.discard()
-            yield Building(out, manifest, parts, found)
+            yield made
             return
-        if found is not None:
+        if made.manifest is not None:
             print(f"{out} is damaged, or another version of cml made it; starting over.", file=sys.stderr)
             for name in (manifest, *parts):
                 delete(out / name)
-        made = Building(out, manifest, parts, None)
+            made.manifest = None
         made._begin(folder, parse)
         try:
             yield made
@@ -161,12 +238,7 @@ def building(
 def found_whole(
     manifest: Path, made_with: Mapping[str, Any], about: Mapping[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """The manifest of complete results; None if there is none.
-
-    Raises:
-        MadeOtherwiseError: they have other settings; the message names the first.
-        DataError: the manifest is damaged.
-    """
+    """The manifest of complete results, None if there is none; ``MadeOtherwiseError`` if they have other settings."""
     if not manifest.exists():
         return None
     wanted, value = as_json(made_with), read_json(manifest, "what was made here")
@@ -181,11 +253,7 @@ def found_whole(
 
 
 class GrowingFile(io.FileIO):
-    """A file that only grows; bytes after the recorded ``size``, which an earlier process wrote, are dropped.
-
-    Raises:
-        DataError: the file is shorter than ``size``.
-    """
+    """A file that only grows; bytes after the recorded ``size``, which an earlier process wrote, are dropped."""
 
     def __init__(self, path: Path, size: int) -> None:
         super().__init__(path, "a+")
@@ -202,3 +270,16 @@ class GrowingFile(io.FileIO):
         """Force everything to the disk; returns the size to record."""
         os.fsync(self.fileno())
         return os.fstat(self.fileno()).st_size
+
+
+def _is_link(path: Path) -> bool:
+    """Whether writing to a path may write elsewhere: it is a symbolic or hard link, or not a regular file."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISDIR(found.st_mode) and (not stat.S_ISREG(found.st_mode) or found.st_nlink > 1)
+
+
+def _holds_links(root: Path) -> bool:
+    return any(_is_link(Path(at, name)) for at, folders, files in os.walk(root) for name in (*folders, *files))

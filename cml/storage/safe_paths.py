@@ -15,15 +15,9 @@ _LONGEST, _LONGEST_PART = 4096, 255  # bytes, what Linux can open
 
 
 def relative_name(value: object, folder: object, *, portable: bool = True) -> str:
-    """A name in its normal form, after every check that needs no disk.
+    """A name in its normal form, after every check that needs no disk; ``ValueError``, to follow the name, says why.
 
-    Args:
-        value: The name in the data file.
-        folder: What it should be relative to, for the error.
-        portable: Refuse a backslash, which separates folders on other systems.
-
-    Raises:
-        ValueError: says what is wrong; the message follows the name.
+    ``portable`` refuses a backslash, which separates folders on other systems.
     """
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"should be the path of a file, relative to {folder}")
@@ -46,22 +40,14 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def check_no_link(root: Path, *names: str) -> None:
-    """Check that ``root / names[0]``, ``root / names[0] / names[1]``, .., in which cml writes, are not links.
-
-    Raises:
-        UserError: one is a link, so that files would be written elsewhere.
-    """
+    """Check that ``root / names[0]``, ``root / names[0] / names[1]``, .., in which cml writes, are not links."""
     for end in range(len(names)):
         if (path := root.joinpath(*names[: end + 1])).is_symlink():
             raise UserError(f"{path} is a link, so cml would write elsewhere. Put a folder in its place.")
 
 
 def file_inside(folder: Path, name: object, where: str, what: str = "image") -> Path:
-    """The regular file ``name`` in ``folder``; ``where`` ("FILE:LINE") and ``what`` are for the error.
-
-    Raises:
-        DataError: the name leads out of the folder, also through a link, or there is no such file.
-    """
+    """The regular file ``name`` in ``folder``, or ``DataError`` with ``where`` ("FILE:LINE") and ``what`` it is."""
     try:
         path = folder / relative_name(name, folder)
     except ValueError as fault:

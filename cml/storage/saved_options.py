@@ -1,7 +1,4 @@
-"""Records from untrusted JSON, with the type and range of every entry checked.
-
-msgspec converts strictly; here its errors get the file, the entry and the value.
-"""
+"""Records from untrusted JSON: msgspec checks each entry strictly; its errors get the file, the entry and the value."""
 
 import dataclasses
 import math
@@ -24,15 +21,7 @@ TINY = 1e-12  # the smallest positive number that makes sense as an option
 
 
 def check_bounds(options: object, bounds: Mapping[tuple[float, float], Sequence[str]]) -> None:
-    """Check the numbers of a dataclass; an option whose default is None may be None.
-
-    Args:
-        options: The dataclass.
-        bounds: (least, greatest) value to the names of options.
-
-    Raises:
-        UserError: an option is out of its bounds, or not finite.
-    """
+    """Check the numbers of a dataclass by (least, greatest); an option whose default is None may be None."""
     for (low, high), names in bounds.items():
         for name in names:
             value = getattr(options, name)
@@ -47,16 +36,10 @@ def check_bounds(options: object, bounds: Mapping[tuple[float, float], Sequence[
 
 
 def read_record(path: Path, kind: type[T], what: str, mend: str) -> T:
-    """The record in a JSON file that cml wrote.
+    """The record, a TypedDict or dataclass, in a JSON file that cml wrote; entries that it does not name are dropped.
 
-    Args:
-        path: The file.
-        kind: A TypedDict or dataclass; entries that it does not name are dropped.
-        what: What the file should hold, for errors: "what the index holds".
-        mend: What to do if it does not, for errors.
-
-    Raises:
-        DataError: the file is missing or not JSON, or an entry is missing, of another type or out of range.
+    ``DataError``: the file is missing or not JSON, or an entry is missing, of another type or out of range. It says
+    ``what`` the file should hold ("what the index holds"), and how to ``mend`` that.
     """
     return record(read_json(path, what), kind, str(path), what, mend)
 
@@ -70,27 +53,10 @@ def record(value: object, kind: type[T], where: str, what: str, mend: str = "") 
 
 
 def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
-    """The dataclass ``kind`` in a JSON value; a missing option has its default.
+    """The dataclass ``kind``, whose ``__post_init__`` checks ranges with ``UserError``, in a JSON value.
 
-    Args:
-        kind: A dataclass; its ``__post_init__`` checks ranges with ``UserError``.
-        value: The JSON.
-        where: The file, for errors.
-        what: What the file should hold, for errors: "a run's config".
-
-    Raises:
-        DataError: an option is missing, unknown, of another type or out of range.
-
-    Example:
-        >>> @dataclasses.dataclass
-        ... class Walk:
-        ...     steps: int
-        >>> Walk.__annotations__["steps"] = int
-        >>> saved_options(Walk, {"steps": 3}, "walk.json", "a walk").steps
-        3
-        >>> saved_options(Walk, {"steps": "many"}, "walk.json", "a walk")
-        Traceback (most recent call last):
-        cml.errors.DataError: walk.json: the option 'steps' cannot be 'many': expected int, got str.
+    A missing option has its default. ``DataError``: one without a default is missing, or one is unknown, of another
+    type or out of range: "walk.json: the option 'steps' cannot be 'many': expected int, got str."
     """
     if (name := _unknown(kind, value)) is not None:
         raise DataError(f"{where} has the option {name}")

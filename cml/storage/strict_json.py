@@ -14,15 +14,10 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_json(raw: bytes, *, surrogates: bool = False, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
-    """Read one JSON value.
+    """Read one JSON value; ``ValueError``, to follow the name of the file or line, says what is wrong.
 
-    Args:
-        raw: UTF-8.
-        surrogates: Allow lone surrogates, which stand for the bytes of a file name that is not Unicode.
-        finite: Refuse NaN and infinity; if False, the caller checks every number.
-
-    Raises:
-        ValueError: says what is wrong; the message follows the name of the file or line: "is not JSON: ..".
+    ``surrogates`` allows lone ones, which stand for the bytes of a file name that is not Unicode. Where NaN and
+    infinity need not be ``finite``, the caller checks every number.
     """
     try:
         text = raw.decode()

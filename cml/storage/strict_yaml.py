@@ -12,12 +12,7 @@ _FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 
 
 def parse_yaml(raw: bytes) -> Any:  # noqa: ANN401 - any YAML
-    """Read one YAML document.
-
-    Raises:
-        ValueError: says what is wrong; the message follows the name of the file.
-        UserError: PyYAML is not installed.
-    """
+    """Read one YAML document; ``ValueError``, to follow the name of the file, says what is wrong."""
     with extra_needed("yaml", "Reading YAML"):
         from yaml import MappingNode, SafeLoader, YAMLError
     made: Any = type("Loader", (SafeLoader,), {})  # a subclass, so that the library's own does not change

@@ -1,17 +1,10 @@
 """The strips of a distance job on a Dask cluster: ``cml distances DATASET --matrix --scheduler tcp://host:port``.
 
-1. Install cml with the extra ``cluster`` on every machine, the same versions everywhere.
-2. Start ``dask scheduler`` on one machine and ``dask worker tcp://host:8786`` on the others, ``--nthreads`` as cores.
-3. Run the job with ``--scheduler tcp://host:8786`` where the dataset lies and the result shall lie.
-4. Packed labels and the settings of the label distance go to each worker once, by Dask's own connection. Files that
-   the settings name, such as word vectors, are opened on the worker: the same path, and the same content (SHA-256).
-5. A label distance of your own is made there by its name: start the workers with ``--preload my_module``.
-6. A worker computes a strip and sends it back; this process alone writes and records strips. So a worker that dies
-   costs only the strips it had, and the job goes on, here or on the cluster, after this process was killed.
-7. The result is that of one machine, to the last bit; among captions a processor of another kind may round another
-   way, in the last bit of about one float32 in 10 million.
-
-Dask's connections carry pickles: use a cluster that you trust. Not for: threads of one machine (run.py).
+Packed labels and the settings of the label distance go to each worker once, by Dask's own connection. Files that the
+settings name, such as word vectors, are opened on the worker: the same path, and the same content (SHA-256). This
+process alone writes and records strips, so that a worker that dies costs only the strips it had. The result is that of
+one machine, to the last bit; among captions a processor of another kind may round another way, in the last bit of
+about one float32 in 10 million. Dask's connections carry pickles: use a cluster that you trust.
 """
 
 import threading
@@ -33,15 +26,7 @@ with extra_needed("cluster", "A scheduler"):
 
 
 class Cluster(Workers):
-    """The workers of a Dask scheduler, each with the labels and the label distance of one job.
-
-    Args:
-        address: Of the scheduler.
-        work: The job.
-
-    Raises:
-        UserError: nobody answers at ``address``, there is no worker, or the label distance cannot be made by its name.
-    """
+    """The workers of a Dask scheduler, each with the labels and the label distance of one job."""
 
     def __init__(self, address: str, work: Work) -> None:
         self._name = f"cml-{uuid.uuid4().hex}"
@@ -62,11 +47,7 @@ class Cluster(Workers):
     def strips(
         self, strips: Sequence[Strip], store: Callable[[Strip, Arrays], object], done: Callable[[Strip], object]
     ) -> None:
-        """Have all strips computed; each is stored by this thread as it comes, then ``done`` is told.
-
-        Raises:
-            UserError: what a worker raised, or a strip took several workers down.
-        """
+        """Have all strips computed; each is stored by this thread as it comes, then ``done`` is told."""
 
         def named(number: int) -> str:
             return f"The strip of the rows {strips[number].start} to {strips[number].stop - 1}"

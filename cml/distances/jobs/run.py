@@ -2,13 +2,12 @@
 
 ``write_matrix`` and ``write_neighbors`` do nothing if the result is there, go on where a killed process stopped, and
 refuse a folder that holds the result of other labels or settings. Memory is that of the strips under way, whatever
-the number of items. The result does not depend on threads, strips or machines.
-
-Not for: checking a finished job (check.py), blocks on demand, which ``LabelDistance.pairwise`` gives, lists that
-stay in memory (``neighbors``).
+the number of items. The result does not depend on threads, strips or machines; ``verify`` computes a part again.
 """
 
 import contextlib
+import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -16,19 +15,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
+from cml.command_line.amounts import size_text, time_text
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.jobs.folder import JobFolder, job_folder
-from cml.distances.jobs.forecast import check_room, forecast, pairs_a_second, pairs_a_strip
-from cml.distances.jobs.row_file import TILE
+from cml.distances.jobs.folder import TILE, JobFolder, check_finished, job_folder, read_record
 from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work, cut
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
-from cml.errors import UserError
+from cml.errors import DataError, UserError
 from cml.processes.bar import Bar
+from cml.storage.npy import map_array
+from cml.storage.resumable import FolderError
 
 CLUSTER_THREADS = 64  # strips are cut for so many threads where it is not known how many there will be
+SAMPLE_SECONDS = 0.5  # a sample as long as this is believed
+MOST_PAIRS = 1 << 22  # in a strip: 16 MiB of float32, and what the label distance needs to compute it
+MOST_SECONDS = 30.0  # for a strip: what one thread loses when the process is killed
+LEAST_SECONDS = 0.5
+STRIPS_A_THREAD = 32  # at least, so that the progress bar moves and threads end together
+VERIFIED_ROWS, VERIFIED_LISTS = 64, 16
 T = TypeVar("T")
-Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class Runner:
     scheduler: str = ""  # "tcp://host:port" of a Dask scheduler whose workers compute; "" for threads of this process
     strip_pairs: int | None = None  # pairs in a strip; None: as many as take up to half a minute, at most 4 million
     wait: bool = False  # wait for another process that works on the same job; otherwise it is an error
-    say: Say | None = None  # told in a line what the job will take. None: nobody.
+    say: Callable[[str], object] | None = None  # told in a line what the job will take. None: nobody.
     bar_after: float | None = 1.0  # seconds until there is a progress bar on stderr; None for none
 
     def __post_init__(self) -> None:
@@ -65,64 +72,32 @@ def write_matrix(
     out: Path,
     *,
     dtype: str = "float32",
-    runner: Runner | None = None,
-    item_ids: Sequence[str] = (),
+    **how: Any,  # noqa: ANN401 - of run_job
 ) -> Result:
-    """Write all label distances of N labels to ``out/matrix.npy`` (N, N).
+    """Write all label distances of N labels to ``out/matrix.npy`` (N, N), float32 or float16 (half, three digits).
 
     A distance that is the same both ways is computed for the upper triangle only. The lower one is copied from it at
     the end, tile by tile: written along with each strip it would take four times as long, because its columns lie on
     as many pages of the disk as there are rows.
-
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        out: Folder of the job, absent, empty, or one where this job was begun.
-        dtype: "float32", or "float16": half the size, three digits.
-        runner: How to run it.
-        item_ids: Ids of the items, which are kept beside the result.
-
-    Raises:
-        UserError: the folder cannot be written, is too small, is worked on by another process, or holds something
-            else; or a label distance is NaN, negative, or does not fit into ``dtype``.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> import numpy as np
-        >>> from cml import distances
-        >>> distance = distances.get("euclidean")
-        >>> folder = pathlib.Path(tempfile.mkdtemp()) / "ages"
-        >>> result = write_matrix(distance, distance.encode([1, 4, 6]), folder, runner=Runner(bar_after=None))
-        >>> np.load(result.path, mmap_mode="r")[0].tolist()
-        [0.0, 3.0, 5.0]
     """
-    return run_job(MatrixWork(distance, labels, dtype), out, runner or Runner(), item_ids=item_ids)
+    return run_job(MatrixWork(distance, labels, dtype), out, **how)
 
 
-def write_neighbors(
-    distance: LabelDistance,
-    labels: Labels,
-    out: Path,
-    k: int,
-    *,
-    runner: Runner | None = None,
-    item_ids: Sequence[str] = (),
-) -> Result:
-    """Write the exact k nearest of each of N labels to ``out/ids.npy`` (N, k) and ``out/distances.npy`` (N, k).
-
-    They are those of ``distance.neighbors(labels, k)``. Arguments and errors are those of ``write_matrix``.
-
-    Raises:
-        UserError: also if k is not in 1..N-1.
-    """
-    return run_job(NeighborsWork(distance, labels, k), out, runner or Runner(), item_ids=item_ids)
+def write_neighbors(distance: LabelDistance, labels: Labels, out: Path, k: int, **how: Any) -> Result:  # noqa: ANN401
+    """Write what ``distance.neighbors(labels, k)`` gives to ``out/ids.npy`` and ``out/distances.npy`` (N, k)."""
+    return run_job(NeighborsWork(distance, labels, k), out, **how)
 
 
 def run_job(
-    work: Work, out: Path, runner: Runner, *, item_ids: Sequence[str] = (), about: Mapping[str, Any] | None = None
+    work: Work,
+    out: Path,
+    runner: Runner | None = None,
+    *,
+    item_ids: Sequence[str] = (),
+    about: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Do a job, as ``write_matrix`` and ``write_neighbors`` do; ``about`` is added to job.json for people to read."""
-    began = time.perf_counter()
+    """Do a job, in a folder that holds nothing else; ``about`` is added to job.json for people to read."""
+    runner, began = runner or Runner(), time.perf_counter()
     pairs = 0
     with job_folder(out, work, wait=runner.wait) as job:
         if not job.is_finished:
@@ -130,9 +105,8 @@ def run_job(
             measure = runner.say is not None or (not job.strips and runner.strip_pairs is None)
             rate = pairs_a_second(work) if measure else 0.0
             if not job.strips:
-                every = sum(work.pairs(strip) for strip in cut(work, len(work.labels)))
                 threads = CLUSTER_THREADS if runner.scheduler else runner.threads
-                job.begin(cut(work, runner.strip_pairs or pairs_a_strip(every, rate, threads)))
+                job.begin(cut(work, runner.strip_pairs or pairs_a_strip(work.all_pairs, rate, threads)))
             pairs = _compute(job, runner, rate)
             job.finish(about or {}, item_ids)
     path = out / "matrix.npy" if isinstance(work, MatrixWork) else out
@@ -142,10 +116,6 @@ def run_job(
 def _compute(job: JobFolder, runner: Runner, rate: float) -> int:
     """Do what is still to do; returns the number of pairs computed."""
     work = job.work
-
-    def compute(strip: Strip) -> None:
-        job.store(strip, work.compute(strip))
-
     with job.writing(), contextlib.ExitStack() as stack:
         pending = job.pending()
         pairs = sum(map(work.pairs, pending))
@@ -157,8 +127,7 @@ def _compute(job: JobFolder, runner: Runner, rate: float) -> int:
             threads, where = cluster.threads, f"{cluster.count} workers"
         if runner.say is not None:
             runner.say(forecast(work, pending, job.folder, rate, threads, where))
-        every = sum(map(work.pairs, job.strips))
-        with progress_bar(runner, work.kind, "pair", every, initial=every - pairs) as bar:
+        with progress_bar(runner, work.kind, "pair", work.all_pairs, initial=work.all_pairs - pairs) as bar:
 
             def done(strip: Strip) -> None:
                 bar.update(work.pairs(strip))
@@ -166,7 +135,7 @@ def _compute(job: JobFolder, runner: Runner, rate: float) -> int:
             if cluster is not None:
                 cluster.strips(pending, job.store, done)
             else:
-                on_threads(compute, pending, runner.threads, done)
+                on_threads(lambda strip: job.store(strip, work.compute(strip)), pending, runner.threads, done)
         bands = job.bands()
         with progress_bar(runner, "lower half", "row", TILE * len(bands)) as bar:
             on_threads(job.mirror, bands, runner.threads, lambda _: bar.update(TILE))
@@ -175,16 +144,8 @@ def _compute(job: JobFolder, runner: Runner, rate: float) -> int:
 
 def progress_bar(runner: Runner, what: str, unit: str, total: int, *, initial: int = 0) -> Bar:
     """A bar on stderr, if ``runner`` wants one."""
-    return Bar(
-        total=total,
-        initial=initial,
-        desc=what,
-        unit=unit,
-        unit_scale=True,
-        smoothing=0,
-        disable=runner.bar_after is None,
-        delay=runner.bar_after or 0.0,
-    )
+    how = {"disable": runner.bar_after is None, "delay": runner.bar_after or 0.0}
+    return Bar(total=total, initial=initial, desc=what, unit=unit, unit_scale=True, smoothing=0, **how)
 
 
 def on_threads(run: Callable[[T], object], tasks: Sequence[T], threads: int, done: Callable[[T], object]) -> None:
@@ -201,3 +162,100 @@ def on_threads(run: Callable[[T], object], tasks: Sequence[T], threads: int, don
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def open_job(distance: LabelDistance, labels: Labels, folder: Path) -> Work:
+    """What a finished job computed; ``UserError`` unless it is of these labels and this label distance."""
+    record = read_record(folder)
+    if record["items"] != len(labels):
+        raise UserError(f"{folder} holds the job of {record['items']} items, but there are {len(labels)}.")
+    work: Work
+    if record.get("kind") == MatrixWork.kind:
+        work = MatrixWork(distance, labels, record.get("dtype", ""))
+    else:
+        work = NeighborsWork(distance, labels, record.get("k", 0))
+    check_finished(folder, work)
+    return work
+
+
+def verify(distance: LabelDistance, labels: Labels, folder: Path, *, seed: int | None = None) -> int:
+    """Compute a random part of a finished job again and compare it, to the last bit, with what is stored.
+
+    Of a matrix these are the distances between 64 rows and 64 columns, of neighbour lists those of 16 items; without a
+    ``seed`` it is another part each time. Returns how many were compared; ``DataError`` if one differs.
+    """
+    work = open_job(distance, labels, folder)
+    rng, n = np.random.default_rng(seed), len(labels)
+    if isinstance(work, MatrixWork):
+        rows, columns = (np.sort(rng.choice(n, min(n, VERIFIED_ROWS), replace=False)) for _ in range(2))
+        with one_blas_thread():
+            again = {"matrix.npy": work.stored(rows, columns)}
+    else:
+        rows = np.sort(rng.choice(n, min(n, VERIFIED_LISTS), replace=False))
+        columns = np.arange(work.option[1])
+        with one_blas_thread():
+            lists = [work.compute(Strip(row, row + 1)) for row in rows.tolist()]
+        again = {name: np.concatenate([one[name] for one in lists]) for name in work.forms}
+    for name, expected in again.items():
+        stored = map_array(folder / name)[rows[:, None], columns]
+        wrong = np.argwhere(stored != expected)
+        if len(wrong):
+            row, column = wrong[0]
+            raise DataError(
+                f"{folder / name} has {stored[row, column]:g} at row {rows[row]}, column {columns[column]}, where "
+                f"{expected[row, column]:g} was computed now; {len(wrong)} of {expected.size} compared numbers differ. "
+                "Delete its folder and run the job again."
+            )
+    return len(rows) * len(columns)
+
+
+def pairs_a_second(work: Work, seconds: float = SAMPLE_SECONDS) -> float:
+    """Pairs of labels a second on one thread, from a sample that takes about ``seconds``."""
+    order = np.random.default_rng(0).permutation(len(work.labels))
+    with one_blas_thread():
+        work.compute(Strip(len(order) - 1, len(order)))  # compiles what is compiled, reads what is read once
+        start, size = 0, 1
+        while True:
+            began = time.perf_counter()
+            if isinstance(work, MatrixWork):  # no pair twice: a row may take long, and a distance may keep its pairs
+                pairs = work.stored(order[start:][:size], order[::-1][start:][:size]).size
+            else:
+                work.compute(strip := Strip(start, start + size))
+                pairs = work.pairs(strip)
+            took = max(time.perf_counter() - began, 1e-6)
+            start += size
+            size *= 4
+            if took >= seconds / 2 or 2 * (start + size) > len(order) or 4 * pairs > MOST_PAIRS:
+                return pairs / took
+
+
+def pairs_a_strip(pairs: int, rate: float, threads: int) -> int:
+    """Pairs to put into a strip of a job of ``pairs``, of which one thread computes ``rate`` a second."""
+    seconds = min(MOST_SECONDS, max(LEAST_SECONDS, pairs / rate / (STRIPS_A_THREAD * threads)))
+    return int(min(MOST_PAIRS, max(1, rate * seconds)))
+
+
+def check_room(work: Work, folder: Path) -> None:
+    """Raise ``FolderError`` unless the result fits on the disk of ``folder``, where a part of it may lie already."""
+    there = sum(path.stat().st_blocks * 512 for path in folder.rglob("*.npy"))
+    free = shutil.disk_usage(folder).free
+    if work.size - there > free:
+        smaller = ", --dtype float16" if work.option == ("dtype", "float32") else ""
+        raise FolderError(
+            f"The {work.kind} of {len(work.labels):,} items takes {size_text(work.size)} on the disk, and {folder} has "
+            f"only {size_text(free)} free. Choose another folder{smaller} or fewer items; training needs no more than "
+            "neighbour lists."
+        )
+
+
+def forecast(work: Work, strips: Sequence[Strip], folder: Path, rate: float, threads: int, where: str) -> str:
+    """One line about ``strips`` to do at ``rate`` pairs a second and thread; ``where``: "2 threads"."""
+    name, value = work.option
+    pairs, free = sum(map(work.pairs, strips)), size_text(shutil.disk_usage(folder).free)
+    if where.endswith("threads"):
+        threads = min(threads, os.cpu_count() or 1)
+    return (
+        f"{work.kind} of {len(work.labels):,} items, {name} {value}: {size_text(work.size)} in {folder} ({free} free); "
+        f"{pairs:,} pairs in {len(strips)} strip{'s' if len(strips) > 1 else ''} on {where}: "
+        f"{time_text(pairs / rate / threads)} (a sample ran at {rate:,.0f} pairs/s a thread)"
+    )

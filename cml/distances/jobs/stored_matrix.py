@@ -1,9 +1,8 @@
 """The matrix of a small set of labels whose distances are costly: computed once, with a forecast, then read.
 
 A batch of 150 images with captions asks for 11,175 distances, a fifth of a second of a processor; a few hundred such
-batches cost more than all pairs of 2,000 images do. The matrix is a job like any other (run.py) in the cache
-(stored_lists.py), or stays in memory where the distance keeps its pairs itself, or nothing tells it from another one
-in the next process. Not for: large sets, which get their blocks on demand.
+batches cost more than all pairs of 2,000 images do. The matrix is a job (run.py) in the cache (stored_lists.py), or
+stays in memory where the distance keeps its pairs itself, or nothing tells it from another one in the next process.
 """
 
 import sys
@@ -12,16 +11,15 @@ from dataclasses import replace
 import numpy as np
 
 from cml.command_line.amounts import time_text
-from cml.distances.jobs.forecast import pairs_a_second, pairs_a_strip
-from cml.distances.jobs.run import Runner, on_threads, progress_bar, write_matrix
+from cml.distances.jobs.run import Runner, on_threads, pairs_a_second, pairs_a_strip, progress_bar, run_job
 from cml.distances.jobs.stored_lists import folder_of
 from cml.distances.jobs.work import MatrixWork, Strip, cut
-from cml.distances.label_distance import LabelDistance
+from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.pair_function import PairFunction
 from cml.distances.precomputed import Precomputed
 from cml.errors import DataError
-from cml.storage.work_folder import FolderError
+from cml.storage.resumable import FolderError
 
 MOST_ITEMS = 4096  # a matrix of 64 MB
 COSTLY = 20_000  # pairs a second below which a distance that does not say counts as costly, ..
@@ -42,20 +40,9 @@ def through_matrix(
     """The same distances of the same labels, read from a matrix where that is worth its cost.
 
     It is where the distance is costly, there are at most ``MOST_ITEMS`` labels, and all their pairs are no more than
-    those of the blocks. Then the matrix is read if a run before has made it, otherwise computed and kept. To the last
-    bit the distances are those of ``distance.pairwise``. Where nothing can be kept, everything stays as it is.
-
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        blocks: How many blocks will be asked for ..
-        rows: .. of how many rows and columns each.
-        all_pairs: Neighbours will be searched for, which takes all pairs unless the distance has a way of its own.
-        runner: How to compute the matrix; None: two threads, a progress bar after two seconds.
-        quiet: Neither forecast nor bar.
-
-    Returns:
-        The distance, and the labels as it takes them, in their order.
+    those of so many ``blocks`` of ``rows`` rows and columns, or of a search for neighbours that takes ``all_pairs``.
+    Then the matrix is read if a run before has made it, otherwise computed and kept. To the last bit the distances are
+    those of ``distance.pairwise``. Where nothing can be kept, everything stays as it is. ``quiet``: no forecast or bar.
     """
     count = len(labels)
     all_pairs &= type(distance).searcher is LabelDistance.searcher  # one of its own may do with fewer
@@ -68,15 +55,11 @@ def through_matrix(
         return distance, labels
     runner = replace(runner or Runner(bar_after=None if quiet else 2.0), wait=True)
     folder = folder_of(work)
-    stored_as_job = distance.is_stored and not isinstance(distance, PairFunction)  # which stores its pairs itself
-    if not (stored_as_job and (folder / "matrix.npy").exists()):
+    is_job = distance.is_stored and not isinstance(distance, PairFunction)  # which stores its pairs itself
+    if not (is_job and (folder / "matrix.npy").exists()):
         runner = _planned(work, runner, quiet=quiet)
     try:
-        if stored_as_job:
-            written = write_matrix(distance, labels, folder, runner=runner)
-            matrix: str | np.ndarray[tuple[int, int], np.dtype[np.float32]] = str(written.path)
-        else:
-            matrix = _in_memory(work, runner)
+        matrix: str | Float32 = str(run_job(work, folder, runner).path) if is_job else _in_memory(work, runner)
         stored = Precomputed(matrix, unit=distance.unit, symmetric=distance.is_symmetric)
     except (FolderError, DataError, OSError):
         return distance, labels
@@ -92,20 +75,18 @@ def _is_costly(work: MatrixWork) -> bool:
 
 def _planned(work: MatrixWork, runner: Runner, *, quiet: bool) -> Runner:
     """How to cut the work, which is forecast on stderr if it takes long."""
-    pairs = sum(map(work.pairs, cut(work, len(work.labels))))
-    rate = pairs_a_second(work)
-    seconds = pairs / rate
-    if seconds > SAID_FROM and not quiet:
+    pairs, rate = work.all_pairs, pairs_a_second(work)
+    if pairs / rate > SAID_FROM and not quiet:
         title = getattr(work.distance, "title", work.distance.name)
         print(
             f"The label distance {title!r} of {len(work.labels):,} items, computed once: {pairs:,} pairs "
-            f"at {rate:,.0f} a second, {time_text(seconds)}.",
+            f"at {rate:,.0f} a second, {time_text(pairs / rate)}.",
             file=sys.stderr,
         )
     return replace(runner, strip_pairs=runner.strip_pairs or pairs_a_strip(pairs, rate, runner.threads))
 
 
-def _in_memory(work: MatrixWork, runner: Runner) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+def _in_memory(work: MatrixWork, runner: Runner) -> Float32:
     """All distances (N, N)."""
     matrix = np.empty((len(work.labels), len(work.labels)), np.float32)
 
@@ -118,6 +99,6 @@ def _in_memory(work: MatrixWork, runner: Runner) -> np.ndarray[tuple[int, int], 
             matrix[columns, rows] = block.T
 
     strips = cut(work, runner.strip_pairs or len(matrix))
-    with progress_bar(runner, "label distances", "pair", sum(map(work.pairs, strips))) as bar:
+    with progress_bar(runner, "label distances", "pair", work.all_pairs) as bar:
         on_threads(compute, strips, runner.threads, lambda strip: bar.update(work.pairs(strip)))
     return matrix

@@ -1,8 +1,4 @@
-"""What the label distances of a dataset are like: zeros, ties, infinities, spread, quantiles, from a sample of pairs.
-
-It answers what to ask before training: are many pairs equal (a ratio to 0 says nothing), do ranks mean anything, how
-far apart near and far lie, where a threshold or a floor would cut. Not for: drawing it (cml.reporting.histogram).
-"""
+"""What the label distances of a dataset are like: zeros, ties, spread, quantiles, from a sample of pairs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -56,31 +52,18 @@ class Summary:
             ("ties", f"{self.ties:.3%} of two others are equally far from an item"),
             ("mean", f"{self.mean:.4g} {self.unit}"),
             ("scale", f"{self.log_std:.3f}, standard deviation of the logarithm of the distances above 0"),
-            *((f"quantile {share:g}", self._quantile(share)) for share in self.quantiles),
         ]
+        for share, value in self.quantiles.items():
+            above = f" (without the zeros: {self.positive_quantiles[share]:.4g})" if self.zeros else ""
+            rows.append((f"quantile {share:g}", f"{value:.4g} {self.unit}{above}"))
         width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-
-    def _quantile(self, share: float) -> str:
-        above = f" (without the zeros: {self.positive_quantiles[share]:.4g})" if self.zeros else ""
-        return f"{self.quantiles[share]:.4g} {self.unit}{above}"
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
 
 
 def summarize(
     distance: LabelDistance, labels: Labels, *, unit: str = "", seed: int = 0, items: int = SAMPLE_ITEMS
 ) -> Summary:
-    """Look at all pairs among ``items`` items drawn at random.
-
-    Args:
-        distance: The label distance.
-        labels: N encoded labels.
-        unit: Unit for people, if the dataset knows a better one than the distance.
-        seed: Of the draw.
-        items: Items to draw.
-
-    Raises:
-        UserError: fewer than 3 items, or no two that can be compared and differ.
-    """
+    """Look at all pairs among ``items`` items drawn at random; a dataset may know another ``unit`` than it does."""
     if min(items, len(labels)) < 3:
         raise UserError(f"A summary needs at least 3 items. Got {min(items, len(labels))} instead.")
     chosen = np.random.default_rng(seed).permutation(len(labels))[:items]

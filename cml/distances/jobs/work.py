@@ -1,10 +1,10 @@
 """The work of a distance job: a big result made in strips of rows, each from the labels alone.
 
 A strip is computed by whoever has the labels and the label distance, a thread here or a worker elsewhere, and is the
-same to the last bit whoever does it and however the rows are cut. Not for: where strips are stored (folder.py),
-and who computes them (run.py, cluster.py).
+same to the last bit whoever does it and however the rows are cut.
 """
 
+import dataclasses
 import functools
 import itertools
 import threading
@@ -24,6 +24,7 @@ from cml.settings import check_word
 
 DTYPES = ("float32", "float16")
 Arrays = Mapping[str, NDArray[Any]]
+_Items = slice | NDArray[np.intp]
 
 
 class Strip(NamedTuple):
@@ -49,9 +50,10 @@ class Work(ABC):
     kind: ClassVar[str]
 
     @property
-    @abstractmethod
     def option(self) -> tuple[str, Any]:
         """The option that the result depends on beside labels and distance: its name and value."""
+        name = dataclasses.fields(self)[-1].name
+        return name, getattr(self, name)
 
     @property
     @abstractmethod
@@ -65,18 +67,18 @@ class Work(ABC):
 
     @abstractmethod
     def compute(self, strip: Strip) -> Arrays:
-        """The rows of a strip: file name to array (rows, C), the last C columns of each row.
-
-        Raises:
-            UserError: a label distance is NaN, negative, or does not fit into the result's type.
-        """
+        """The rows of a strip: file name to array (rows, C), the last C columns of each row."""
 
     def pairs(self, strip: Strip) -> int:
         """Pairs of labels that a strip takes."""
         rows = strip.stop - strip.start
-        if not self.mirrored:
-            return rows * len(self.labels)
-        return rows * len(self.labels) - (strip.start + strip.stop - 1) * rows // 2
+        left_out = (strip.start + strip.stop - 1) * rows // 2 if self.mirrored else 0
+        return rows * len(self.labels) - left_out
+
+    @property
+    def all_pairs(self) -> int:
+        """Pairs of labels that all strips take."""
+        return self.pairs(Strip(0, len(self.labels)))
 
     @property
     def size(self) -> int:
@@ -95,11 +97,6 @@ class MatrixWork(Work):
         check_word("dtype", self.dtype, DTYPES)
 
     @property
-    def option(self) -> tuple[str, Any]:
-        """The type of the numbers."""
-        return "dtype", self.dtype
-
-    @property
     def forms(self) -> Mapping[str, Form]:
         """The matrix."""
         return {"matrix.npy": Form(len(self.labels), np.dtype(self.dtype))}
@@ -114,34 +111,26 @@ class MatrixWork(Work):
         first = strip.start if self.mirrored else 0
         return {"matrix.npy": self.stored(slice(*strip), slice(first, None))}
 
-    def stored(self, rows: slice | NDArray[np.intp], columns: slice | NDArray[np.intp]) -> NDArray[Any]:
-        """The distances (R, C) of ``rows`` to ``columns`` as the matrix holds them."""
+    def stored(self, rows: _Items, columns: _Items) -> NDArray[Any]:
+        """The distances (R, C) of ``rows`` to ``columns`` as the matrix holds them; ``UserError`` if it cannot."""
         block = self.distance.pairwise(self.labels[rows], self.labels[columns])
         if block.size and not block.min() >= 0:  # NaN is not
-            raise self._refusal(block, ~(block >= 0), rows, columns, "should be a number >= 0, or infinity")
-        if self.dtype == "float32":
+            found, wrong, rule = block, ~(block >= 0), "should be a number >= 0, or infinity"
+        elif self.dtype == "float32":
             return block
-        with np.errstate(over="ignore"):
-            half = block.astype(np.float16)
-        lost = (np.isinf(half) != np.isinf(block)) | ((half == 0) != (block == 0))
-        if lost.any():
-            raise self._refusal(block, lost, rows, columns, "does not fit into float16 (6e-8 to 65504); take float32")
-        return half
-
-    def _refusal(
-        self,
-        block: NDArray[np.float32],
-        bad: NDArray[np.bool_],
-        rows: slice | NDArray[np.intp],
-        columns: slice | NDArray[np.intp],
-        rule: str,
-    ) -> UserError:
-        row, column = np.argwhere(bad)[0]
-        items = np.arange(len(self.labels))
-        return UserError(
-            f"The label distance {self.distance.name!r} of the items {items[rows][row]} and {items[columns][column]} "
-            f"is {block[row, column]:g}; it {rule}."
-        )
+        else:
+            with np.errstate(over="ignore"):
+                found = block.astype(np.float16)
+            wrong = (np.isinf(found) != np.isinf(block)) | ((found == 0) != (block == 0))
+            rule = "does not fit into float16 (6e-8 to 65504); take float32"
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            items = np.arange(len(self.labels))
+            raise UserError(
+                f"The label distance {self.distance.name!r} of the items {items[rows][row]} and "
+                f"{items[columns][column]} is {block[row, column]:g}; it {rule}."
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -153,11 +142,6 @@ class NeighborsWork(Work):
 
     def __post_init__(self) -> None:
         check_k(self.k, len(self.labels))
-
-    @property
-    def option(self) -> tuple[str, Any]:
-        """The length of the lists."""
-        return "k", self.k
 
     @property
     def forms(self) -> Mapping[str, Form]:
