@@ -1,7 +1,4 @@
-"""Captions as packed arrays: what ``Captions.encode`` stores for each image, and what its kernels work on.
-
-Not for: text or vectors (distance.py).
-"""
+"""Captions as packed arrays: what ``Captions.encode`` stores for each image, and what its kernels work on."""
 
 import hashlib
 from collections.abc import Sequence
@@ -29,19 +26,13 @@ class Bags(NamedTuple):
     words: Int
     ranks: Int  # (N,) an order of the images by content alone
 
-    def caption(self, number: int, image: int) -> tuple[Int, Float]:
-        """Words and weights of a caption of an image."""
-        entries = slice(self.entries[number], self.entries[number + 1])
-        return self.words[self.lists[image] + self.places[entries]], self.weights[entries]
-
 
 def pack(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
     """Word numbers of each caption of each image, as arrays with one row per image.
 
-    Returns:
-        ``lengths`` (N, most captions) int32, words a caption, 0 where an image has fewer; ``words`` (N, most words)
-        int32, its captions' words one after the other, ascending in each, -1 where an image has fewer; ``content``
-        (N, 2) int64, a digest of both, equal where they are.
+    ``lengths`` (N, most captions) int32 are words a caption, 0 where an image has fewer; ``words`` (N, most words)
+    int32 its captions' words one after the other, ascending in each, -1 where an image has fewer; ``content`` (N, 2)
+    int64 is a digest of both, equal where they are.
     """
     lengths = np.zeros((len(images), max(len(image) for image in images)), np.int32)
     words = np.full((len(images), max(sum(map(len, image)) for image in images)), -1, np.int32)
@@ -73,11 +64,9 @@ def ranks(*labels: Labels) -> list[Int]:
 
 def unpack(labels: Labels, words: Int, order: Int) -> Bags:
     """The bags of ``labels`` over the vocabulary ``words``, with ``order`` as their ranks."""
-    lengths = labels.arrays["lengths"]
-    count = len(labels)
+    count, lengths, tokens = len(labels), labels.arrays["lengths"], labels.arrays["words"]
     captions = np.concatenate([[0], np.cumsum(np.count_nonzero(lengths, axis=1))])
     flat_lengths = lengths[lengths > 0].astype(np.int64)
-    tokens = labels.arrays["words"]
     place = np.zeros(1 + words[-1], np.int64)  # in the vocabulary; a look each, where a search would take longest here
     place[words] = np.arange(len(words))
     tokens = place[tokens[tokens >= 0]]

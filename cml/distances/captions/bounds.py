@@ -2,7 +2,6 @@
 
 Each word of a caption moves to its nearest word of the other caption: no cheaper way exists, so that this is a lower
 bound of the Word Mover's Distance (RWMD), from either side. A word of another image costs one look into the tables.
-Not for: exact distances (kernel.py).
 
 numba looks only at the file of the outermost function when it takes compiled code from disk: after an edit here
 delete ``cml/distances/captions/__pycache__``.

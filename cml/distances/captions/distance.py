@@ -1,10 +1,7 @@
 """Distance between the captions of two images, by the Word Mover's Distance of their captions.
 
 Texts become bags of word numbers once; blocks of distances are exact and made in blocks.py.
-Not for: getting captions or word vectors from anywhere.
 """
-
-from __future__ import annotations
 
 import functools
 import hashlib
@@ -12,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -102,7 +99,7 @@ class Captions(LabelDistance):
             )
 
     @classmethod
-    def gensim(cls, vectors: str | Path) -> Captions:
+    def gensim(cls, vectors: str | Path) -> Self:
         """Like gensim's ``wmdistance`` of captions cut at white space: case and stop words kept, unknown words dropped.
 
         Where gensim gives infinity (a caption without a known word, two words with equal vectors) or NaN and 0 (a
@@ -133,16 +130,7 @@ class Captions(LabelDistance):
         return hashlib.sha256(repr([self.name, sorted(known.items())]).encode()).hexdigest()
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Cut the captions of N images into words and pack their numbers.
-
-        Returns:
-            The arrays of ``bags.pack``. Word numbers are rows of the vectors' file.
-
-        Raises:
-            LabelError: a label is not a list of one or more texts; a caption has no known word, or an unknown one
-                where that is an error; all captions of an image were dropped.
-            DataError: a word's vector is not finite, or all zeros and ``normalize`` is set.
-        """
+        """Cut the captions of N images into words and pack their numbers, which are rows of the vectors' file."""
         left_out = stop_words(self.stop_words)
         texts = []
         for position, label in enumerate(labels):
@@ -208,10 +196,7 @@ class Captions(LabelDistance):
         return self.pairwise64(a, b).astype(np.float32)
 
     def pairwise64(self, a: Labels, b: Labels, threads: int = 1) -> Float:
-        """The same in float64, on ``threads`` threads; their number does not change a bit.
-
-        Images that occur on both sides are compared once.
-        """
+        """The same in float64, on ``threads`` threads; their number does not change a bit."""
         from cml.distances.captions.blocks import distances
 
         return distances(a, b, self._unit, relaxed=self._relaxed, plain=self.backend == "pot", threads=threads)
@@ -219,8 +204,7 @@ class Captions(LabelDistance):
     def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
         """The search for the exact k nearest labels; most pairs are ruled out by their bound.
 
-        As ``LabelDistance.searcher`` says. ``block_bytes`` limits the table of distances between words that a call
-        holds.
+        ``block_bytes`` limits the table of distances between words that a call holds.
         """
         if self._relaxed or self.backend == "pot":
             return super().searcher(labels, k, block_bytes=block_bytes)

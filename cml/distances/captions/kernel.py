@@ -6,8 +6,7 @@ bound, the pairs are visited in ascending bound, and a pair is solved only until
 nobody's minimum. Words that two captions share stay where they are, which is exact because the cost is a metric.
 
 Every function gives the same bits in whatever block, thread and order of the two images it is called: sums run over
-a caption's words in ascending order, ties go by the content of the images. Not for: text, vectors, threads
-(distance.py).
+a caption's words in ascending order, ties go by the content of the images.
 
 Reference: Kusner et al. 2015, "From Word Embeddings To Document Distances" (WMD, and visiting by ascending bound).
 """
@@ -142,20 +141,10 @@ def block(
     relaxed: bool,
     out: Float,
 ) -> None:
-    """Distances, or with ``relaxed`` their lower bounds, of an image of ``a`` to images of ``b`` into ``out`` (A, B).
+    """Distances, or if ``relaxed`` their lower bounds, of image ``i`` of ``a`` to those of ``b`` from ``start`` on.
 
-    Args:
-        a: A images.
-        i: The row of ``out`` to fill.
-        b: B images.
-        start: First column of ``out`` to fill.
-        stop: First column after it.
-        distances: (V, U) distances of every word to some words.
-        columns: (V,) the column of each word of image ``i``.
-        sizes: Of the scratch memory.
-        wanted: (A, B); the other entries of ``out`` are left alone.
-        relaxed: Stop at the bounds.
-        out: Result.
+    They go to the row and columns of ``out`` (A, B) that are ``wanted`` (A, B). ``distances`` (V, U) are those of every
+    word to some words, with each word of the image in one of the ``columns`` (V,).
     """
     desk = make_desk(sizes)
     open_image(desk, a, i, distances, columns)
@@ -186,16 +175,9 @@ def _sift(heap: Int, values: Float, at: int, size: int) -> None:
 def nearest(
     bags: Bags, start: int, distances: Float, columns: Int, sizes: Sizes, ids: NDArray[np.int32], values: Float32
 ) -> None:
-    """The exact k nearest images of the R images from ``start`` on, themselves left out, by (float32 distance, id).
+    """The exact k nearest of N > k images of the R images from ``start`` on, by (float32 distance, id).
 
-    Args:
-        bags: N > k images.
-        start: First image.
-        distances: (V, U) distances of every word to some words.
-        columns: (V,) the column of each word of the R images.
-        sizes: Of the scratch memory.
-        ids: (R, k) result, nearest first.
-        values: (R, k) their distances.
+    ``ids`` and ``values`` (R, k) are the result, nearest first; ``distances`` and ``columns`` are those of ``block``.
     """
     desk = make_desk(sizes)
     count, k = len(bags.ranks), ids.shape[1]

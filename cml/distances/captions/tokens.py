@@ -1,7 +1,4 @@
-"""Words of captions: how a text is cut into words, and which of them are stop words.
-
-Not for: what a word means (cml.word_vectors).
-"""
+"""Words of captions: how a text is cut into words, and which of them are stop words."""
 
 import re
 
@@ -12,13 +9,7 @@ WORDS, WHITESPACE = "words", "whitespace"
 
 
 def tokenize(text: str, *, rule: str, lower: bool) -> list[str]:
-    """The words of ``text`` in order.
-
-    Args:
-        text: Any text.
-        rule: ``words``: runs of letters and digits, with punctuation left out. ``whitespace``: whatever stands
-            between white space, for text that is cut into words already.
-        lower: Whether words are lower-cased.
+    """The words of a text in order: runs of letters and digits, or by the rule ``whitespace`` what stands between it.
 
     Example:
         >>> tokenize("The man's T-shirt doesn't fit.", rule="words", lower=True)
@@ -31,10 +22,8 @@ def tokenize(text: str, *, rule: str, lower: bool) -> list[str]:
 
 def stop_words(setting: str | tuple[str, ...]) -> frozenset[str]:
     """The words that ``setting`` leaves out: ``none``, ``english`` (gensim's list of 337) or the words themselves."""
-    if setting == "none":
-        return frozenset()
     if setting == "english":
         from gensim.parsing.preprocessing import STOPWORDS
 
         return frozenset(STOPWORDS)
-    return frozenset(setting)
+    return frozenset(() if setting == "none" else setting)

@@ -3,7 +3,7 @@
 Shortest augmenting paths: reduce rows and columns, send what fits along arcs of no reduced cost, then search from all
 rows that still hold mass at once, until none does. Masses are integers, so flows are exact and no tolerance is needed.
 The dual value only grows and never passes the optimum: a caller who needs no value above a limit has its answer as
-soon as the dual reaches it. Not for: large problems, or problems in which some mass stays.
+soon as the dual reaches it.
 
 References: Ford and Fulkerson 1962, "Flows in Networks", ch. III (primal-dual transport); Jonker and Volgenant 1987,
 "A shortest augmenting path algorithm for dense and sparse linear assignment problems" (reductions, then paths).
@@ -57,19 +57,11 @@ def _enter(reals: Float, wholes: Int, room: int, stride: int, i: int, depth: flo
 
 @compiled()
 def solve(reals: Float, wholes: Int, room: int, n: int, m: int, limit: float) -> float:
-    """The least total cost of a transport problem, or -1 if it is at least ``limit``.
+    """The least total cost of a transport problem of ``n`` rows and ``m`` columns, or -1 if it is at least ``limit``.
 
-    It is one function because a call costs more than most of its loops.
-
-    Args:
-        reals: Scratch memory; from ``COST * room`` on the (n, stride) costs >= 0, where stride is m rounded up to
-            LANES and the padding is FAR.
-        wholes: Scratch memory; from ``SUPPLY * room`` on n and from ``DEMAND * room`` on m masses > 0 of equal sums.
-            They are used up.
-        room: What the scratch memory was made for.
-        n: Rows.
-        m: Columns.
-        limit: Values from here on are of no interest.
+    ``reals`` holds from ``COST * room`` on the (n, stride) costs >= 0, where stride is m rounded up to LANES and the
+    padding is FAR; ``wholes`` from ``SUPPLY * room`` on n and from ``DEMAND * room`` on m masses > 0 of equal sums,
+    which are used up. It is one function because a call costs more than most of its loops.
     """
     stride = (m + LANES - 1) // LANES * LANES
     keep = index_mask(stride)
