@@ -1,8 +1,4 @@
-"""Batch normalisation with the statistics of all processes' images, as if one process had them all.
-
-On GPUs that is torch's ``SyncBatchNorm``, which refuses tensors on a CPU; there this file computes it with
-differentiable sums over the processes.
-"""
+"""Batch normalisation over all processes' images, also on CPUs, whose tensors torch's ``SyncBatchNorm`` refuses."""
 
 from typing import Any
 
@@ -14,13 +10,8 @@ from cml.processes.ranks import Ranks
 
 
 def share_batch_norm(network: nn.Module, ranks: Ranks) -> None:
-    """Let every batch normalisation of a network use the images of all processes in training mode.
-
-    Parameters, buffers and the names in a ``state_dict`` stay the same.
-    """
-    if ranks.size == 1:
-        return
-    for parent in list(network.modules()):
+    """Let every batch normalisation use all processes' images in training mode; its ``state_dict`` stays the same."""
+    for parent in list(network.modules()) if ranks.size > 1 else ():
         for name, child in list(parent.named_children()):
             if isinstance(child, _BatchNorm) and not isinstance(child, nn.SyncBatchNorm):
                 setattr(parent, name, _SharedBatchNorm(child, ranks))

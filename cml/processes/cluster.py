@@ -1,6 +1,6 @@
 """The workers of a Dask cluster: found, watched, and given calls whose results come back as they are ready.
 
-Dask's connections carry pickles: use a cluster that you trust. Not for: what is computed there.
+Dask's connections carry pickles: use a cluster that you trust.
 """
 
 import contextlib
@@ -24,19 +24,7 @@ Call = tuple[Any, ...]  # a function of a module, and its arguments
 
 
 class Workers:
-    """The workers of a Dask scheduler; leaving the context ends the connection and what is under way.
-
-    Args:
-        address: Of the scheduler.
-
-    Attributes:
-        client: The connection.
-        count: Workers at the start.
-        threads: Their threads.
-
-    Raises:
-        UserError: nobody answers at ``address``, there is no worker, or cml is not installed there.
-    """
+    """The ``count`` workers of a Dask scheduler, of ``threads`` in all; leaving the context ends what is under way."""
 
     def __init__(self, address: str) -> None:
         self._address, self._over = address, threading.Event()
@@ -54,14 +42,13 @@ class Workers:
             found |= {f"The worker {one}": spec for one, spec in asked.items()}
             if without := next((name for name, spec in found.items() if spec is None), ""):
                 raise UserError(f"{without} has no cml: install the same packages for the scheduler and all workers.")
-        except TimeoutError:
+        except BaseException as error:
             self.client.close()
+            if not isinstance(error, TimeoutError):
+                raise
             raise UserError(
                 f"The scheduler at {address} has no worker: start some with 'dask worker {address}'."
             ) from None
-        except BaseException:
-            self.client.close()
-            raise
         threads = self.client.nthreads()
         self.count, self.threads = len(threads), sum(threads.values())
 
@@ -76,12 +63,8 @@ class Workers:
     def each(self, calls: Iterable[Call], named: Callable[[int], str]) -> Iterator[tuple[int, Any]]:
         """Have all calls computed: yields the number of each and its result, in the order in which they come.
 
-        Args:
-            calls: Taken one by one, some more than the workers have threads.
-            named: What a call is called in a message, by its number.
-
-        Raises:
-            UserError: what a worker raised, or a call took several workers down.
+        Calls are taken one by one, some more than the workers have threads. ``named`` says what the call of a number
+        is called in a message, as when it took several workers down.
         """
         left, under_way = iter(enumerate(calls)), {}
         token = f"cml-{uuid.uuid4().hex}"

@@ -6,11 +6,7 @@ from cml.errors import UserError
 
 
 def pick_device(name: str) -> torch.device:
-    """The device called ``name``; "auto" takes an accelerator if there is one.
-
-    Raises:
-        UserError: no such device.
-    """
+    """The device called ``name``; "auto" takes an accelerator if there is one."""
     if name == "auto":
         accelerator = torch.accelerator.current_accelerator(check_available=True)
         return accelerator if accelerator is not None else torch.device("cpu")

@@ -25,14 +25,8 @@ _sessions = 0  # runs that this process has joined
 def joined(device: str) -> Iterator[Ranks]:
     """Join the other processes of the run, if torchrun started several; leave them together at the end.
 
-    In the block, an error or the death of one process stops all of them within 30 s.
-
-    Args:
-        device: As in ``TrainConfig.device``; each of several processes takes the GPU of its local rank.
-
-    Raises:
-        UserError: the device does not fit several processes.
-        SystemExit: another process has failed and printed why.
+    In the block, an error or the death of one process stops all of them within 30 s; ``SystemExit``: another one has
+    failed and printed why. ``device`` is as in ``TrainConfig``; each of several takes the GPU of its local rank.
     """
     how = launch()
     if how.size == 1:
@@ -87,11 +81,7 @@ def joined(device: str) -> Iterator[Ranks]:
 
 
 def own_device(device: str, how: Launch) -> torch.device:
-    """The device of one of several processes.
-
-    Raises:
-        UserError: there are more processes than GPUs, or the device is neither "auto", "cpu" nor "cuda".
-    """
+    """The device of one of several processes: the CPU, or a GPU of its own."""
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if device not in ("auto", "cuda"):

@@ -1,10 +1,7 @@
-"""How this process was started: alone, or by torchrun as one of several.
-
-Read from the environment, without torch, so that a command knows before any import whether it may print.
-"""
+"""How this process was started, alone or by torchrun; without torch, so that a command knows before it imports that."""
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cml.errors import UserError
 
@@ -12,8 +9,7 @@ _ALWAYS = ("RANK", "WORLD_SIZE")
 _LOCAL = {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}  # what they are where nobody set them
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """This process among those started together: its rank of ``size``, on all machines and on its own (local)."""
 
     rank: int = 0
@@ -33,11 +29,7 @@ class Launch:
 
 
 def launch() -> Launch:
-    """This process, by the environment variables that torchrun sets.
-
-    Raises:
-        UserError: one of them is no whole number.
-    """
+    """This process, by the environment variables that torchrun sets."""
     if not {*_ALWAYS, "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         return Launch()
     for name in (*_ALWAYS, *_LOCAL):

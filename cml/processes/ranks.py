@@ -28,16 +28,10 @@ class ConnectionBrokeError(Exception):
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes of a run, seen from one of them.
+    """The processes of a run, seen from one of them, which computes on ``device``."""
 
-    Attributes:
-        rank: The number of this process, 0..size-1.
-        size: How many there are; with 1 every method returns its input.
-        device: Where this process computes.
-    """
-
-    rank: int = 0
-    size: int = 1
+    rank: int = 0  # 0..size-1
+    size: int = 1  # with 1 every method returns its input
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
@@ -72,12 +66,7 @@ class Ranks:
         return tensor
 
     def gather(self, own: Tensor, total: int) -> Tensor:
-        """The embeddings (B, D) of a batch from each process's share (b, D), with their gradients.
-
-        Args:
-            own: (b, D), of the ``share`` of B that is this process's.
-            total: B.
-        """
+        """The embeddings (``total``, D) of a batch from each process's ``share`` (b, D), with their gradients."""
         gathered: Tensor = own if self.size == 1 else _Gather.apply(own, total, self)
         return gathered
 
@@ -125,11 +114,7 @@ class Ranks:
         return bool(self.add_up(torch.tensor(float(fact)))) if self.size > 1 else fact
 
     def check_same(self, what: str, value: str, mend: str) -> None:
-        """Check that ``value`` is the same in all processes.
-
-        Raises:
-            UserError: it is not; the message contains ``what`` it is and the ``mend``.
-        """
+        """Check that ``value`` is the same in all processes; ``what`` it is and the ``mend`` are for the error."""
         for rank, other in enumerate(found := self.from_all(value)):
             if other != found[0]:
                 raise UserError(f"Rank {rank} has {what} other than rank 0's. {mend}")
@@ -139,12 +124,9 @@ class Ranks:
         return array if self.size == 1 else self.add_up(torch.from_numpy(array)).numpy()
 
     def rows(self, total: int, compute: Callable[[slice], NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Rows (N, D) of which each process computes a share, such as embeddings of images.
+        """Rows (``total``, D), such as embeddings of images, of which each process computes a slice.
 
-        Args:
-            total: N.
-            compute: Returns the rows (n, D) float32 of a slice. Slices begin at multiples of the network's batch, so
-                that the rows are bit for bit those of one process.
+        Slices begin at multiples of the network's batch, so that the rows are bit for bit those of one process.
         """
         if self.size == 1:
             return compute(slice(0, total))

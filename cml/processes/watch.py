@@ -60,12 +60,10 @@ class RankWatch:
         """Tell the others why this process stops; returns False if another process has already reported a failure."""
         self._over.set()
         kind = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
-        try:
+        with contextlib.suppress(RuntimeError):  # then only this error can be reported
             if self._store.add("failures", 1) > 1:
                 return False
             self._store.set("failure", "\n".join([str(self._rank), self._host, kind]))
-        except RuntimeError:
-            pass  # then only this error can be reported
         return True
 
     def connection_broke(self) -> None:
@@ -80,21 +78,19 @@ class RankWatch:
             self._store.set(f"life/{self._rank}", str(self._beats))
             if self._store.check(["failure"]):
                 return self._failure(self._store.get("failure").decode())
-            for rank in range(self._size):
-                if rank == self._rank:
-                    continue
+            for rank in {*range(self._size)} - {self._rank}:
                 sign = self._store.get(f"life/{rank}").decode()
                 if rank not in self._seen or self._seen[rank][0] != sign:
                     self._seen[rank] = (sign, now)
             silent = {rank: now - since for rank, (sign, since) in self._seen.items() if sign != _DONE}
-            longest = max(silent, key=lambda rank: silent[rank], default=None)
+            longest = max(silent, key=silent.__getitem__, default=None)
             if longest is None or silent[longest] <= self._silence:
                 return None
             place = self._store.get(f"place/{longest}").decode()
             told = self._store.add(f"told/{self._host}", 1) > 1
         except RuntimeError as error:
-            reason = str(error).splitlines()[0]
-            return Verdict(f"The process that started this run no longer answers ({reason}). {_GO_ON}")
+            why = str(error).splitlines()[0]
+            return Verdict(f"The process that started this run no longer answers ({why}). {_GO_ON}")
         if told:
             return Verdict("")
         return Verdict(
@@ -114,13 +110,11 @@ class RankWatch:
         while not self._over.wait(BEAT):
             verdict = self.look(time.monotonic())
             if verdict is not None and not self._over.is_set():
-                try:
+                with contextlib.suppress(OSError, ValueError):  # the reader of the output is gone too
                     if verdict.message:
                         print(f"error: {verdict.message}", file=sys.stderr, flush=True)
                     if self._over.wait(GRACE):
                         return  # the main thread has ended by itself
-                except (OSError, ValueError):
-                    pass  # the reader of the output is gone too
                 os._exit(verdict.code)  # the main thread may wait in a collective that never ends
 
 
