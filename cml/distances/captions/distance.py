@@ -9,25 +9,18 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
 
 from cml.distances.captions.bags import Float, Int, pack
-from cml.distances.captions.tokens import WHITESPACE, WORDS, stop_words, tokenize
+from cml.distances.captions.tokens import stop_words, tokenize
 from cml.distances.label_distance import Float32, LabelDistance, Search
 from cml.distances.labels import LabelError, Labels, short
 from cml.errors import DataError, UserError
 from cml.settings import check_word
 from cml.word_vectors.contract import WordVectors
 from cml.word_vectors.open import HOW_TO_GET, open_word_vectors
-
-_CHOICES = {
-    "out_of_vocabulary": ("drop", "error"),
-    "empty_caption": ("error", "drop"),
-    "tokens": (WORDS, WHITESPACE),
-    "backend": ("numba", "pot"),
-}
 
 
 @dataclass(frozen=True)
@@ -85,13 +78,14 @@ class Captions(LabelDistance):
             raise UserError(f"The captions need word vectors. {HOW_TO_GET}.")
         object.__setattr__(self, "vectors", str(self.vectors))
         words: Any = "none" if self.stop_words is None else self.stop_words  # a bare none on the command line
-        object.__setattr__(self, "stop_words", words)
         if isinstance(words, list | tuple) and all(isinstance(word, str) for word in words):
-            object.__setattr__(self, "stop_words", tuple(words))
+            words = tuple(words)
         elif words not in ("none", "english"):
             raise UserError(f"The 'stop_words' must be none, english or a list of words. Got {words!r} instead.")
-        for setting, choices in _CHOICES.items():
-            check_word(setting, getattr(self, setting), choices)
+        object.__setattr__(self, "stop_words", words)
+        for each in fields(self):
+            if get_origin(each.type) is Literal:
+                check_word(each.name, getattr(self, each.name), get_args(each.type))
         if self.vectors_sha256 and self.vectors_sha256 != self._vectors.sha256():
             raise DataError(
                 f"The word vectors {self.vectors} are not those that these settings were saved with: SHA-256 "
