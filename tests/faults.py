@@ -63,7 +63,7 @@ IMPORTED = [
     "cml.data_prep.drawn.people.people",
     "cml.data_prep.drawn.rooms.rooms",
     "cml.data_prep.folder",
-    "cml.distances.keypoints.kernel",
+    "cml.distances.keypoints.products",
     "cml.export.captioning",
     "cml.export.found_page",
     "cml.export.hub",

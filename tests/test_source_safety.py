@@ -59,7 +59,7 @@ def test_nothing_can_run_code() -> None:
     assert found == [
         "cml/bench/result.py: imports zipfile",
         "cml/distances/content.py: imports pickle",
-        "cml/distances/kept_pairs.py: imports zipfile",
+        "cml/distances/pair_function.py: imports zipfile",
         "cml/models/backbones/torchvision.py: imports pickle",
         "cml/storage/strict_yaml.py: imports yaml",
         "cml/training/checkpoint.py: imports zipfile",

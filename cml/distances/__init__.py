@@ -87,16 +87,12 @@ def made(
     if callable(distance):
         from cml.distances.pair_function import PairFunction
 
-        return PairFunction(distance, _title(distance), unit, metric, symmetric)
-    from cml.distances.precomputed import given_matrix
+        title = getattr(getattr(distance, "func", distance), "__name__", type(distance).__name__).strip("<>")
+        return PairFunction(distance, title, unit, metric, symmetric)
+    from cml.distances.precomputed import Precomputed, packed
 
-    return given_matrix(distance, unit=unit, metric=metric, symmetric=symmetric)
-
-
-def _title(function: Any) -> str:  # noqa: ANN401 - anything that can be called
-    """What a function is called, for people."""
-    name = getattr(getattr(function, "func", function), "__name__", type(function).__name__)
-    return str(name).strip("<>")
+    matrix = packed(distance)
+    return Precomputed(matrix, unit, bool((matrix == matrix.T).all()) if symmetric is None else symmetric, metric)
 
 
 def register(

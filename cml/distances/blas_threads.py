@@ -1,8 +1,6 @@
-"""One BLAS thread while the matrix products of a block run.
+"""One BLAS thread while the products of a block run: row blocks run in parallel, BLAS threads on top wait for them.
 
-Row blocks are what runs in parallel here, see ``LabelDistance.neighbors``. BLAS threads on top of them would wait for
-each other: on a busy machine a small product on two BLAS threads takes ten times as long as on one. Not for: code that
-hands BLAS one large product.
+On a busy machine a small product on two BLAS threads takes ten times as long as on one.
 """
 
 import contextlib
@@ -12,17 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 _lock = threading.Lock()
-_inside = 0
+_inside = 0  # overlapping blocks of several threads: the first sets the process's limit, the last takes it back
 _restore: Any = None
 
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread in this process until the last block that asked for it ends.
-
-    The limit is the process's, so that overlapping blocks in several threads are counted: the first sets it and the
-    last takes it back.
-    """
+    """Limit BLAS to one thread in this process until the last block that asked for it ends."""
     global _inside, _restore
     with _lock:
         if _inside == 0:

@@ -1,7 +1,4 @@
-"""Distance between sets of labelled boxes: floor plans, documents, screens, detections.
-
-Not for: masks (layout), or sets whose members all look for their nearest (sets).
-"""
+"""Sets of labelled boxes. Not for: masks (layout), or sets whose members all look for their nearest (sets)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,11 +35,7 @@ class Boxes(LabelDistance):
     is_costly: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N lists of at most M boxes: ``corners`` (N, M, 4) float64, ``kinds`` (N, M) text, ``count`` (N,) int.
-
-        Raises:
-            LabelError: a label is not a list of [class, x0, y0, x1, y1], or a box has no area.
-        """
+        """Pack lists of at most M boxes: ``corners`` (N, M, 4) float64, ``kinds`` (N, M) text, ``count`` (N,) int."""
         read = [_boxes(label, position) for position, label in enumerate(labels)]
         most = max(1, *(len(kinds) for kinds, _ in read))
         corners, kinds = np.zeros((len(read), most, 4)), np.full((len(read), most), "", object)
@@ -78,7 +71,6 @@ def _overlaps(one: Labels, others: Labels) -> Float64:
 
 
 def _boxes(label: Any, position: int) -> tuple[list[str], Float64]:  # noqa: ANN401 - checked here
-    """The classes and corners (M, 4) of a label."""
     form = "should be a list of boxes [class, x0, y0, x1, y1]"
     if not isinstance(label, list | tuple):
         raise LabelError(position, f"{form}. Got {short(label)} instead.")

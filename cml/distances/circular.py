@@ -1,7 +1,4 @@
-"""Distance between labels that go round: angles, headings, hours, days of the year, hues.
-
-Not for: numbers on a line (euclidean), or rotations in space (rotation).
-"""
+"""Labels that go round. Not for: numbers on a line (euclidean), or rotations in space (rotation)."""
 
 import math
 from collections.abc import Sequence
@@ -49,20 +46,11 @@ class Circular(LabelDistance):
         return "degrees" if self.period == 360 else "label units"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N numbers, or N lists of D numbers, as (N, D) float64 ``phases`` between -period and period.
-
-        Raises:
-            LabelError: a label is not a number or list of numbers, has another length than the first, or holds a
-                value that is not finite.
-        """
+        """Pack N numbers, or N lists of D numbers, as (N, D) float64 ``phases`` between -period and period."""
         return Labels({"phases": np.fmod(pack_vectors(labels), self.period)})  # fmod does not round
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32, at most half the period.
-
-        Raises:
-            UserError: the labels of ``a`` and ``b`` differ in length.
-        """
+        """Distances (len(a), len(b)) float32, at most half the period."""
         left, right = a.arrays["phases"], b.arrays["phases"]
         check_same_length(left, right)
         result = np.empty((len(a), len(b)), np.float32)

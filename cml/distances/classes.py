@@ -1,8 +1,4 @@
-"""Class labels as a label distance: 0 within a class, 1 between classes.
-
-It lets class data run through everything that is written for continuous labels: neighbours, samplers, evaluation, and
-losses over label distances beside the losses over classes. Not for: several answers an item (hamming, jaccard).
-"""
+"""Class labels, for all that is written for continuous ones. Not for: several answers an item (hamming, jaccard)."""
 
 import hashlib
 from collections.abc import Sequence
@@ -34,13 +30,7 @@ class Classes(LabelDistance):
     is_metric: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N classes as their names, array ``names`` (N,), and a digest of each name, ``digests`` (N, 2) uint64.
-
-        The digests are what is compared: they do not depend on which other classes there are.
-
-        Raises:
-            LabelError: a label is neither a text nor a whole number, or not of the first one's kind.
-        """
+        """Pack N classes as their ``names`` (N,), and ``digests`` (N, 2) uint64 of these, which are compared."""
         names: list[str] = []
         digests: dict[str, bytes] = {}
         kind: type | None = None
@@ -75,12 +65,10 @@ def _class(label: Any, position: int) -> str | int:  # noqa: ANN401 - checked he
     value = label.item() if isinstance(label, np.generic) else label
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, str) and value.strip():
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise LabelError(
-        position,
-        f"should be a class: a text or a whole number. Got {short(label)} instead; for continuous labels take another "
-        "label distance, such as euclidean.",
-    )
+    if not (value.strip() if isinstance(value, str) else isinstance(value, int) and not isinstance(value, bool)):
+        raise LabelError(
+            position,
+            f"should be a class: a text or a whole number. Got {short(label)} instead; for continuous labels take "
+            "another label distance, such as euclidean.",
+        )
+    return value

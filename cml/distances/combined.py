@@ -1,27 +1,54 @@
-"""Weighted sum of label distances: a label of several parts, each with its own distance.
-
-Parts come in different units; each is divided by its own median first, so that weights mean what they seem to. Not
-for: sets of like labels (sets).
-"""
-
-from __future__ import annotations
+"""Label distances made of others, and their weighted sum. Not for: sets of like labels (sets)."""
 
 import functools
+import hashlib
+import json
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from cml.distances import made
-from cml.distances.composed import Composed
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
 
 SAMPLE = 1000  # labels whose pairs the medians are taken over
 _SCALES = "scales"
+
+
+class Composed(LabelDistance):
+    """Base of a label distance made of others, which are its first setting."""
+
+    @property
+    @abstractmethod
+    def _parts(self) -> Mapping[str, LabelDistance]:
+        """The others by name."""
+
+    @property
+    def is_symmetric(self) -> bool:
+        """True if all parts are."""
+        return all(part.is_symmetric for part in self._parts.values())
+
+    @property
+    def is_costly(self) -> bool | None:
+        """True if a part is; None if a part is still to be measured."""
+        known = [part.is_costly for part in self._parts.values()]
+        return True if True in known else None if None in known else False
+
+    @property
+    def is_stored(self) -> bool:
+        """True if all parts are."""
+        return all(part.is_stored for part in self._parts.values())
+
+    def fingerprint(self) -> str:
+        """Hex digest of name, parts and the settings that are not parts."""
+        parts = {name: part.fingerprint() for name, part in self._parts.items()}
+        own = dict(list(self.settings().items())[1:])
+        return hashlib.sha256(json.dumps([self.name, parts, own], sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -54,7 +81,7 @@ class Combined(Composed):
     def __post_init__(self) -> None:
         if not isinstance(self.parts, Mapping) or not self.parts:
             raise UserError(f"The 'parts' must name at least one part and its distance. Got {self.parts!r} instead.")
-        _ = self._parts
+        object.__setattr__(self, "parts", self._parts)
         for setting, values in (("weights", self.weights), ("scales", self.scales)):
             if values is None:
                 continue
@@ -73,19 +100,7 @@ class Combined(Composed):
         """True if all parts are."""
         return all(distance.is_metric for distance in self._parts.values())
 
-    def settings(self) -> dict[str, Any]:
-        """Parts, each written with all of its settings, weights and scales."""
-        return {"parts": self._texts(), **self._numbers()}
-
-    def fingerprint(self) -> str:
-        """Hex digest of name, parts, weights and scales."""
-        return self._fingerprint(**self._numbers())
-
-    def _numbers(self) -> dict[str, dict[str, float] | None]:
-        given = {"weights": self.weights, "scales": self.scales}
-        return {name: None if values is None else dict(values) for name, values in given.items()}
-
-    def fit(self, labels: Sequence[Any]) -> Combined:
+    def fit(self, labels: Sequence[Any]) -> Self:
         """This distance with the scales taken from ``labels``, unless they are given, and its parts fitted."""
         columns = self._columns(labels)
         fitted = {part: distance.fit(columns[part]) for part, distance in self._parts.items()}
@@ -93,12 +108,7 @@ class Combined(Composed):
         return replace(self, parts=fitted, scales=scales)
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N labels: the arrays of part k as ``k:name``, and ``scales`` (N, P) float64, the same in every row.
-
-        Raises:
-            LabelError: a label is not a dict, lacks a part or has an unknown one, or the part's distance refuses it.
-            UserError: a part has no median because no two labels differ in it.
-        """
+        """Pack N labels: the arrays of part k as ``k:name``, and ``scales`` (N, P) float64, the same in every row."""
         columns = self._columns(labels)
         arrays: dict[str, Any] = {}
         for place, (part, distance) in enumerate(self._parts.items()):
@@ -112,19 +122,13 @@ class Combined(Composed):
         return Labels({**arrays, _SCALES: np.tile(row, (len(labels), 1))})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Weighted sums (len(a), len(b)) float32.
-
-        Raises:
-            UserError: the labels of ``a`` and ``b`` were encoded with different scales.
-        """
+        """Weighted sums (len(a), len(b)) float32."""
         total = np.zeros((len(a), len(b)))
-        if total.size == 0:
-            return total.astype(np.float32)
-        scales = a.arrays[_SCALES][0]
-        if not np.array_equal(scales, b.arrays[_SCALES][0]):
+        scales, other = a.arrays[_SCALES][0], b.arrays[_SCALES][0]
+        if not np.array_equal(scales, other):
             raise UserError(
-                f"The two sides were encoded with different scales, {scales.tolist()} and "
-                f"{b.arrays[_SCALES][0].tolist()}; fit the distance on the training labels first, or give 'scales'."
+                f"The two sides were encoded with different scales, {scales.tolist()} and {other.tolist()}; fit the "
+                "distance on the training labels first, or give 'scales'."
             )
         for place, (part, distance) in enumerate(self._parts.items()):
             weight = 1.0 if self.weights is None else self.weights[part]

@@ -1,7 +1,7 @@
 """Inner loops over pairs of labels, compiled by numba.
 
 numba keeps compiled code on disk and looks only at the file of the outermost function: after an edit of an inner
-function in another file delete the ``__pycache__`` of its callers. Not for: the loops themselves.
+function in another file delete the ``__pycache__`` of its callers.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,7 @@ FREE = ORDERED | {"reassoc", "contract"}  # sums in the machine's order, which i
 
 
 def compiled(*, fastmath: frozenset[str] = ORDERED, inline: bool = False) -> Callable[[F], F]:
-    """Compile at the first call; keep the machine code on disk where numba finds a folder to write to.
-
-    Args:
-        fastmath: What the compiler may assume about floating-point numbers.
-        inline: Always compile it into its callers.
-    """
+    """Compile at the first call, ``inline`` into all callers; keep the code where numba finds a folder to write to."""
 
     def decorate(function: F) -> F:
         options: dict[str, Any] = {"fastmath": set(fastmath), "error_model": "numpy", "forceinline": inline}

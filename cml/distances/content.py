@@ -2,7 +2,7 @@
 
 Two equal digests mean equal content, also in another process. Of installed packages the name and version count, of
 your own functions and classes the code, constants, closures and the globals that they use. What a function reads from
-files or the network cannot be seen. Not for: arrays of packed labels, which ``Labels.fingerprint`` digests.
+files or the network cannot be seen.
 """
 
 import functools
@@ -17,26 +17,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
-_DESCRIPTORS = (staticmethod, classmethod)
 
 
 class Content(NamedTuple):
-    """A digest of 32 hex digits, and whether all of the value is in it."""
+    """What ``content`` finds."""
 
-    digest: str
-    complete: bool
+    digest: str  # 32 hex digits
+    complete: bool  # all of the value is in it
 
 
 def content(value: object) -> Content:
-    """Digest a value; see the head of this file for what counts."""
+    """Digest a value, as the head of this file says."""
     reader = _Reader()
     reader.add(value)
     return Content(reader.hash.hexdigest(), reader.complete)
 
 
 class _Reader:
-    """Goes through a value once, and through whatever it refers to."""
-
     def __init__(self) -> None:
         self.hash = hashlib.blake2b(digest_size=16)
         self.complete = True
@@ -86,7 +83,7 @@ class _Reader:
             if not self._installed(value.__module__):
                 self._each(value.__bases__)
                 self._variables(value)
-        elif isinstance(value, _DESCRIPTORS):
+        elif isinstance(value, staticmethod | classmethod):
             self.add(value.__func__)
         elif isinstance(value, property):
             self._each((value.fget, value.fset))

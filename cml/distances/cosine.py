@@ -1,7 +1,4 @@
-"""Cosine distance between vectors: embeddings of texts, directions, profiles whose length says nothing.
-
-Not for: vectors whose length matters (euclidean).
-"""
+"""Vectors whose length says nothing: embeddings, directions. Not for: vectors whose length matters (euclidean)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +9,7 @@ import numpy as np
 from cml.distances.euclidean import check_same_length, pack_vectors
 from cml.distances.exact_products import UNIT_ROUNDOFF, squared_euclidean
 from cml.distances.label_distance import Float32, LabelDistance
-from cml.distances.labels import LabelError, Labels
+from cml.distances.labels import Labels, refuse
 
 
 @dataclass(frozen=True)
@@ -33,26 +30,15 @@ class Cosine(LabelDistance):
     unit: ClassVar[str] = "1 - cosine"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N lists of D numbers as (N, D) float64 rows of length 1, array ``directions``.
-
-        Raises:
-            LabelError: a label is not a list of numbers, has another length than the first, holds a value that is not
-                finite, or has the length 0 and so no direction.
-        """
+        """Pack N lists of D numbers as (N, D) float64 rows of length 1, array ``directions``."""
         vectors = pack_vectors(labels)
         largest = np.abs(vectors).max(axis=1, keepdims=True)
-        zero = np.flatnonzero(largest[:, 0] == 0)
-        if len(zero):
-            raise LabelError(int(zero[0]), "is a vector of zeros, which has no direction.")
+        refuse(largest[:, 0] == 0, "is a vector of zeros, which has no direction.")
         scaled = vectors / largest  # first to order 1, so that no square leaves float64
         return Labels({"directions": scaled / np.linalg.norm(scaled, axis=1, keepdims=True)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """1 - cosine (len(a), len(b)) float32.
-
-        Raises:
-            UserError: the vectors of ``a`` and ``b`` differ in length.
-        """
+        """1 - cosine (len(a), len(b)) float32."""
         left, right = a.arrays["directions"], b.arrays["directions"]
         check_same_length(left, right)
         # scaling to length 1 leaves each number with up to (D / 2 + 3) roundings

@@ -1,7 +1,4 @@
-"""The labels of a prepared dataset, encoded: a label that is refused is named by its item.
-
-Not for: what a label means, which the label distances check.
-"""
+"""The labels of a prepared dataset, encoded: a label that is refused is named by its item."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -26,15 +23,8 @@ def encode(
 ) -> Labels:
     """Encode the labels of a role, or of several one after the other; an error names the item.
 
-    Args:
-        distance: The label distance.
-        dataset: The dataset.
-        role: train, query or gallery, or several of them.
-        mirror: Mirrors a label. When given, the labels of the mirrored images follow those of the images: packed
-            together, so that both have arrays of one shape.
-
-    Raises:
-        DataError: a label is not of the kind that the label distance takes, or a mask is not as large as its image.
+    With ``mirror``, which mirrors a label, the labels of the mirrored images follow those of the images: packed
+    together, so that both have arrays of one shape.
     """
     splits = [dataset.split(name) for name in ([role] if isinstance(role, str) else role)]
     # of one role as they are: a million numbers are one array there
@@ -55,9 +45,12 @@ def encode(
     masks = [] if isinstance(labels, Numbers) else [row for row, one in enumerate(labels) if isinstance(one, Path)]
     paths = [path for split in splits for path in split.paths] if masks else []
     with ThreadPoolExecutor(2) as pool:
-        for row, fault in zip(masks, pool.map(lambda row: _size_fault(labels[row], paths[row]), masks), strict=True):
-            if fault is not None:
-                raise DataError(f"{where(row)}: its mask {labels[row]} {fault}.")
+        checks = pool.map(lambda row: check_size(native_size(labels[row]), paths[row]), masks)
+        for row in masks:
+            try:
+                next(checks)
+            except MaskFault as fault:
+                raise DataError(f"{where(row)}: its mask {labels[row]} {fault}.") from None
     return encoded
 
 
@@ -68,11 +61,9 @@ def label_faults(distance: LabelDistance, dataset: PreparedDataset) -> list[str]
         try:
             encode(distance, dataset, role)
         except DataError as error:
-            alone = [_fault(distance, label) for label in dataset.split(role).labels]
-            ids = dataset.split(role).item_ids
-            found += [f"{role} item {ids[n]!r}: its label {fault}" for n, fault in enumerate(alone) if fault] or [
-                str(error)
-            ]
+            split = dataset.split(role)
+            alone = [(item, _fault(distance, label)) for item, label in zip(split.item_ids, split.labels, strict=True)]
+            found += [f"{role} item {item!r}: its label {fault}" for item, fault in alone if fault] or [str(error)]
     return found
 
 
@@ -107,11 +98,3 @@ class _WithMirrored(Sequence[Any]):
         position = range(len(self))[position]
         half = len(self._labels)
         return self._labels[position] if position < half else self._mirror(self._labels[position - half])
-
-
-def _size_fault(mask: Path, image: Path) -> str | None:
-    try:
-        check_size(native_size(mask), image)
-    except MaskFault as fault:
-        return str(fault)
-    return None

@@ -1,4 +1,4 @@
-"""Euclidean distance between numbers or vectors: ages, scores, coordinates.
+"""Numbers and vectors: ages, scores, coordinates.
 
 Not for: numbers that wrap around, such as hours or headings (circular), poses with hidden joints (keypoints), or
 directions without a length (cosine).
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cml.data.columns import Numbers
 from cml.distances.exact_products import TILE_ROWS, squared_euclidean
 from cml.distances.label_distance import Float32, LabelDistance
-from cml.distances.labels import LabelError, Labels, short
+from cml.distances.labels import LabelError, Labels, refuse, short
 from cml.errors import UserError
 
 LARGEST = 1e18  # a label's length up to which squared distances fit into float32
@@ -50,51 +50,36 @@ class Euclidean(LabelDistance):
         return "label units^2" if self.squared else "label units"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N numbers as (N, 1) and N lists of D numbers as (N, D) float64, array ``vectors``.
-
-        Raises:
-            LabelError: a label is not a number or list of numbers, has another length than the first, or holds a
-                value that is not finite or so large that its square leaves float32.
-        """
+        """Pack N numbers as (N, 1) and N lists of D numbers as (N, D) float64, array ``vectors``."""
         return Labels({"vectors": pack_vectors(labels)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32.
-
-        Raises:
-            UserError: the labels of ``a`` and ``b`` differ in length, or by so little that float32 has no square of it.
-        """
+        """Distances (len(a), len(b)) float32."""
         left, right = a.arrays["vectors"], b.arrays["vectors"]
         check_same_length(left, right)
         try:
             with np.errstate(under="raise" if self.squared else None):
-                return self._pairwise(left, right)
+                if left.shape[1] > 1:
+                    return squared_euclidean(left, right, root=not self.squared)
+                result = np.empty((len(left), len(right)), np.float32)
+                for start in range(0, len(left), TILE_ROWS):
+                    difference = left[start : start + TILE_ROWS] - right.T  # (R, B) float64
+                    tile = np.square(difference) if self.squared else np.abs(difference)
+                    result[start : start + TILE_ROWS] = tile
+                return result
         except FloatingPointError:
             raise UserError(
                 "Two labels differ by less than 1e-19, whose square float32 cannot hold; rescale them, or leave out "
                 "squared."
             ) from None
 
-    def _pairwise(self, left: NDArray[np.float64], right: NDArray[np.float64]) -> Float32:
-        if left.shape[1] > 1:
-            return squared_euclidean(left, right, root=not self.squared)
-        result = np.empty((len(left), len(right)), np.float32)
-        for start in range(0, len(left), TILE_ROWS):
-            difference = left[start : start + TILE_ROWS] - right.T  # (R, B) float64
-            result[start : start + TILE_ROWS] = np.square(difference) if self.squared else np.abs(difference)
-        return result
-
     def label_vectors(self, labels: Labels) -> NDArray[np.float64]:
         """The vectors (N, D)."""
         return labels.arrays["vectors"]
 
 
-def pack_vectors(labels: Sequence[Any]) -> NDArray[np.float64]:
-    """Check N numbers or equally long lists of numbers and pack them as (N, D) float64.
-
-    Raises:
-        LabelError: as ``Euclidean.encode`` says.
-    """
+def pack_vectors(labels: Sequence[Any], form: str = "") -> NDArray[np.float64]:
+    """Check N numbers or equally long lists of numbers, as of ``form`` "[x, y]", and pack them as (N, D) float64."""
     given: object = np.asarray(labels) if isinstance(labels, Numbers) else labels
     if isinstance(given, np.ndarray) and given.ndim in (1, 2) and given.dtype.kind in "fiub":
         vectors = given.reshape(len(given), -1).astype(np.float64)
@@ -102,7 +87,8 @@ def pack_vectors(labels: Sequence[Any]) -> NDArray[np.float64]:
         rows = [_numbers(label, position) for position, label in enumerate(labels)]
         for position, row in enumerate(rows):
             if len(row) != len(rows[0]):
-                raise LabelError(position, f"has {_count(row)}, the first has {len(rows[0])}.")
+                count = f"{len(row)} number{'s' if len(row) != 1 else ''}"
+                raise LabelError(position, f"has {count}, the first has {len(rows[0])}.")
         vectors = np.stack(rows)
     if vectors.shape[1] == 0:
         raise LabelError(0, "is an empty list; it should hold at least one number.")
@@ -111,9 +97,10 @@ def pack_vectors(labels: Sequence[Any]) -> NDArray[np.float64]:
         position, place = bad[0]
         raise LabelError(int(position), f"holds {vectors[position, place]} where a finite number should be.")
     with np.errstate(over="ignore"):
-        far = np.flatnonzero(np.linalg.norm(vectors, axis=1) > LARGEST)
-    if len(far):
-        raise LabelError(int(far[0]), f"has a length above {LARGEST:g}, whose square float32 cannot hold; rescale it.")
+        far = np.linalg.norm(vectors, axis=1) > LARGEST
+    refuse(far, f"has a length above {LARGEST:g}, whose square float32 cannot hold; rescale it.")
+    if form and vectors.shape[1] != form.count(",") + 1:
+        raise LabelError(0, f"should be {form}. It has {vectors.shape[1]} numbers instead.")
     return vectors
 
 
@@ -131,7 +118,3 @@ def _numbers(label: Any, position: int) -> NDArray[np.float64]:  # noqa: ANN401 
     if row.dtype.kind not in "fiub" or row.ndim > 1:
         raise LabelError(position, f"should be a number or a list of numbers. Got {short(label)} instead.")
     return np.atleast_1d(row).astype(np.float64)
-
-
-def _count(row: NDArray[np.float64]) -> str:
-    return f"{len(row)} number{'s' if len(row) != 1 else ''}"

@@ -4,7 +4,7 @@ A matrix product gives sums of squared differences fast but with rounding noise:
 break, and the last digits depend on the block. Here the product is only an estimate with a proven error bound. Where
 the float32 result is the same at both ends of the bound it is settled; the few other pairs (about one in a million,
 and all equal labels) are computed again by the direct formula. So every result equals the direct formula rounded to
-float32, whatever the blocks, threads or BLAS. Not for: what is compared, which the label distances say.
+float32, whatever the blocks, threads or BLAS.
 """
 
 from collections.abc import Callable
@@ -26,17 +26,10 @@ _DIRECT_BYTES = 16 << 20  # what the direct formula may gather at a time
 def settle(
     estimate: Float64, error: Float64, direct: Callable[[Rows, Rows], Float64], *, pair_bytes: int, root: bool
 ) -> Float32:
-    """Round ``estimate`` to float32 as the direct formula would be.
+    """Round squared distances (R, C), or their roots, to float32 as the direct formula would be.
 
-    Args:
-        estimate: (R, C) squared distances, infinite where a pair cannot be compared. Overwritten.
-        error: (R, C) bound on how far ``estimate`` and the direct formula may lie apart.
-        direct: Squared distances (P,) of the pairs (rows (P,), columns (P,)) by the direct formula.
-        pair_bytes: Memory that ``direct`` takes for one pair; it is asked for so many pairs as fit.
-        root: True for distances, False for squared distances.
-
-    Returns:
-        (R, C) float32 distances or squared distances.
+    ``estimate``, which is overwritten, and the direct formula lie up to ``error`` (R, C) apart. ``direct`` gives the
+    squared distances (P,) of pairs (rows (P,), columns (P,)) and takes ``pair_bytes`` of memory for each.
     """
     low = np.subtract(estimate, error)
     high = np.add(estimate, error, out=estimate)
@@ -53,10 +46,7 @@ def settle(
 def compute_again(
     rows: Rows, columns: Rows, direct: Callable[[Rows, Rows], Float64], *, pair_bytes: int, root: bool, out: Float32
 ) -> None:
-    """Write the pairs that an estimate leaves open, ``rows`` (P,) and ``columns`` (P,), by the direct formula.
-
-    The other arguments are those of ``settle``.
-    """
+    """Write the pairs that an estimate leaves open by the direct formula; arguments as of ``settle``."""
     pairs = max(1, _DIRECT_BYTES // pair_bytes)
     for start in range(0, len(rows), pairs):
         row, column = rows[start : start + pairs], columns[start : start + pairs]
@@ -75,13 +65,9 @@ def running_sum(terms: Float64) -> Float64:
 
 
 def squared_euclidean(a: Float64, b: Float64, *, root: bool, zero_below: float = 0.0) -> Float32:
-    """Squared Euclidean distances of the rows of ``a`` (A, D) to those of ``b`` (B, D): (A, B) float32.
+    """Squared Euclidean distances, or their roots, of the rows of ``a`` (A, D) to those of ``b`` (B, D): (A, B).
 
-    Args:
-        a: (A, D) float64.
-        b: (B, D) float64.
-        root: True for distances, False for squared distances.
-        zero_below: Squared distances up to this are rounding noise of the rows themselves and become 0.
+    Squared distances up to ``zero_below`` are rounding noise of the rows themselves and become 0.
     """
     dimension = a.shape[1]
     result = np.empty((len(a), len(b)), np.float32)

@@ -1,7 +1,4 @@
-"""Hamming distance between lists of answers: 0/1 attributes, categories, codes.
-
-Not for: sets of names of which most are absent from most labels (jaccard).
-"""
+"""Lists of answers. Not for: sets of names of which most are absent from most labels (jaccard)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cml.distances.jaccard import overlap, pack
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
-from cml.distances.token_overlap import overlap, pack
 from cml.errors import UserError
 
 
@@ -34,12 +31,7 @@ class Hamming(LabelDistance):
     is_metric: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N lists of L values as sets of (place, value), see ``token_overlap.pack``.
-
-        Raises:
-            LabelError: a label is not a list, is empty, has another length than the first, or holds something that is
-                neither a number, a text nor a boolean.
-        """
+        """Pack N lists of values as sets of (place, value), see ``pack``."""
         rows: list[list[str]] = []
         for position, label in enumerate(labels):
             values = label.tolist() if isinstance(label, np.ndarray) else label
@@ -51,13 +43,7 @@ class Hamming(LabelDistance):
         return pack(rows)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Shares of differing places (len(a), len(b)) float32.
-
-        Raises:
-            UserError: the labels of ``a`` and ``b`` differ in length.
-        """
-        if len(a) == 0 or len(b) == 0:
-            return np.empty((len(a), len(b)), np.float32)
+        """Shares of differing places (len(a), len(b)) float32."""
         length, other = int(a.arrays["size"][0]), int(b.arrays["size"][0])
         if length != other:
             raise UserError(f"The labels of the two sides differ in length: {length} values against {other}.")
@@ -66,8 +52,7 @@ class Hamming(LabelDistance):
 
 def _written(value: Any, position: int) -> str:  # noqa: ANN401 - checked here
     """One text for each value, equal exactly if the values are."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, str):
         return f"text {value}"
     if isinstance(value, bool | int) or (isinstance(value, float) and value.is_integer()):

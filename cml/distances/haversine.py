@@ -1,7 +1,4 @@
-"""Distance on the globe between two places: where a photograph was taken, what a satellite tile shows.
-
-Not for: places with a direction of view (place), or coordinates in metres (euclidean).
-"""
+"""Places on the globe. Not for: places with a direction of view (place), or coordinates in metres (euclidean)."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +10,7 @@ import numpy as np
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import pack_vectors
 from cml.distances.label_distance import Float32, Float64, LabelDistance
-from cml.distances.labels import LabelError, Labels
+from cml.distances.labels import Labels, refuse
 
 EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
 
@@ -36,14 +33,8 @@ class Haversine(LabelDistance):
     unit: ClassVar[str] = "m"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N places as (N, 3) float64 ``places``: latitude and longitude in radians, cosine of the latitude.
-
-        Raises:
-            LabelError: a label is not two numbers, or out of -90..90 and -180..360 degrees.
-        """
-        degrees = pack_vectors(labels)
-        if degrees.shape[1] != 2:
-            raise LabelError(0, f"should be [latitude, longitude]. It has {degrees.shape[1]} numbers instead.")
+        """Pack N places as (N, 3) float64 ``places``: latitude and longitude in radians, cosine of the latitude."""
+        degrees = pack_vectors(labels, "[latitude, longitude]")
         check_on_earth(degrees)
         radians = np.radians(degrees)
         return Labels({"places": np.column_stack([radians, np.cos(radians[:, 0])])})
@@ -64,11 +55,9 @@ class Haversine(LabelDistance):
 
 def check_on_earth(degrees: Float64) -> None:
     """Raise ``LabelError`` unless the first two columns of (N, C) are a latitude and a longitude in degrees."""
-    for column, (what, low, high) in enumerate((("latitude", -90, 90), ("longitude", -180, 360))):
-        out = np.flatnonzero((degrees[:, column] < low) | (degrees[:, column] > high))
-        if len(out):
-            value = degrees[out[0], column]
-            raise LabelError(int(out[0]), f"has the {what} {value:g}; it should be in {low}..{high} degrees.")
+    for values, what, low, high in ((degrees[:, 0], "latitude", -90, 90), (degrees[:, 1], "longitude", -180, 360)):
+        out = (values < low) | (values > high)
+        refuse(out, f"has the {what} {{:g}}; it should be in {low}..{high} degrees.", values)
 
 
 @compiled(fastmath=AS_WRITTEN)

@@ -1,9 +1,4 @@
-"""The contract of a label distance, and what every label distance gets for free: exact nearest-neighbour lists.
-
-A label distance says how far apart two labels are. It turns labels into packed arrays once (``encode``) and gives
-blocks of distances on demand (``pairwise``), so that nothing downstream ever needs an N x N matrix. It does not
-import torch. Not for: concrete distances, which are one file each beside this one.
-"""
+"""The contract of a label distance, and what each gets for free: exact nearest-neighbour lists. It imports no torch."""
 
 import dataclasses
 import functools
@@ -59,7 +54,6 @@ class LabelDistance(ABC):
     keeps_tensors: ClassVar[bool] = False  # whether ``encode`` is given a tensor of labels as it is, not as an array
 
     def __init_subclass__(cls) -> None:
-        """Check what ``encode`` and ``pairwise`` are given; none overflows to the infinity of "no comparison"."""
         super().__init_subclass__()
         if "pairwise" in vars(cls):
             cls.pairwise = _within_float32(cls.pairwise)  # type: ignore[method-assign]
@@ -105,7 +99,11 @@ class LabelDistance(ABC):
 
     @abstractmethod
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances between every label of ``a`` and every label of ``b``: (len(a), len(b)) float32, >= 0 or inf."""
+        """Distances between every label of ``a`` and every label of ``b``: (len(a), len(b)) float32, >= 0 or inf.
+
+        Raises:
+            UserError: labels of the two sides do not fit, as vectors of two lengths.
+        """
 
     def class_names(self, labels: Labels) -> NDArray[np.str_] | None:
         """The class of each of N labels by its name, (N,) texts; None if labels are no classes, as most are not."""
@@ -166,8 +164,7 @@ class LabelDistance(ABC):
         check_k(k, n)
         if threads < 1 or block_bytes < 1:
             raise UserError(f"'threads' and 'block_bytes' must be at least 1. Got {threads} and {block_bytes} instead.")
-        ids = np.empty((n, k), np.int32)
-        distances = np.empty((n, k), np.float32)
+        ids, distances = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         search = self.searcher(labels, k, block_bytes=block_bytes)
         rows = max(1, min(block_bytes // (4 * n), n // (8 * threads)))  # several blocks a thread, to end together
 
@@ -183,19 +180,11 @@ class LabelDistance(ABC):
         return Neighbors(ids, distances)
 
     def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
-        """The search behind ``neighbors`` and the jobs that write neighbour lists: what is prepared once for all rows.
+        """The search behind ``neighbors`` and jobs: from (start, stop) to the k nearest labels of these rows.
 
-        A distance that can find neighbours without computing all pairs overrides this method and no other. The
-        function that it returns is called from several threads at a time, and gives the same for a row in whatever
-        range of rows.
-
-        Args:
-            labels: N encoded labels.
-            k: Neighbours a label, 1 <= k < N.
-            block_bytes: Memory that a call may take, beside a block of float32 distances of its rows to all labels.
-
-        Returns:
-            (start, stop) to the exact k nearest labels, themselves left out, of the rows start..stop-1.
+        A distance that finds neighbours without computing all pairs overrides this method and no other. Its function
+        is called from several threads at a time, gives the same for a row in whatever range, and takes up to
+        ``block_bytes`` of memory beside a block of float32 distances of its rows to all labels.
         """
 
         def search(start: int, stop: int) -> Neighbors:
@@ -220,6 +209,8 @@ def _encoded_once(encode: Callable[..., Labels]) -> Callable[..., Labels]:
 
 
 def _within_float32(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
+    """Check what ``pairwise`` is given and gives: no number overflows to the infinity of "no comparison"."""
+
     @functools.wraps(pairwise)
     def checked(self: LabelDistance, a: Labels, b: Labels) -> Float32:
         for given in (a, b):
@@ -228,6 +219,8 @@ def _within_float32(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
                     f"The label distance {self.name!r} compares encoded labels: encode them once, as in "
                     f"labels = distance.encode(labels). Got {type(given).__name__} instead."
                 )
+        if len(a) == 0 or len(b) == 0:
+            return np.empty((len(a), len(b)), np.float32)
         try:
             with np.errstate(over="raise"):
                 return np.asarray(pairwise(self, a, b)).astype(np.float32, copy=False)
@@ -253,18 +246,16 @@ def is_own(kind: type) -> bool:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any setting
-    if isinstance(value, np.ndarray):
-        return {
-            "shape": list(value.shape),
-            "dtype": value.dtype.str,
-            "sha256": hashlib.sha256(np.ascontiguousarray(value).data).hexdigest(),
-        }
-    if isinstance(value, LabelDistance):
-        return str(Choice(value.name, value.settings()))
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, Path):
-        return str(value)
+    match value:
+        case np.ndarray():
+            sha256 = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()
+            return {"shape": list(value.shape), "dtype": value.dtype.str, "sha256": sha256}
+        case LabelDistance():
+            return str(Choice(value.name, value.settings()))
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case Path():
+            return str(value)
     return value

@@ -1,14 +1,9 @@
-"""Labels as a label distance works with them: checked and packed into arrays once; and what is said of a wrong one.
-
-Not for: reading the labels of a dataset (dataset_labels.py).
-"""
-
-from __future__ import annotations
+"""Labels as a label distance works with them: checked and packed into arrays once; and what is said of a wrong one."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +24,14 @@ class LabelError(DataError):
 
     def __init__(self, position: int, fault: str) -> None:
         super().__init__(f"Label {position} {fault}")
-        self.position = position
-        self.fault = fault
+        self.position, self.fault = position, fault
+
+
+def refuse(bad: NDArray[np.bool_], fault: str, *values: NDArray[Any]) -> None:
+    """Raise ``LabelError`` for the first of N labels that is ``bad`` (N,); ``{}`` in the fault are its ``values``."""
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise LabelError(position, fault.format(*(one[position] for one in values)))
 
 
 def short(label: object) -> str:
@@ -54,9 +55,8 @@ class Labels:
     def __len__(self) -> int:
         return len(next(iter(self.arrays.values())))
 
-    def __getitem__(self, rows: Any) -> Labels:  # noqa: ANN401 - what NumPy takes
-        """The labels of ``rows``, as the class says."""
-        return Labels({name: array[rows] for name, array in self.arrays.items()})
+    def __getitem__(self, rows: Any) -> Self:  # noqa: ANN401 - what NumPy takes
+        return type(self)({name: array[rows] for name, array in self.arrays.items()})
 
     def fingerprint(self) -> str:
         """Hex digest of the packed content: equal exactly if the labels are."""

@@ -15,14 +15,9 @@ def check_k(k: int, items: int) -> None:
 
 
 def nearest_columns(block: Float32, k: int) -> tuple[NDArray[np.int32], Float32]:
-    """Columns of the k smallest entries of each row, smallest first, ties to the lower column.
+    """Columns (R, k) of the k smallest entries of each row of (R, N), smallest first, ties to the lower; and these.
 
-    Args:
-        block: (R, N) float32 distances. Infinite entries are never chosen.
-        k: How many, 1 <= k <= N.
-
-    Returns:
-        (R, k) int32 columns, -1 where a row has fewer than k finite entries, and their (R, k) float32 distances.
+    Infinite entries are never chosen: -1 fills a row that has fewer than k finite ones.
 
     Raises:
         UserError: an entry is NaN or negative.

@@ -1,7 +1,4 @@
-"""How little of what two cameras see on the ground is the same: place recognition with graded labels.
-
-Not for: places without a direction of view (haversine), or rotations in space (rotation).
-"""
+"""Fields of view. Not for: places without a direction of view (haversine), or rotations in space (rotation)."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +11,7 @@ from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import pack_vectors
 from cml.distances.haversine import EARTH_RADIUS, check_on_earth
 from cml.distances.label_distance import Float32, Float64, LabelDistance
-from cml.distances.labels import LabelError, Labels
+from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.settings import check_above_zero, check_word
 
@@ -58,17 +55,11 @@ class Place(LabelDistance):
         check_word("coordinates", self.coordinates, ("degrees", "metres"))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N labels as (N, 3) float64 ``views``: x and y in metres or radians, heading in radians.
-
-        Raises:
-            LabelError: a label is not three finite numbers, or its latitude or longitude is out of range.
-        """
-        numbers = pack_vectors(labels)
-        if numbers.shape[1] != 3:
-            what = "[latitude, longitude, heading]" if self.coordinates == "degrees" else "[east, north, heading]"
-            raise LabelError(0, f"should be {what}. It has {numbers.shape[1]} numbers instead.")
+        """Pack N labels as (N, 3) float64 ``views``: x and y in metres or radians, heading in radians."""
         if self.coordinates == "metres":
+            numbers = pack_vectors(labels, "[east, north, heading]")
             return Labels({"views": np.column_stack([numbers[:, :2], np.radians(numbers[:, 2])])})
+        numbers = pack_vectors(labels, "[latitude, longitude, heading]")
         check_on_earth(numbers)
         return Labels({"views": np.radians(numbers[:, [1, 0, 2]])})  # longitude is x
 

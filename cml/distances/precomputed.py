@@ -1,7 +1,6 @@
-"""Label distances that somebody else computed: a matrix, or neighbour lists on disk.
+"""Label distances that somebody else computed. Not for: making such files, which ``cml distances`` does.
 
-No file is read as a whole: files are memory-mapped and only the rows and columns asked for are touched. Not for:
-making such files, which a distance job does.
+No file is read as a whole: files are memory-mapped and only the rows and columns asked for are touched.
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ class Precomputed(LabelDistance):
                 "precomputed(path=FILE)."
             )
         if not isinstance(self.path, np.ndarray):
-            given = str(self.path) if isinstance(self.path, str | Path) else _packed(self.path)
-            object.__setattr__(self, "path", given)
+            object.__setattr__(self, "path", str(self.path) if isinstance(self.path, str | Path) else packed(self.path))
         _ = self._stored  # a missing or wrong file is said at once
 
     def __repr__(self) -> str:
@@ -88,8 +86,7 @@ class Precomputed(LabelDistance):
         return self.symmetric or isinstance(self._stored, _Lists)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Sent to another process as its settings: a file is opened there again."""
-        return type(self), (self.path, self.unit, self.symmetric, self.metric)
+        return type(self), (self.path, self.unit, self.symmetric, self.metric)  # a file is opened there again
 
     @functools.cached_property
     def _stored(self) -> _Matrix | _Lists:
@@ -99,11 +96,7 @@ class Precomputed(LabelDistance):
         return _Lists(path) if path.is_dir() else _Matrix(str(path), _load(path))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check N row numbers and pack them as array ``rows`` (N,) int64.
-
-        Raises:
-            LabelError: a label is not a whole number from 0 to below the number of stored rows.
-        """
+        """Check N row numbers and pack them as array ``rows`` (N,) int64."""
         stored, name = self._stored.rows, self._stored.name
         for position, label in enumerate(labels):
             if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer) or not 0 <= label < stored:
@@ -113,11 +106,7 @@ class Precomputed(LabelDistance):
         return Labels({"rows": np.array(labels, np.int64)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """The stored distances (len(a), len(b)) float32.
-
-        Raises:
-            DataError: one of them is NaN or negative.
-        """
+        """The stored distances (len(a), len(b)) float32."""
         return self._stored.block(a.arrays["rows"], b.arrays["rows"])
 
     def fingerprint(self) -> str:
@@ -136,24 +125,8 @@ class Precomputed(LabelDistance):
         return digest.hexdigest()
 
 
-def given_matrix(
-    values: Any,  # noqa: ANN401 - checked here
-    *,
-    unit: str,
-    metric: bool,
-    symmetric: bool | None,
-) -> Precomputed:
-    """A matrix that somebody gives in Python, checked; the arguments are those of ``cml.distances.made``.
-
-    Raises:
-        UserError: it is not a square matrix of numbers >= 0 with 0 (or infinity) on its diagonal.
-    """
-    packed = _packed(values)
-    return Precomputed(packed, unit, bool(np.array_equal(packed, packed.T)) if symmetric is None else symmetric, metric)
-
-
-def _packed(values: Any) -> Float32:  # noqa: ANN401 - checked here
-    """A matrix of label distances as an array that nobody changes."""
+def packed(values: Any) -> Float32:  # noqa: ANN401 - checked here
+    """A matrix of label distances that somebody gives in Python, checked, as an array that nobody changes."""
     try:
         matrix = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     except (ValueError, TypeError):  # rows of different lengths
@@ -171,14 +144,12 @@ def _packed(values: Any) -> Float32:  # noqa: ANN401 - checked here
             f"The matrix of label distances has {matrix[row, column]:g} at row {row}, column {column}; it should be a "
             "number >= 0, or infinity for no comparison."
         )
-    packed = matrix.astype(np.float32)
-    packed.setflags(write=False)
-    return packed
+    kept = matrix.astype(np.float32)
+    kept.setflags(write=False)
+    return kept
 
 
 class _Matrix:
-    """An N x N matrix, on disk or not."""
-
     def __init__(self, name: str, matrix: NDArray[Any]) -> None:
         self.name, self.matrix = name, matrix
         self.arrays = [matrix]
@@ -214,8 +185,6 @@ class _Matrix:
 
 
 class _Lists:
-    """Neighbour lists on disk."""
-
     def __init__(self, folder: Path) -> None:
         self.name = str(folder)
         self.ids, self.distances = _load(folder / "ids.npy"), _load(folder / "distances.npy")

@@ -1,7 +1,4 @@
-"""Angle between two rotations in space: head poses, objects, cameras.
-
-Not for: angles in a plane (circular), or the position of a camera (place).
-"""
+"""Rotations in space. Not for: angles in a plane (circular), or the position of a camera (place)."""
 
 import functools
 import math
@@ -11,17 +8,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation as Turn
 
 from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.euclidean import pack_vectors
 from cml.distances.label_distance import Float32, Float64, LabelDistance
-from cml.distances.labels import LabelError, Labels
+from cml.distances.labels import LabelError, Labels, refuse
 from cml.errors import UserError
 from cml.settings import check_word
-
-Form = Literal["quaternion", "matrix", "rotvec", "euler"]
 
 _LENGTHS = {"quaternion": 4, "matrix": 9, "rotvec": 3, "euler": 3}
 _GROUPS = {"tetrahedron": "T", "cube": "O", "icosahedron": "I"}
@@ -57,7 +51,7 @@ class Rotation(LabelDistance):
         [[0.0, 0.0, 10.0]]
     """
 
-    form: Form = "quaternion"
+    form: Literal["quaternion", "matrix", "rotvec", "euler"] = "quaternion"
     order: str = "ZYX"
     scalar_first: bool = False
     symmetry: str = "none"
@@ -84,12 +78,7 @@ class Rotation(LabelDistance):
         return self.symmetry == "none"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N rotations as (N, 4) float64 unit ``quaternions`` [x, y, z, w].
-
-        Raises:
-            LabelError: a label has another form, a value that is not finite, a quaternion without length 1, or a
-                matrix that is not a rotation.
-        """
+        """Pack N rotations as (N, 4) float64 unit ``quaternions`` [x, y, z, w]."""
         if self.form == "matrix":
             labels = [_flat(label, position) for position, label in enumerate(labels)]
         numbers = pack_vectors(labels)
@@ -99,14 +88,14 @@ class Rotation(LabelDistance):
             )
         if self.form == "quaternion":
             length = np.linalg.norm(numbers, axis=1)
-            _refuse(np.abs(length - 1) > _AROUND, length, "is a quaternion of length {:.4g}, where 1 is meant.")
+            refuse(np.abs(length - 1) > _AROUND, "is a quaternion of length {:.4g}, where 1 is meant.", length)
             turns = Turn.from_quat(numbers, scalar_first=self.scalar_first)
         elif self.form == "matrix":
             matrices = numbers.reshape(-1, 3, 3)
             away = np.abs(matrices @ matrices.transpose(0, 2, 1) - np.eye(3)).max(axis=(1, 2))
-            _refuse(away > _AROUND, away, "is not a rotation matrix: its rows are {:.2g} away from orthonormal.")
+            refuse(away > _AROUND, "is not a rotation matrix: its rows are {:.2g} away from orthonormal.", away)
             determinant = np.linalg.det(matrices)
-            _refuse(determinant < 0, determinant, "is a matrix that mirrors: its determinant is {:.0f}.")
+            refuse(determinant < 0, "is a matrix that mirrors: its determinant is {:.0f}.", determinant)
             turns = Turn.from_matrix(matrices)
         elif self.form == "rotvec":
             turns = Turn.from_rotvec(numbers, degrees=True)
@@ -116,11 +105,11 @@ class Rotation(LabelDistance):
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Angles in degrees (len(a), len(b)) float32."""
-        left = a.arrays["quaternions"]
-        turned = np.stack([(Turn.from_quat(left) * one).as_quat() for one in self._group], axis=1) if len(a) else left
+        turned = a.arrays["quaternions"][:, None]
+        if self.symmetry != "none":
+            turned = np.stack([(Turn.from_quat(turned[:, 0]) * one).as_quat() for one in self._group], axis=1)
         result = np.empty((len(a), len(b)), np.float32)
-        if result.size:
-            _fill(left[:, None] if self.symmetry == "none" else turned, b.arrays["quaternions"], result)
+        _fill(turned, b.arrays["quaternions"], result)
         return result
 
     def label_vectors(self, labels: Labels) -> Float64 | None:
@@ -131,12 +120,10 @@ class Rotation(LabelDistance):
 
     @functools.cached_property
     def _group(self) -> Turn:
-        name = "C1" if self.symmetry == "none" else _GROUPS.get(self.symmetry, self.symmetry)
-        return Turn.create_group(name, axis="Z")
+        return Turn.create_group(_GROUPS.get(self.symmetry, self.symmetry), axis="Z")
 
 
 def _flat(label: Any, position: int) -> Float64:  # noqa: ANN401 - checked here
-    """A matrix as 9 numbers."""
     try:
         matrix = np.asarray(label, np.float64)
     except (ValueError, TypeError):
@@ -146,15 +133,8 @@ def _flat(label: Any, position: int) -> Float64:  # noqa: ANN401 - checked here
     return matrix.reshape(9)
 
 
-def _refuse(bad: NDArray[np.bool_], values: Float64, fault: str) -> None:
-    """Raise ``LabelError`` for the first label that is ``bad``, with its value in the fault."""
-    if bad.any():
-        position = int(np.argmax(bad))
-        raise LabelError(position, fault.format(values[position]))
-
-
 @compiled(fastmath=AS_WRITTEN)
-def _fill(turned: NDArray[np.float64], b: NDArray[np.float64], out: Float32) -> None:
+def _fill(turned: Float64, b: Float64, out: Float32) -> None:
     """Angles between (A, G, 4) quaternions, the nearest of each G, and (B, 4)."""
     for i in range(turned.shape[0]):
         for j in range(b.shape[0]):

@@ -1,7 +1,4 @@
-"""Distance between texts, or sets of texts, by vectors of whole sentences.
-
-Not for: the model that makes the vectors (cml.word_vectors.sentence_model), distances of words (captions).
-"""
+"""Texts or sets of texts, by vectors of whole sentences. Not for: distances of words (captions)."""
 
 import functools
 from collections.abc import Sequence
@@ -73,12 +70,7 @@ class Sentences(LabelDistance):
         return {**super().settings(), "model_sha256": model_sha256(self.model)}
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack the vectors of N texts or lists of texts, as ``cosine`` or ``sets`` packs them.
-
-        Raises:
-            LabelError: a label is neither, or a text is empty.
-            UserError: the model cannot be loaded.
-        """
+        """Pack the vectors of N texts or lists of texts, as ``cosine`` or ``sets`` packs them."""
         captions = [[label] if isinstance(label, str) else label for label in labels]
         for position, label in enumerate(captions):
             listed = isinstance(label, list | tuple) and all(isinstance(text, str) for text in label)
@@ -87,11 +79,8 @@ class Sentences(LabelDistance):
             if not all(text.strip() for text in label):
                 raise LabelError(position, f"has an empty text: {short(label)}; write or delete it.")
         vectors = sentence_vectors(self.model, [text for label in captions for text in label])
-        ends = np.cumsum([len(label) for label in captions])
-        parts = np.split(vectors, ends[:-1])
-        if self.reduce == "mean":
-            return self._base.encode([part.mean(axis=0) for part in parts])
-        return self._base.encode(parts)
+        parts = np.split(vectors, np.cumsum([len(label) for label in captions])[:-1])
+        return self._base.encode([part.mean(axis=0) for part in parts] if self.reduce == "mean" else parts)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Distances (len(a), len(b)) float32; exactly 0 between equal texts."""

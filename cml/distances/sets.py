@@ -1,21 +1,15 @@
-"""Distance between sets of labels, by any distance between their members: captions, objects, views of an item.
-
-Each member of one set looks for its nearest member in the other, both ways, and all of these distances are added up.
-Not for: sets of names, where members are equal or not (jaccard).
-"""
-
-from __future__ import annotations
+"""Sets of labels, by a distance of members. Not for: sets of names, where members are equal or not (jaccard)."""
 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances import made
-from cml.distances.composed import Composed
+from cml.distances.combined import Composed
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 
@@ -48,7 +42,7 @@ class Sets(Composed):
     name: ClassVar[str] = "sets"
 
     def __post_init__(self) -> None:
-        _ = self._base
+        object.__setattr__(self, "base", self._base)
 
     @functools.cached_property
     def _base(self) -> LabelDistance:
@@ -63,24 +57,12 @@ class Sets(Composed):
         """The base's unit."""
         return self._base.unit
 
-    def settings(self) -> dict[str, Any]:
-        """The base, written with all of its settings."""
-        return self._texts()
-
-    def fingerprint(self) -> str:
-        """Hex digest of name and base."""
-        return self._fingerprint()
-
-    def fit(self, labels: Sequence[Any]) -> Sets:
+    def fit(self, labels: Sequence[Any]) -> Self:
         """These sets with the base fitted on all members."""
         return replace(self, base=self._base.fit([member for label in labels for member in label]))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N sets: the base's arrays as (N, M, ..), M the size of the largest set, and ``count`` (N,) int32.
-
-        Raises:
-            LabelError: a label is not a list, is empty, or the base refuses one of its members.
-        """
+        """Pack N sets of up to M members: the base's arrays as (N, M, ..), and ``count`` (N,) int32."""
         for position, label in enumerate(labels):
             if not isinstance(label, list | tuple | np.ndarray) or len(label) == 0:
                 raise LabelError(
@@ -100,11 +82,9 @@ class Sets(Composed):
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Sums of least distances (len(a), len(b)) float32."""
         result = np.empty((len(a), len(b)), np.float32)
-        if result.size == 0:
-            return result
-        largest_a, largest_b = (int(side.arrays[_COUNT].max()) for side in (a, b))
-        columns = max(1, min(len(b), _BLOCK_BYTES // (4 * largest_a * largest_b)))
-        rows = max(1, _BLOCK_BYTES // (4 * largest_a * largest_b * columns))
+        pair_bytes = 4 * int(a.arrays[_COUNT].max()) * int(b.arrays[_COUNT].max())
+        columns = max(1, min(len(b), _BLOCK_BYTES // pair_bytes))
+        rows = max(1, _BLOCK_BYTES // (pair_bytes * columns))
         for j in range(0, len(b), columns):
             members_b, starts_b = _members(b[j : j + columns])
             for i in range(0, len(a), rows):

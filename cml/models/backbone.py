@@ -15,21 +15,50 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from cml.errors import UserError, did_you_mean
-from cml.models.feature_maps import last_map
-from cml.models.weights import FILE, load_weights
+from cml.errors import DataError, UserError, did_you_mean
 from cml.registry import Choice, Registry
+from cml.storage.atomic import text_path
 
 CUSTOM = "custom"  # the name of a backbone that is the user's own module
 LARGEST_TRIED = 384  # pixels; the largest default size of a torchvision classifier
+FILE = ".safetensors"
+# Names of classifiers in torchvision, timm and the packaged networks: a file may hold one, a backbone has none.
+_CLASSIFIERS = {"fc", "_fc", "classifier", "head", "heads", "head_dist", "aux1", "aux2", "AuxLogits", "last_linear"}
+_STAGES = ("features", "layers", "conv5")  # of torchvision's networks without a pooling layer: DenseNet, MobileNetV2
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 Three = tuple[float, float, float]
+
+
+def last_map(network: nn.Module, pixels: Tensor) -> Tensor | None:
+    """The last convolution map (B, C, h', w') of a network without a method ``feature_map``; None if there is none.
+
+    It is the input of the last pooling layer, or the output of the convolution stages. If the network's features are
+    the mean over positions, they are the mean of this map.
+    """
+    caught: list[Any] = []
+    paths = {path: module for path, module in network.named_modules() if path}
+    # squeeze-and-excitation blocks pool too, but come before the network's own pooling
+    pools = [path for path, module in paths.items() if isinstance(module, nn.AdaptiveAvgPool2d)]
+    stages = [path for path in _STAGES if path in paths]
+    if pools and not any(pools[-1].startswith(stage + ".") for stage in stages):
+        hook = paths[pools[-1]].register_forward_pre_hook(lambda _, given: caught.append(given[0]))
+    elif stages:
+        hook = paths[stages[0]].register_forward_hook(lambda _, given, output: caught.append(output))
+    else:
+        return None
+    try:
+        network(pixels)
+    finally:
+        hook.remove()
+    # only after the whole pass: DenseNet rectifies its map in place after the layer
+    return caught[0] if len(caught) == 1 and isinstance(caught[0], Tensor) else None
 
 
 @dataclass(frozen=True)
@@ -87,19 +116,45 @@ def get(
     """
     choice, known = _entry(name)
     is_file = weights.endswith(FILE)
-    if pretrained and "weights" not in known and weights != "none" and not is_file:
-        raise UserError(f"The backbone {name!r} has no published weights: set weights to 'none' or a {FILE} file.")
     load = pretrained and not is_file
-    offered = {
-        "weights": weights if load or ("pretrained" in known and not is_file) else "none",
-        "pretrained": load,
-        "image_size": image_size,
-    }
+    if load and "weights" not in known and weights != "none":
+        raise UserError(f"The backbone {name!r} has no published weights: set weights to 'none' or a {FILE} file.")
+    initial = weights if load or ("pretrained" in known and not is_file) else "none"
+    offered = {"weights": initial, "pretrained": load, "image_size": image_size}
     taken = {key: value for key, value in offered.items() if key in known}
     made = as_backbone(registry.get(str(choice), **taken), name=name, image_size=image_size)
     if is_file and pretrained:
-        load_weights(made.module, weights, name)
+        _load_weights(made.module, weights, name)
     return made
+
+
+def _load_weights(module: nn.Module, path: str, name: str) -> None:
+    """Load the tensors of a backbone, without a classifier's, from a file or the ``model.safetensors`` of a run."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not Path(path).is_file():
+        raise DataError(f"The weights {path} of the backbone {name!r} are missing.")
+    try:
+        with text_path(Path(path)) as named:
+            found = load_file(named)
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"The weights {path} of the backbone {name!r} are damaged ({error}).") from None
+    of_run = {key.removeprefix("backbone."): value for key, value in found.items() if key.startswith("backbone.")}
+    if of_run and "head.weight" in found:
+        found = of_run
+    wanted = module.state_dict()
+    found = {key: value for key, value in found.items() if key in wanted or key.partition(".")[0] not in _CLASSIFIERS}
+    # files of older versions of torch lack these counters; no result depends on them here
+    found = {key: value for key, value in wanted.items() if key.endswith("num_batches_tracked")} | found
+    faults = [f"it lacks {key}" for key in wanted if key not in found]
+    faults += [f"it also has {key}" for key in found if key not in wanted]
+    wrong = [key for key in wanted if key in found and found[key].shape != wanted[key].shape]
+    faults += [f"{key} has the shape {tuple(found[key].shape)}, not {tuple(wanted[key].shape)}" for key in wrong]
+    if faults:
+        more = f"(and {len(faults) - 1} more faults)"
+        raise DataError(f"The weights {path} do not fit the backbone {name!r}: {faults[0]} {more}.")
+    module.load_state_dict(found)
 
 
 def has_published_weights(name: str) -> bool:
@@ -194,11 +249,7 @@ def as_backbone(
 
 
 def checked_features(out: object, name: str, features: int | None = None) -> Tensor:
-    """The output of a backbone, checked to be (B, F).
-
-    Raises:
-        UserError: it is something else; the message says what, and the remedy.
-    """
+    """The output of a backbone, checked to be (B, F)."""
     what = f"The backbone {name!r} gives"
     if not isinstance(out, Tensor):
         raise UserError(f"{what} a {type(out).__name__}: let its forward return one tensor of features (B, F).")
@@ -213,7 +264,7 @@ def checked_features(out: object, name: str, features: int | None = None) -> Ten
 
 
 def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
-    """Side in pixels of the smallest square images that a backbone accepts, found by trying up to ``LARGEST_TRIED``.
+    """Side in pixels of the smallest square images that a backbone accepts, found by trying.
 
     None if it accepts (height, width), so that the size is not the problem, or if no side was found.
     """

@@ -26,23 +26,14 @@ _LARGEST = 65_536  # dimensions of an embedding, pixels of a side: an untrusted 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Everything needed to build a model of the same shape.
+    """Everything needed to build a model of the same shape."""
 
-    Attributes:
-        backbone: Name of the backbone, ``custom`` for the user's own module.
-        weights: The initial weights of the backbone, as for ``cml.models.get``.
-        dimension: D of the embedding.
-        normalize: Whether embeddings are L2-normalised; decided by the loss.
-        image_size: (height, width) in pixels of the backbone's images.
-        crop: Share of the stored image's sides that the centre box covers; the rest is room for jitter.
-    """
-
-    backbone: str
-    weights: str
-    dimension: int
-    normalize: bool
-    image_size: tuple[int, int]
-    crop: float = 1.0
+    backbone: str  # its name, ``custom`` for the user's own module
+    weights: str  # the initial ones of the backbone, as for ``cml.models.get``
+    dimension: int  # D of the embedding
+    normalize: bool  # whether embeddings are L2-normalised; decided by the loss
+    image_size: tuple[int, int]  # (height, width) in pixels of the backbone's images
+    crop: float = 1.0  # share of the stored image's sides that the centre box covers; the rest is room for jitter
 
     def __post_init__(self) -> None:
         check_bounds(self, {(1, _LARGEST): ("dimension", "image_size"), (TINY, 1): ("crop",)})
@@ -60,17 +51,10 @@ class ModelConfig:
 
 
 class EmbeddingModel(nn.Module):
-    """Backbone and linear head.
+    """Backbone, which may be the user's own, and linear head.
 
-    The head starts kaiming-normal by fan-out with zero bias, as in the paper's code.
-
-    Args:
-        config: Shape of the model.
-        pretrained: Load the initial weights of the backbone; False if a checkpoint follows.
-        backbone: The user's own, as for ``as_backbone``; its name in the config is ``custom``.
-
-    Raises:
-        UserError: the backbone cannot be made, or it is ``custom`` and not given.
+    The head starts kaiming-normal by fan-out with zero bias, as in the paper's code. Without ``pretrained`` the initial
+    weights of the backbone are not loaded, as a checkpoint follows.
     """
 
     mean: Tensor
@@ -101,20 +85,15 @@ class EmbeddingModel(nn.Module):
         self.register_buffer("std", 255 * torch.tensor(made.std).view(3, 1, 1), persistent=False)
 
     def features(self, images: Tensor) -> Tensor:
-        """Backbone features (B, F) of images (B, 3, h, w), uint8 or float in 0..255.
-
-        Raises:
-            UserError: the images are too small for the backbone (the message gives the least size), or its output is
-                not (B, F).
-        """
+        """Backbone features (B, F) of images (B, 3, h, w), uint8 or float in 0..255."""
         try:
             features = self.backbone(self._normalized(images))
-        except (RuntimeError, AssertionError) as error:  # vision transformers assert
-            out_of_memory = isinstance(error, torch.OutOfMemoryError)
-            least = None if out_of_memory else least_side(self.backbone, (images.shape[2], images.shape[3]))
-            if least is None:
-                raise
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, AssertionError):  # vision transformers assert
             height, width = images.shape[2:]
+            if (least := least_side(self.backbone, (height, width))) is None:
+                raise
             raise UserError(
                 f"The backbone {self.config.backbone!r} cannot take images of {height} x {width} pixels; the smallest "
                 f"square ones that it accepts have {least} x {least}: set image_size, or use the backbone 'small-cnn'."
@@ -125,17 +104,13 @@ class EmbeddingModel(nn.Module):
         """The backbone's last map (B, C, h', w') float32 of images (B, 3, h, w), uint8 or float in 0..255.
 
         Of convolutions before pooling; of a vision transformer the grid of tokens.
-
-        Raises:
-            UserError: the backbone has no such map.
-            DataError: it does not accept images of that size.
         """
         pixels, name = self._normalized(images), self.config.backbone
         try:
             maps = self._map(self.backbone, pixels)
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, AssertionError) as error:  # vision transformers assert
-            if isinstance(error, torch.OutOfMemoryError):
-                raise
             height, width = images.shape[2:]
             reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             raise DataError(
@@ -165,17 +140,10 @@ class EmbeddingModel(nn.Module):
     def embed(
         self, images: Images | UInt8 | Sequence[Any], *, batch_size: int = 64, bar: str = ""
     ) -> NDArray[np.float32]:
-        """Embeddings (N, D) of images.
+        """Embeddings (N, D) of images; ``bar`` is the title of a progress bar for work of seconds, "" for none.
 
-        Args:
-            images: Paths, Pillow images, uint8 arrays or tensors in either channel order, of any sizes; one array of N
-                images; or ``Images`` of this model's stored size.
-            batch_size: Images per forward pass.
-            bar: Title of a progress bar, which appears if the work takes seconds; "" for none.
-
-        Raises:
-            DataError: an image cannot be read.
-            UserError: something is not an image.
+        Images are paths, Pillow images, uint8 arrays or tensors in either channel order, of any sizes; one array of N
+        images; or ``Images`` of this model's stored size.
         """
         return self._by_batches(self.forward, self._stored(images), batch_size, bar)
 

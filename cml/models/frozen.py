@@ -35,13 +35,7 @@ def weights_fingerprint(network: nn.Module, shape: str) -> str:
 
 
 def frozen_features(model: EmbeddingModel, paths: Sequence[Path], *, bar: str = "") -> NDArray[np.float32]:
-    """Backbone features (N, F) of N image files; those of published weights are cached.
-
-    ``bar`` is the title of a progress bar while they are computed; "" for none.
-
-    Raises:
-        DataError: an image cannot be read.
-    """
+    """Backbone features (N, F) of N image files, as of ``extract``; those of published weights are cached."""
     path = features_file(model, paths)
     if path is None:
         return model.extract(paths, bar=bar)

@@ -9,7 +9,7 @@ registry: Registry[Sampler] = Registry(
         "binary": "cml.sampling.lists:BinaryLists",
         "dense": "cml.sampling.lists:DenseLists",
         "grouped": "cml.sampling.lists:GroupedLists",
-        "per-class": "cml.sampling.per_class:PerClassBatches",
+        "per-class": "cml.sampling.lists:PerClassBatches",
         "random": "cml.sampling.lists:RandomBatches",
     },
     group="cml.samplers",

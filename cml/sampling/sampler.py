@@ -9,9 +9,9 @@ anchor exactly once.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,18 +36,46 @@ class Batch:
     anchors: int
 
 
-class ItemLabels(Protocol):
-    """What a sampler may ask of the N labels of a training set; cml.training.targets answers."""
+class LabelsOf:
+    """The N labels of a training set, as samplers ask for them."""
+
+    def __init__(self, distance: LabelDistance, labels: Labels) -> None:
+        self.distance, self._labels = distance, labels
 
     def neighbors(self, k: int) -> Int32:
-        """The ids (N, k) of the nearest labels of each label, -1 for none; of as many as there are."""
+        """The ids (N, k) of each label's nearest labels, -1 for none; k is at most N - 1."""
+        if k == 0:
+            return np.empty((len(self._labels), 0), np.int32)
+        from cml.distances.jobs.stored_lists import stored_neighbors
+
+        return stored_neighbors(self.distance, self._labels, min(k, len(self._labels) - 1)).ids
+
+    @functools.cached_property
+    def _classes(self) -> tuple[Int64, Sequence[str]] | None:
+        """Class numbers (N,) and the C sorted names; None if the labels are not classes."""
+        names = self.distance.class_names(self._labels)
+        if names is None:
+            return None
+        known, numbers = np.unique(names, return_inverse=True)
+        return numbers.astype(np.int64), tuple(known.tolist())
 
     def classes(self) -> Int64:
-        """The class numbers (N,), 0..C-1.
+        """The class numbers (N,), 0..C-1, of at least 2 classes."""
+        if self._classes is None:
+            raise UserError(
+                f"The label distance {self.distance.name!r} has no classes. Use label_distance=classes for labels "
+                "that are classes; for continuous labels use a rule, as in binary(loss=.., rule=nearest, k=5)."
+            )
+        numbers, names = self._classes
+        if len(names) < 2:
+            raise UserError(
+                f"Losses and samplers over classes need at least 2 training classes. Got only {names[0]!r} instead."
+            )
+        return numbers
 
-        Raises:
-            UserError: the labels are not classes.
-        """
+    def class_names(self) -> Sequence[str]:
+        """The names of the C classes, in the order of their numbers; none if the labels are not classes."""
+        return () if self._classes is None else self._classes[1]
 
 
 @dataclass(frozen=True)
@@ -69,7 +97,7 @@ class Sampler:
         """How many nearest neighbours of each item the sampler works from; 0 for none."""
         return 0
 
-    def given(self, labels: ItemLabels) -> NDArray[Any]:
+    def given(self, labels: LabelsOf) -> NDArray[Any]:
         """What the batches are made from, a row for each of the N items: neighbour ids (N, ``neighbors``)."""
         return labels.neighbors(self.neighbors)
 
@@ -134,12 +162,9 @@ class Sampler:
         self.check_count(len(given))
 
     def batch(self, given: NDArray[Any], *, seed: int, step: int) -> Batch:
-        """The batch of global step ``step`` (0-based, counted through all epochs).
+        """The batch of global step ``step`` (0-based, counted through all epochs) of the run with ``seed``.
 
-        Args:
-            given: What ``given`` asks for: (N, k) int32 neighbour ids, k >= ``neighbors``, which may be 0.
-            seed: Of the run.
-            step: Global step.
+        ``given`` is what the method of that name makes: (N, k) int32 neighbour ids, k >= ``neighbors``, which may be 0.
 
         Raises:
             UserError: fewer items than the batch, too few neighbours, or something else than an array of them.
@@ -155,11 +180,7 @@ class Sampler:
 
 
 class Batches:
-    """What ``Sampler.batches`` gives: each time that it is iterated over, the next epoch's batches.
-
-    Attributes:
-        anchors: A, the anchors of a batch: its first A items, so that a loss takes label distances (A, B).
-    """
+    """What ``Sampler.batches`` gives: each time that it is iterated over, the next epoch's batches."""
 
     def __init__(self, sampler: Sampler, distance: Any, labels: Any, seed: int) -> None:  # noqa: ANN401
         if not hasattr(labels, "__len__") or isinstance(labels, str | LabelDistance):
@@ -167,22 +188,18 @@ class Batches:
                 "batches takes the labels of the training set, then the label distance, as in "
                 f"batches(labels, 'euclidean'). Got {type(labels).__name__} for the labels instead."
             )
-        from cml.sampling.labels import LabelsOf
-
         distance = made(distance)
         distance = distance if isinstance(labels, Labels) else distance.fit(labels)
         encoded = distance.encode(labels)
         self._sampler, self._seed, self._step = sampler, seed, 0
-        self._given: NDArray[Any] = sampler.given(LabelsOf(distance, encoded))
+        self._given = sampler.given(LabelsOf(distance, encoded))
         self._steps = sampler.steps_per_epoch(len(encoded))
         self.anchors = sampler.batch(self._given, seed=seed, step=0).anchors
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
         return self._steps
 
     def __iter__(self) -> Iterator[Int64]:
-        """The item numbers (B,) of each batch of the next epoch."""
         first, self._step = self._step, self._step + self._steps
         for step in range(first, first + self._steps):
             yield self._sampler.batch(self._given, seed=self._seed, step=step).items
@@ -206,12 +223,6 @@ def others(chosen: Int64, count: int, items: int, rng: np.random.Generator) -> I
                 taken.add(item)
                 drawn.append(item)
     return np.array(drawn, np.int64)
-
-
-def without_repeats(items: Int64) -> Int64:
-    """Every item once, in the order in which they come first."""
-    _, first = np.unique(items, return_index=True)
-    return items[np.sort(first)]
 
 
 @functools.lru_cache(maxsize=2)

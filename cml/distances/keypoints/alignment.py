@@ -2,7 +2,7 @@
 
 The sum of the singular values of the cross covariance, the last with the determinant's sign, is the largest eigenvalue
 of a 4 x 4 matrix. Newton's method finds it from above; its eigenvector is the rotation as a quaternion. In the plane
-the sum is the length of a vector. Not for: reading poses (procrustes.py).
+the sum is the length of a vector.
 
 References: Horn, "Closed-form solution of absolute orientation using unit quaternions", JOSA A 1987; Theobald, "Rapid
 calculation of RMSDs using a quaternion-based characteristic polynomial", Acta Cryst. A 2005 (Newton's method).
@@ -87,14 +87,8 @@ def align_pairs(
 ) -> None:
     """Align each of ``b`` onto each of ``a`` over the joints that both show, and write what remains to ``out`` (A, B).
 
-    Args:
-        a: Points (A, J, 3) and which of them are visible (A, J).
-        b: The same of B sets.
-        plane: All third coordinates are 0 and points stay in the plane.
-        reflection: A set may be mirrored too.
-        min_shared: Joints that a pair must share; otherwise it is infinitely far apart.
-        mean_error: The mean distance of joints in units of ``a``; else the share of the squared size that remains.
-        out: The result.
+    A side is its points (N, J, 3), whose third coordinates are 0 in the ``plane``, and which of them are visible. What
+    remains is the ``mean_error`` of joints in units of ``a``, or a share of the squared size.
     """
     s, key, turn = np.empty((3, 3)), np.empty((4, 4)), np.empty(4)
     middle_x, middle_y, rotated = np.empty(3), np.empty(3), np.empty(3)

@@ -1,8 +1,4 @@
-"""Distance between poses: keypoints of which some may be hidden.
-
-Squared L2 over the joints visible in both poses, as a mean per shared joint, so that pairs with few shared joints do
-not look closer than others. Not for: deciding which joints exist or where the crop lies, which data_prep does.
-"""
+"""Poses by squared L2. Not for: deciding which joints exist or where the crop lies, which data_prep does."""
 
 import functools
 import warnings
@@ -15,7 +11,7 @@ from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.exact_products import TILE_COLUMNS, UNIT_ROUNDOFF, Rows, compute_again, noise_floor, running_sum
-from cml.distances.keypoints.poses import stacked, visible_joints
+from cml.distances.keypoints.poses import read_poses
 from cml.distances.label_distance import Float32, Float64, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -68,11 +64,10 @@ class Keypoints(LabelDistance):
                 f"The 'min_shared' must be a whole number of at least {least} with normalization={self.normalization}. "
                 f"Got {self.min_shared!r} instead."
             )
-        if not self._in_torsos:
-            if self.torso is not None:
-                raise UserError(f"The 'torso' is only used by torso normalisations, not by {self.normalization!r}.")
-            return
-        object.__setattr__(self, "torso", _groups(self.torso))
+        if self._in_torsos:
+            object.__setattr__(self, "torso", _groups(self.torso))
+        elif self.torso is not None:
+            raise UserError(f"The 'torso' is only used by torso normalisations, not by {self.normalization!r}.")
 
     @property
     def _centered(self) -> bool:
@@ -89,27 +84,15 @@ class Keypoints(LabelDistance):
         return f"{unit}^2" if self.squared else unit
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N poses of J joints.
+        """Pack N poses of J joints: ``xy`` (N, J, 2) float64, 0 where hidden, ``visible`` (N, J) bool, ``noise`` (N,).
 
-        A joint is [x, y, visible] with ``visible`` 0 or 1; where it is 0, x and y may be anything. Poses that can be
-        compared with no other are counted in one warning.
-
-        Returns:
-            Arrays ``xy`` (N, J, 2) float64, 0 at hidden joints, ``visible`` (N, J) bool and ``noise`` (N,) float64,
-            the rounding error that normalising left in a coordinate.
-
-        Raises:
-            LabelError: a pose is not a list of [x, y, visible], has another number of joints than the first, or a
-                visible joint without finite coordinates.
-            UserError: the poses have fewer joints than ``min_shared``, or lack a joint of ``torso``.
+        The noise is the rounding error that normalising left in a coordinate. Poses that can be compared with no other
+        are counted in one warning.
         """
-        poses = stacked(labels)  # (N, J, 3)
-        joints = poses.shape[1]
-        if joints < self.min_shared:
-            raise UserError(f"Poses of {joints} joints can never share {self.min_shared}; lower min_shared.")
-        visible = visible_joints(poses)
-        xy = np.where(visible[:, :, None], poses[:, :, :2], 0.0)
-        noise = np.zeros(len(poses))
+        xy, visible = read_poses(labels)
+        if xy.shape[1] < self.min_shared:
+            raise UserError(f"Poses of {xy.shape[1]} joints can never share {self.min_shared}; lower min_shared.")
+        noise = np.zeros(len(xy))
         if self._in_torsos:
             length = self._torso_length(xy, visible)  # (N,), 0 where it cannot be measured
             measured = length > 1e-6 * np.abs(xy).max(axis=(1, 2))  # below it is rounding or a fault of the labels
@@ -125,27 +108,20 @@ class Keypoints(LabelDistance):
             unmeasured = int(np.count_nonzero(~measured)) if self._in_torsos else 0
             why = f" ({unmeasured} of them without a measurable torso)" if unmeasured else ""
             warnings.warn(
-                f"{alone} of {len(poses)} poses have fewer than {self.min_shared} usable joints{why} "
+                f"{alone} of {len(xy)} poses have fewer than {self.min_shared} usable joints{why} "
                 "and cannot be compared with any other.",
                 stacklevel=2,
             )
         return Labels({"xy": xy, "visible": visible, "noise": noise})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32, infinite for pairs that share too few joints.
-
-        Raises:
-            UserError: the poses of ``a`` and ``b`` have different numbers of joints.
-        """
+        """Distances (len(a), len(b)) float32, infinite for pairs that share too few joints."""
         joints = a.arrays["xy"].shape[1]
         if joints != b.arrays["xy"].shape[1]:
             raise UserError(f"The poses of the two sides have {joints} and {b.arrays['xy'].shape[1]} joints.")
-        result = np.empty((len(a), len(b)), np.float32)
-        if result.size == 0:
-            return result
         from cml.distances.keypoints.products import PoseProducts
 
-        root = not self.squared
+        result, root = np.empty((len(a), len(b)), np.float32), not self.squared
         products = PoseProducts(a, b, centered=self._centered, min_shared=self.min_shared, root=root)
         with one_blas_thread():
             for first in range(0, len(b), TILE_COLUMNS):
@@ -180,7 +156,6 @@ class Keypoints(LabelDistance):
 
 
 def _groups(torso: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:  # noqa: ANN401 - as a user wrote it
-    """The two groups of joint numbers as tuples, or the error that says how to write them."""
     groups = [tuple(group) if isinstance(group, tuple | list) else () for group in torso or ()]
     whole = all(isinstance(joint, int) and not isinstance(joint, bool) and joint >= 0 for g in groups for joint in g)
     if len(groups) != 2 or not all(groups) or not whole or set(groups[0]) == set(groups[1]):

@@ -1,7 +1,4 @@
-"""Object keypoint similarity between poses, COCO's measure, as a distance.
-
-Not for: poses without a size on a common scale (procrustes), or squared pixels (keypoints).
-"""
+"""Poses by COCO's measure. Not for: poses without a size on a common scale (procrustes), squared pixels (keypoints)."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.keypoints.poses import stacked, visible_joints
+from cml.distances.keypoints.poses import read_poses
 from cml.distances.label_distance import Float32, Float64, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -61,33 +58,26 @@ class Oks(LabelDistance):
         check_whole("min_shared", self.min_shared)
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N poses of J joints: ``xy`` (N, J, 2) float64, ``visible`` (N, J) bool and ``area`` (N,) float64.
-
-        Raises:
-            LabelError: a pose has another form, or a visible joint without finite coordinates.
-            UserError: the number of joints is not that of ``sigmas``.
-        """
-        poses = stacked(labels)
+        """Pack N poses of J joints: ``xy`` (N, J, 2) float64, ``visible`` (N, J) bool and ``area`` (N,) float64."""
+        xy, visible = read_poses(labels)
         sigmas = COCO_SIGMAS if self.sigmas is None else self.sigmas
-        if poses.shape[1] != len(sigmas):
+        if xy.shape[1] != len(sigmas):
             whose = "COCO's 17 joints" if self.sigmas is None else f"the {len(sigmas)} 'sigmas'"
-            raise UserError(f"Poses of {poses.shape[1]} joints do not fit {whose}; give 'sigmas', one for each joint.")
-        visible = visible_joints(poses)
-        xy = np.where(visible[:, :, None], poses[:, :, :2], 0.0)
+            raise UserError(f"Poses of {xy.shape[1]} joints do not fit {whose}; give 'sigmas', one for each joint.")
         if self.area is None:
             low = np.where(visible[:, :, None], xy, np.inf).min(axis=1)
             high = np.where(visible[:, :, None], xy, -np.inf).max(axis=1)
             area = _BOX_SHARE * np.where(visible.any(axis=1), np.prod(np.maximum(high - low, 0), axis=1), 0.0)
         else:
-            area = np.full(len(poses), float(self.area))
+            area = np.full(len(xy), float(self.area))
         return Labels({"xy": xy, "visible": visible, "area": area})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Distances (len(a), len(b)) float32 in 0..1, infinite for pairs that share too few joints."""
-        sides = [(side.arrays["xy"], side.arrays["visible"], side.arrays["area"]) for side in (a, b)]
+        left, right = ((side.arrays["xy"], side.arrays["visible"], side.arrays["area"]) for side in (a, b))
         sigmas = np.array(COCO_SIGMAS if self.sigmas is None else self.sigmas)
         result = np.empty((len(a), len(b)), np.float32)
-        _fill(sides[0], sides[1], 8 * sigmas * sigmas, self.min_shared, result)
+        _fill(left, right, 8 * sigmas * sigmas, self.min_shared, result)
         return result
 
 

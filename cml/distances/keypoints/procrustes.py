@@ -1,7 +1,4 @@
-"""Distance between the shapes of poses, whatever their place, size and rotation.
-
-Not for: poses in which place, size or rotation matters (keypoints, oks).
-"""
+"""The shapes of poses. Not for: poses in which place, size or rotation matters (keypoints, oks)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cml.distances.keypoints.poses import stacked, visible_joints
+from cml.distances.keypoints.poses import read_poses
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -58,36 +55,20 @@ class Procrustes(LabelDistance):
         return "residual" if self.error == "residual" else "label units"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N poses of J joints: ``points`` (N, J, 2 or 3) float64 and ``visible`` (N, J) bool.
-
-        Raises:
-            LabelError: a pose has another form or number of joints, or a visible joint without finite coordinates.
-        """
-        poses = stacked(labels, (3, 4))
-        visible = visible_joints(poses)
-        return Labels({"points": np.where(visible[:, :, None], poses[:, :, :-1], 0.0), "visible": visible})
+        """Pack N poses of J joints: ``points`` (N, J, 2 or 3) float64 and ``visible`` (N, J) bool."""
+        points, visible = read_poses(labels, (3, 4))
+        return Labels({"points": points, "visible": visible})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32, infinite for pairs that share too few joints.
-
-        Raises:
-            UserError: the poses of ``a`` and ``b`` have other joints.
-        """
+        """Distances (len(a), len(b)) float32, infinite for pairs that share too few joints."""
         left, right = a.arrays["points"], b.arrays["points"]
         if left.shape[1:] != right.shape[1:]:
             raise UserError(f"The poses of the two sides have joints of shape {left.shape[1:]} and {right.shape[1:]}.")
         from cml.distances.keypoints.alignment import align_pairs
 
-        plane = left.shape[2] == 2
+        plane, mean_error = left.shape[2] == 2, self.error == "mpjpe"
         room = ((0, 0), (0, 0), (0, int(plane)))
+        one, other = (np.pad(left, room), a.arrays["visible"]), (np.pad(right, room), b.arrays["visible"])
         result = np.empty((len(a), len(b)), np.float32)
-        align_pairs(
-            (np.pad(left, room), a.arrays["visible"]),
-            (np.pad(right, room), b.arrays["visible"]),
-            plane,
-            self.reflection,
-            self.min_shared,
-            self.error == "mpjpe",
-            result,
-        )
+        align_pairs(one, other, plane, self.reflection, self.min_shared, mean_error, result)
         return result

@@ -1,13 +1,13 @@
 """Distances of poses by matrix products: estimates with a bound on their error, which settles almost all digits.
 
-The file needs numba: import it where it is used. Not for: what a pose is and the direct formula (distance.py).
+The file needs numba: import it where it is used.
 """
 
 import numpy as np
 
+from cml.distances.compiled import AS_WRITTEN, compiled
 from cml.distances.exact_products import TILE_COLUMNS, TILE_ROWS, UNIT_ROUNDOFF, Rows, noise_floor
-from cml.distances.keypoints.kernel import settle_tile
-from cml.distances.label_distance import Float32, Float64
+from cml.distances.label_distance import Float32, Float64, Int32
 from cml.distances.labels import Labels
 
 
@@ -15,15 +15,8 @@ class PoseProducts:
     """Products of the poses of ``a`` with others, tile by tile.
 
     With v for visible and p for coordinates, a pair needs its shared joints, sum v_a v_b; the sum of
-    v_a v_b |p_a - p_b|^2; and, to be centred on its shared joints, the sums of v_a v_b (p_a - p_b) for x and for y.
-    All tiles use the same memory, which then stays in the processor's cache.
-
-    Args:
-        a: Poses with arrays ``xy``, ``visible`` and ``noise``, as ``Keypoints.encode`` gives them; at least one.
-        others: The poses that they will be compared with, with the same number of joints.
-        centered: Centre each pair on its shared joints.
-        min_shared: Joints that a pair must share.
-        root: Distances, not squared distances.
+    v_a v_b |p_a - p_b|^2; and, to be ``centered`` on its shared joints, the sums of v_a v_b (p_a - p_b) for x and y.
+    All tiles use the same memory, which then stays in the processor's cache. Labels are those of ``Keypoints``.
     """
 
     def __init__(self, a: Labels, others: Labels, *, centered: bool, min_shared: int, root: bool) -> None:
@@ -36,15 +29,9 @@ class PoseProducts:
         self._room, self._places = np.empty((4, size)), np.empty(size, np.int32)
 
     def estimate(self, b: Labels, out: Float32, first: int) -> tuple[Rows, Rows]:
-        """Distances to ``b``, up to ``TILE_COLUMNS`` of the others, as far as estimates settle them.
+        """Write distances to ``b``, up to ``TILE_COLUMNS`` of the others, to the columns of ``out`` from ``first`` on.
 
-        Args:
-            b: B poses.
-            out: Result (A, ..): its columns from ``first`` on. Infinite where too few joints are shared.
-            first: Column.
-
-        Returns:
-            Rows (P,) of ``a`` and rows (P,) of ``b``: the pairs whose float32 digits are still open.
+        Gives the rows (P,) of ``a`` and (P,) of ``b`` whose float32 digits are still open.
         """
         x, y, seen, squares, error = _parts(b, self._middle)
         terms = np.hstack([seen, squares, -2 * x, -2 * y])
@@ -85,3 +72,57 @@ def _parts(labels: Labels, middle: Float64) -> tuple[Float64, Float64, Float64, 
     roundings = 16 * (6 * visible.shape[1] + 16) * UNIT_ROUNDOFF
     error = roundings * squares.sum(axis=1) + 2 * noise_floor(labels.arrays["noise"], 0.0)
     return x, y, visible.astype(np.float64), squares, error
+
+
+@compiled(fastmath=AS_WRITTEN, inline=True)
+def _ends(
+    shared: float, total: float, x: float, y: float, error: float, centered: bool, min_shared: float, root: bool
+) -> tuple[np.float32, np.float32]:
+    """The least and the largest that the distance of a pair can be, rounded."""
+    if centered:
+        total -= (x * x + y * y) / shared
+    mean = total / shared
+    low, high = mean - error, mean + error
+    if root:
+        low, high = np.sqrt(max(low, 0.0)), np.sqrt(max(high, 0.0))
+    if shared < min_shared:
+        low, high = np.inf, np.inf
+    return np.float32(low), np.float32(high)
+
+
+@compiled(fastmath=AS_WRITTEN)
+def settle_tile(
+    products: tuple[Float64, Float64, Float64, Float64],
+    errors: tuple[Float64, Float64],
+    centered: bool,
+    min_shared: float,
+    root: bool,
+    corner: tuple[int, int],
+    out: Float32,
+    places: Int32,
+) -> int:
+    """Write the distances of a tile, each the same to the last bit as the direct formula's or left open.
+
+    One pass over the products (R, C): shared joints, sums of squares, and the sums of differences in x and in y, which
+    are not looked at unless ``centered``. ``errors`` are each row's (R,) and each column's (C,) part of the bound,
+    which counts every rounding. The tile begins at ``corner`` of ``out`` (A, B); ``places`` (R * C,) get the open
+    pairs, row * C + column. Gives how many are open.
+    """
+    shared, total, x, y = products
+    error_rows, error_columns = errors
+    count, columns = 0, shared.shape[1]
+    for i in range(shared.shape[0]):
+        open_pairs = 0
+        for j in range(columns):
+            error = error_rows[i] + error_columns[j]
+            low, high = _ends(shared[i, j], total[i, j], x[i, j], y[i, j], error, centered, min_shared, root)
+            out[corner[0] + i, corner[1] + j] = high
+            open_pairs += low != high
+        if open_pairs > 0:
+            for j in range(columns):
+                error = error_rows[i] + error_columns[j]
+                low, high = _ends(shared[i, j], total[i, j], x[i, j], y[i, j], error, centered, min_shared, root)
+                if low != high:
+                    places[count] = i * columns + j
+                    count += 1
+    return count

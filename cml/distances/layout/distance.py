@@ -1,7 +1,6 @@
-"""Distance between segmentations: 1 - mean intersection over union, the label distance of room layouts.
+"""Segmentations. Not for: making masks, which data_prep does, or scoring a segmentation network.
 
-Masks are packed to a few bits a pixel, overlaps are counted 64 pixels at a time for a block of pairs at once. Not for:
-making masks, which data_prep does, or scoring a segmentation network.
+Masks are packed to a few bits a pixel, overlaps are counted 64 pixels at a time for a block of pairs at once.
 """
 
 from __future__ import annotations
@@ -71,26 +70,20 @@ class Layout(LabelDistance):
     unit: ClassVar[str] = "1 - mIoU"
 
     def __post_init__(self) -> None:
-        if self.ignore is not None and not (_is_whole(self.ignore) and 0 <= self.ignore <= 255):
+        if self.ignore is not None and not _is_whole(self.ignore, 0, 255):
             raise UserError(f"The 'ignore' must be a class id from 0 to 255, or None. Got {self.ignore!r} instead.")
-        if not (_is_whole(self.largest_id) and 0 <= self.largest_id <= 255):
+        if not _is_whole(self.largest_id, 0, 255):
             raise UserError(f"The 'largest_id' must be from 0 to 255. Got {self.largest_id!r} instead.")
-        if self.resolution is not None and not (_is_whole(self.resolution) and 1 <= self.resolution <= 4096):
-            raise UserError(
-                f"The 'resolution' must be from 1 to 4096 pixels, or None. Got {self.resolution!r} instead."
-            )
+        if self.resolution is not None and not _is_whole(self.resolution, 1, 4096):
+            rule = "from 1 to 4096 pixels, or None"
+            raise UserError(f"The 'resolution' must be {rule}. Got {self.resolution!r} instead.")
         check_word("matching", self.matching, ("fixed", "hungarian"))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Read and pack N masks.
+        """Read and pack N masks, which have a common size.
 
-        Returns:
-            Arrays ``planes`` (N, bits, words) uint64, the bits of the ids, one bit per pixel; ``areas`` (N, 1 + highest
-            id) int32, the pixels of each id; and ``size`` (N, 2) int32, the masks' common height and width.
-
-        Raises:
-            LabelError: a mask cannot be read, is not a 2-D map of ids 0 to ``largest_id``, holds only ignored
-                pixels, or differs in size from the first while ``resolution`` is None; names its file.
+        ``planes`` (N, bits, words) uint64 are the bits of the ids, one bit per pixel; ``areas`` (N, 1 + highest id)
+        int32 the pixels of each id; and ``size`` (N, 2) int32 the masks' height and width.
         """
         size = (0, 0)
         maps: UInt8 = np.empty((0, 0), np.uint8)
@@ -114,8 +107,8 @@ class Layout(LabelDistance):
                 for bit in range(8):
                     planes[position - place : position + 1, bit] = _packed(maps[: place + 1] >> bit & 1)
         highest = int(np.flatnonzero(areas.any(axis=0)).max())
-        sizes = np.tile(np.array(size, np.int32), (len(labels), 1))
         used = planes[:, : max(1, highest.bit_length())].copy()
+        sizes = np.tile(np.array(size, np.int32), (len(labels), 1))
         return Labels({"planes": used, "areas": areas[:, : highest + 1].copy(), "size": sizes})
 
     def _masks(self, labels: Sequence[Any]) -> Iterator[UInt8]:
@@ -139,27 +132,21 @@ class Layout(LabelDistance):
                 yield from pool.map(load, range(start, min(start + _AHEAD, len(labels))))
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """1 - mIoU (len(a), len(b)) float32; infinite where no pixel counts in both.
-
-        Raises:
-            UserError: the masks of ``a`` and ``b`` differ in size, or a mask holds too many classes to be matched.
-        """
+        """1 - mIoU (len(a), len(b)) float32; infinite where no pixel counts in both."""
         from cml.distances.layout.kernel import matched_iou_distances, mean_iou_distances
 
         result = np.empty((len(a), len(b)), np.float32)
-        if result.size == 0:
-            return result
         size_a, size_b = (_size(tuple(side.arrays["size"][0].tolist())) for side in (a, b))
         if size_a != size_b:
             raise UserError(f"The masks of the two sides are {size_a} and {size_b} pixels; set a resolution.")
         ids = sorted((_ids(a) | _ids(b)) - {self.ignore})
-        matched = self.matching == "hungarian"
+        fill = matched_iou_distances if self.matching == "hungarian" else mean_iou_distances
         for i in range(0, len(a), _TILE):
             bits_a = self._bits(a[i : i + _TILE], ids)
             for j in range(i if a is b else 0, len(b), _TILE):
                 bits_b = bits_a if a is b and i == j else self._bits(b[j : j + _TILE], ids)
                 tile = np.empty((len(bits_a.areas), len(bits_b.areas)), np.float32)
-                (matched_iou_distances if matched else mean_iou_distances)(bits_a, bits_b, bits_a is bits_b, tile)
+                fill(bits_a, bits_b, bits_a is bits_b, tile)
                 result[i : i + _TILE, j : j + _TILE] = tile
                 if a is b:  # the same to the last bit either way
                     result[j : j + _TILE, i : i + _TILE] = tile.T
@@ -233,7 +220,6 @@ def _mask(label: Any, position: int) -> UInt8:  # noqa: ANN401 - checked here
 
 
 def _fault(position: int, label: Any, fault: str) -> LabelError:  # noqa: ANN401 - a path or an array
-    """The error that says what is wrong with a mask ("is 5x4 pixels, .."), with its file if it has one."""
     named = f"is the mask {label}, which {fault}" if isinstance(label, str | Path) else fault
     return LabelError(position, f"{named}.")
 
@@ -242,5 +228,5 @@ def _size(shape: tuple[int, ...]) -> str:
     return f"{shape[1]}x{shape[0]}"
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

@@ -1,7 +1,7 @@
 """Intersection over union of many pairs of masks at once, compiled: one bit per pixel, 64 pixels per instruction.
 
 This is the matrix product of one-hot maps with AND for times and a bit count for the sum. Everything counted is a
-whole number, so results depend on neither blocks nor threads. Not for: reading or packing masks (distance.py).
+whole number, so results depend on neither blocks nor threads.
 """
 
 from typing import Any, NamedTuple
@@ -111,10 +111,8 @@ def matched_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
 def _match(counts: NDArray[np.int64], scores: NDArray[np.int64], best: NDArray[np.int64]) -> tuple[int, np.int64]:
     """Classes present on the side that has more of them, and the sum of IoUs of the best matching, in 2^-_IOU_BITS.
 
-    Args:
-        counts: (m, n) pixels with class m in a and class n in b; pixels ignored in either are in none.
-        scores: Room for (m, n) numbers.
-        best: Room for 2^n numbers: the best score with exactly a set of classes of b taken, -1 for none yet.
+    ``counts`` (m, n) are the pixels with class m in a and class n in b. ``scores`` are room for (m, n) numbers, and
+    ``best`` for 2^n: the best score with exactly a set of classes of b taken, -1 for none yet.
     """
     rows, columns = counts.shape
     present_a, present_b = 0, 0  # a class whose pixels are all ignored in the other mask is not present

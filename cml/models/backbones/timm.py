@@ -24,9 +24,6 @@ def timm_model(
         pretrained: Load the weights; False if others follow.
         image_size: (height, width) in pixels. A model of a fixed size is made for this one; timm interpolates the
             position embeddings of published weights to it if it can.
-
-    Raises:
-        UserError: timm is not installed, the model, tag or size does not exist, or the weights cannot be downloaded.
     """
     with extra_needed("timm", f"The backbone 'timm/{model}'"):
         import timm

@@ -16,9 +16,6 @@ def classifier(model: str, weights: str = "imagenet", pretrained: bool = True) -
         model: Its name in torchvision, such as ``resnet34``.
         weights: ``imagenet`` for torchvision's default weights, ``none``, or a name such as ``IMAGENET1K_V2``.
         pretrained: Load the weights; False if others follow.
-
-    Raises:
-        UserError: the model or the weights are unknown, or the weights cannot be downloaded.
     """
     import torchvision
 
@@ -49,11 +46,7 @@ def classifier(model: str, weights: str = "imagenet", pretrained: bool = True) -
 
 
 def _fetch(model: str, url: str) -> None:
-    """Download weights to torch's cache, and check their hash and that they hold only tensors, as torchvision does not.
-
-    Raises:
-        UserError: the file is not in the cache and cannot be downloaded, or is damaged.
-    """
+    """Download weights to torch's cache; check their hash and that they hold only tensors, as torchvision does not."""
     import pickle
 
     place = f"{torch.hub.get_dir()}/checkpoints/{url.rpartition('/')[2]}"

@@ -1,28 +1,133 @@
-"""Word vectors in files that must be searched from the start: GloVe text, word2vec text and binary.
+"""Files of word vectors: which words they know, and the vectors of the few that are needed.
 
-A search reads and checks the whole file once, and keeps the vectors of the words that it finds.
+A vector is identified by its row number in the file, which is the same in all calls and processes. A ``.npy`` matrix is
+memory-mapped; GloVe text and word2vec text and binary are searched from the start, which checks the whole file once.
 """
 
 import functools
+import hashlib
+import io
 import mmap
 import threading
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.errors import DataError
-from cml.word_vectors.contract import WordVectors
+from cml.errors import DataError, extra_needed
+from cml.storage.atomic import open_regular
+from cml.storage.npy import map_array
 
 _LONGEST_WORD = 4096  # bytes; a file without a space for longer is not a binary one
 _Float32 = NDArray[np.float32]
 
 
+class WordVectors(ABC):
+    """The vectors, of length ``dimension``, of one or more files."""
+
+    files: tuple[Path, ...]
+    dimension: int
+
+    @abstractmethod
+    def find(self, words: Collection[str]) -> dict[str, int]:
+        """Row numbers of those of ``words`` that the file knows; the first of a duplicate word."""
+
+    @abstractmethod
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The vectors (len(rows), dimension) as they are stored."""
+
+    @abstractmethod
+    def place(self, row: int) -> str:
+        """Where a row is, for an error message."""
+
+    def rows(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Vectors by row number: (len(rows), dimension), all finite."""
+        vectors = self._read(rows).astype(np.float64)
+        wrong = np.argwhere(~np.isfinite(vectors))
+        if len(wrong):
+            row, column = wrong[0]
+            value = vectors[row, column]
+            raise DataError(f"{self.place(int(rows[row]))}: the vector holds {value}; it should be finite.")
+        return vectors
+
+    def sha256(self) -> str:
+        """Hex digest of the content of the files, which are read once for it."""
+        return self._sha256
+
+    @functools.cached_property
+    def _sha256(self) -> str:
+        digest = hashlib.sha256()
+        for path in self.files:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+
+class ArrayVectors(WordVectors):
+    """A matrix (V, D) in a .npy file, and its words, which ``read_words`` gives from another with line numbers."""
+
+    def __init__(self, path: Path, words: Path, read_words: Callable[[Path], Iterable[tuple[int, str]]]) -> None:
+        self.files = (path, words)
+        self._words = read_words
+        try:
+            self._matrix = map_array(path)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be read as an array of word vectors: {error}.") from None
+        if self._matrix.ndim != 2 or self._matrix.dtype.kind != "f":
+            raise DataError(
+                f"{path} should hold one row of floating-point numbers per word. "
+                f"Got shape {self._matrix.shape}, {self._matrix.dtype} instead."
+            )
+        if not words.is_file():
+            raise DataError(f"{words} is missing; it should hold the words of {path.name}, one per line.")
+        self.dimension = self._matrix.shape[1]
+
+    def find(self, words: Collection[str]) -> dict[str, int]:
+        """As ``WordVectors.find``."""
+        wanted = set(words)
+        found: dict[str, int] = {}
+        count = 0
+        for count, word in self._words(self.files[1]):
+            if word in wanted:
+                found.setdefault(word, count - 1)
+        if count != len(self._matrix):
+            raise DataError(f"{self.files[1]} holds {count} words, but {self.files[0]} {len(self._matrix)} vectors.")
+        return found
+
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        return np.asarray(self._matrix[rows])
+
+    def place(self, row: int) -> str:
+        """As ``WordVectors.place``."""
+        return f"{self.files[0]} row {row}"
+
+
+def text_words(path: Path) -> Iterator[tuple[int, str]]:
+    """Line numbers, from 1, and words of a text file."""
+    with io.TextIOWrapper(open_regular(path), "utf-8", newline="\n") as file:
+        try:
+            for number, line in enumerate(file, 1):
+                yield number, line.rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path} is not a word list in UTF-8: {error}.") from None
+
+
+def parquet_words(path: Path) -> Iterable[tuple[int, str]]:
+    """Line numbers, from 1, and words of a parquet file."""
+    with extra_needed("glove", f"Reading {path}"):
+        import pyarrow.parquet
+    try:
+        words = pyarrow.parquet.read_table(path, columns=["index"]).column("index").to_pylist()
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{path} cannot be read as a list of words: {error}.") from None
+    return enumerate(words, 1)
+
+
 class _Scanned(WordVectors):
-    """A file that must be searched from the start; what was found is kept."""
+    """A file that must be searched from the start; the vectors of the words that were found are kept."""
 
     def __init__(self, path: Path) -> None:
         self.files = (path,)
@@ -50,9 +155,7 @@ class _Scanned(WordVectors):
         with self._lock:
             missing = set(rows.tolist()) - self._vectors.keys()
             if missing:  # row numbers that another process found
-                for row, _, vector in self._scan():
-                    if row in missing:
-                        self._vectors[row] = vector()
+                self._vectors |= {row: vector() for row, _, vector in self._scan() if row in missing}
             try:
                 kept = [self._vectors[row] for row in rows.tolist()]
             except KeyError as error:
@@ -100,13 +203,10 @@ class TextVectors(_Scanned):
     def _spaced(self, row: int, line: bytes) -> bytes:
         """The word of a line with more fields than expected: GloVe's largest file has words that contain spaces."""
         fields = line.split(b" ")
-        for field in fields[1 : -self.dimension]:
-            if _is_number(field):
-                break
-        else:
-            if len(fields) > self.dimension + 1:
-                return b" ".join(fields[: -self.dimension])
-        raise DataError(f"{self.place(row)} has {len(fields) - 1} numbers, the first vector has {self.dimension}.")
+        if len(fields) <= self.dimension + 1 or any(map(_is_number, fields[1 : -self.dimension])):
+            fault = f"has {len(fields) - 1} numbers, the first vector has {self.dimension}."
+            raise DataError(f"{self.place(row)} {fault}")
+        return b" ".join(fields[: -self.dimension])
 
 
 def _is_number(field: bytes) -> bool:
