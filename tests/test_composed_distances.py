@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import cml.distances
 from cml.distances import LabelDistance
+from cml.distances.attributes import Jaccard
 from cml.distances.combined import Combined
-from cml.distances.jaccard import Jaccard
 from cml.distances.label_distance import Float32
 from cml.distances.labels import LabelError
 from cml.distances.sets import Sets

@@ -31,18 +31,14 @@ class Classes(LabelDistance):
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Pack N classes as their ``names`` (N,), and ``digests`` (N, 2) uint64 of these, which are compared."""
-        names: list[str] = []
-        digests: dict[str, bytes] = {}
-        kind: type | None = None
-        for position, label in enumerate(labels):
-            value = _class(label, position)
-            if kind is not None and type(value) is not kind:
-                raise LabelError(position, f"is {short(label)}, the first is a {_KINDS[kind]}.")
-            kind = type(value)
-            names.append(str(value))
-            if names[-1] not in digests:
-                text = f"{_KINDS[kind]} {value}"
-                digests[names[-1]] = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        values = [_class(label, position) for position, label in enumerate(labels)]
+        kind = type(values[0])
+        for position, value in enumerate(values):
+            if type(value) is not kind:
+                raise LabelError(position, f"is {short(labels[position])}, the first is a {_KINDS[kind]}.")
+        names = [str(value) for value in values]
+        texts = {name: f"{_KINDS[kind]} {name}".encode("utf-8", "surrogatepass") for name in set(names)}
+        digests = {name: hashlib.blake2b(text, digest_size=16).digest() for name, text in texts.items()}
         packed = np.frombuffer(b"".join(digests[name] for name in names), np.uint64).reshape(-1, 2)
         return Labels({"names": np.array(names), "digests": packed})
 

@@ -83,11 +83,9 @@ class Combined(Composed):
             raise UserError(f"The 'parts' must name at least one part and its distance. Got {self.parts!r} instead.")
         object.__setattr__(self, "parts", self._parts)
         for setting, values in (("weights", self.weights), ("scales", self.scales)):
-            if values is None:
-                continue
-            if not isinstance(values, Mapping) or set(values) != set(self.parts):
+            if values is not None and (not isinstance(values, Mapping) or set(values) != set(self.parts)):
                 raise UserError(f"The '{setting}' must name the parts {', '.join(self.parts)}. Got {values!r} instead.")
-            for part, value in values.items():
+            for part, value in (values or {}).items():
                 if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                     raise UserError(f"The '{setting}' of {part!r} must be a number above 0. Got {value!r} instead.")
 
@@ -149,15 +147,12 @@ def _part(labels: Labels, place: int) -> Labels:
 
 def _scale(part: str, distance: LabelDistance, labels: list[Any]) -> float:
     """Median of the positive, finite distances between pairs of a sample of ``labels``."""
-    chosen = np.arange(len(labels))
     if len(labels) > SAMPLE:
-        chosen = np.sort(np.random.default_rng(0).choice(len(labels), SAMPLE, replace=False))
-    encoded = distance.encode([labels[i] for i in chosen])
-    pairs = distance.pairwise(encoded, encoded)[np.triu_indices(len(chosen), 1)]
+        labels = [labels[i] for i in np.sort(np.random.default_rng(0).choice(len(labels), SAMPLE, replace=False))]
+    encoded = distance.encode(labels)
+    pairs = distance.pairwise(encoded, encoded)[np.triu_indices(len(labels), 1)]
     pairs = pairs[np.isfinite(pairs) & (pairs > 0)]
     if len(pairs) == 0:
-        raise UserError(
-            f"The part {part!r} has no scale: no two of {len(chosen)} labels differ in it. "
-            "Fit on more labels, or give 'scales'."
-        )
+        rest = f"no two of {len(labels)} labels differ in it. Fit on more labels, or give 'scales'."
+        raise UserError(f"The part {part!r} has no scale: {rest}")
     return float(np.median(pairs))

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from cml.data.columns import Numbers
 from cml.data.images import native_size
@@ -86,15 +86,8 @@ class _WithMirrored(Sequence[Any]):
     def __len__(self) -> int:
         return 2 * len(self._labels)
 
-    @overload
-    def __getitem__(self, position: int) -> Any: ...  # noqa: ANN401 - a label of any form
-
-    @overload
-    def __getitem__(self, position: slice) -> list[Any]: ...
-
-    def __getitem__(self, position: int | slice) -> Any:
-        if isinstance(position, slice):
-            return [self[one] for one in range(len(self))[position]]
-        position = range(len(self))[position]
-        half = len(self._labels)
+    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - of an int a label, of a slice a list of them
+        position, half = range(len(self))[place], len(self._labels)
+        if isinstance(position, range):
+            return [self[one] for one in position]
         return self._labels[position] if position < half else self._mirror(self._labels[position - half])

@@ -23,30 +23,13 @@ TILE_ROWS, TILE_COLUMNS = 256, 1024  # tiles of float64 that stay in a core's se
 _DIRECT_BYTES = 16 << 20  # what the direct formula may gather at a time
 
 
-def settle(
-    estimate: Float64, error: Float64, direct: Callable[[Rows, Rows], Float64], *, pair_bytes: int, root: bool
-) -> Float32:
-    """Round squared distances (R, C), or their roots, to float32 as the direct formula would be.
-
-    ``estimate``, which is overwritten, and the direct formula lie up to ``error`` (R, C) apart. ``direct`` gives the
-    squared distances (P,) of pairs (rows (P,), columns (P,)) and takes ``pair_bytes`` of memory for each.
-    """
-    low = np.subtract(estimate, error)
-    high = np.add(estimate, error, out=estimate)
-    if root:
-        np.maximum(low, 0, out=low)
-        np.sqrt(low, out=low)
-        np.sqrt(high, out=high)
-    result = high.astype(np.float32)
-    rows, columns = np.divmod(np.flatnonzero(low.astype(np.float32) != result), result.shape[1])
-    compute_again(rows, columns, direct, pair_bytes=pair_bytes, root=root, out=result)
-    return result
-
-
 def compute_again(
     rows: Rows, columns: Rows, direct: Callable[[Rows, Rows], Float64], *, pair_bytes: int, root: bool, out: Float32
 ) -> None:
-    """Write the pairs that an estimate leaves open by the direct formula; arguments as of ``settle``."""
+    """Write the pairs that an estimate leaves open, or their roots, by the direct formula.
+
+    ``direct`` gives the squared distances (P,) of pairs (rows (P,), columns (P,)) and takes ``pair_bytes`` for each.
+    """
     pairs = max(1, _DIRECT_BYTES // pair_bytes)
     for start in range(0, len(rows), pairs):
         row, column = rows[start : start + pairs], columns[start : start + pairs]
@@ -71,28 +54,36 @@ def squared_euclidean(a: Float64, b: Float64, *, root: bool, zero_below: float =
     """
     dimension = a.shape[1]
     result = np.empty((len(a), len(b)), np.float32)
-    center = b.mean(axis=0) if len(b) else 0.0  # a shift changes no distance, and short rows round less
+    center = b.mean(axis=0)  # a shift changes no distance, and short rows round less
     near_a, near_b = a - center, b - center
     norms_a = np.square(near_a).sum(axis=1)[:, None]  # (A, 1)
     norms_b = np.square(near_b).sum(axis=1)  # (B,)
     bound = 4 * (dimension + 8) * UNIT_ROUNDOFF  # twice the textbook bound of product and direct formula together
     error_a = bound * norms_a + zero_below
 
-    def tile(i: int, j: int) -> Float32:
+    def settle(i: int, j: int, out: Float32) -> None:
         norms = norms_b[j : j + TILE_COLUMNS]
         estimate = -2 * near_a[i : i + TILE_ROWS] @ near_b[j : j + TILE_COLUMNS].T  # (R, C)
         estimate += norms_a[i : i + TILE_ROWS]
         estimate += norms
         error = error_a[i : i + TILE_ROWS] + bound * norms
+        low = np.subtract(estimate, error)
+        high = np.add(estimate, error, out=estimate)
+        if root:
+            np.maximum(low, 0, out=low)
+            np.sqrt(low, out=low)
+            np.sqrt(high, out=high)
+        out[:] = high
+        rows, columns = np.divmod(np.flatnonzero(low.astype(np.float32) != out), out.shape[1])
 
         def direct(rows: Rows, columns: Rows) -> Float64:
             exact = running_sum(np.square(a[i + rows] - b[j + columns]))
             return np.where(exact <= zero_below, 0.0, exact)
 
-        return settle(estimate, error, direct, pair_bytes=32 * dimension, root=root)
+        compute_again(rows, columns, direct, pair_bytes=32 * dimension, root=root, out=out)
 
     with one_blas_thread():
         for i in range(0, len(a), TILE_ROWS):
             for j in range(0, len(b), TILE_COLUMNS):
-                result[i : i + TILE_ROWS, j : j + TILE_COLUMNS] = tile(i, j)
+                settle(i, j, result[i : i + TILE_ROWS, j : j + TILE_COLUMNS])
     return result

@@ -40,6 +40,7 @@ class Neighbors:
 
 
 Search = Callable[[int, int], Neighbors]  # the neighbours of the rows start..stop-1
+Progress = Callable[[int], object]
 
 
 class LabelDistance(ABC):
@@ -122,10 +123,9 @@ class LabelDistance(ABC):
 
     def settings(self) -> dict[str, Any]:
         """The settings as JSON can hold them; the registry makes an equal distance of them."""
-        this: Any = self
-        if not dataclasses.is_dataclass(this):
+        if not dataclasses.is_dataclass(self):
             raise TypeError(f"{type(self).__name__} must be a frozen dataclass: its fields are its settings.")
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(this)}
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     def fingerprint(self) -> str:
         """Hex digest of name and settings: caches and jobs are keyed by it.
@@ -137,13 +137,7 @@ class LabelDistance(ABC):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def neighbors(
-        self,
-        labels: Labels,
-        k: int,
-        *,
-        block_bytes: int = 64 << 20,
-        threads: int = 2,
-        progress: Callable[[int], object] | None = None,
+        self, labels: Labels, k: int, *, block_bytes: int = 64 << 20, threads: int = 2, progress: Progress | None = None
     ) -> Neighbors:
         """The exact k nearest labels of each label, itself left out.
 

@@ -6,6 +6,7 @@ It calls the function once for each pair of different labels, so it is for small
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -65,8 +66,8 @@ class PairFunction(LabelDistance):
             object.__setattr__(self, "name", self.title)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Sent to another process without the values that are known here."""
-        return type(self), (self.function, self.title, self.unit, self.metric, self.symmetric, self.registered)
+        settings = self.function, self.title, self.unit, self.metric, self.symmetric, self.registered
+        return type(self), settings  # to another process without the values that are known here
 
     @property
     def is_metric(self) -> bool:
@@ -103,11 +104,9 @@ class PairFunction(LabelDistance):
     def _kept(self) -> KeptPairs:
         """The values known in this process or one before."""
         key = self.fingerprint() if self._content.complete else f"{id(self)}"
-        known = _in_use.get(key)
-        if known is None:
+        if (known := _in_use.get(key)) is None:
             path = cache_folder() / "distances" / "functions" / f"{key[:32]}.npz" if self.is_stored else None
-            known = KeptPairs(self.value, self.title, symmetric=self.is_symmetric, path=path)
-            _in_use[key] = known
+            known = _in_use[key] = KeptPairs(self, path)
         return known
 
     def fit(self, labels: Sequence[Any]) -> PairFunction:
@@ -178,10 +177,9 @@ class KeptPairs:
     those that it shares with earlier ones.
     """
 
-    def __init__(
-        self, function: Callable[[Any, Any], float], title: str, *, symmetric: bool, path: Path | None
-    ) -> None:
-        self._function, self._title, self._symmetric, self._path = function, title, symmetric, path
+    def __init__(self, distance: PairFunction, path: Path | None) -> None:
+        self._function, self._title, self._symmetric = distance.value, distance.title, distance.is_symmetric
+        self._path = path
         self._places: dict[int, int] = {}
         self._matrix = np.empty((0, 0), np.float32)  # NaN where not known yet
         self._lock = threading.Lock()  # a function in Python gains nothing from threads
@@ -198,15 +196,14 @@ class KeptPairs:
                 block = self._computed(left, right, np.full((len(left.labels), len(right.labels)), np.nan, np.float32))
             else:
                 began = time.monotonic()
-                known = self._matrix[rows[:, None], columns]
-                if np.isnan(known).any():
-                    found = self._computed(left, right, known)
-                    self._matrix[rows[:, None], columns] = found
+                block = self._matrix[rows[:, None], columns]
+                if np.isnan(block).any():
+                    block = self._computed(left, right, block)
+                    self._matrix[rows[:, None], columns] = block
                     if self._symmetric:
-                        self._matrix[columns[:, None], rows] = found.T
+                        self._matrix[columns[:, None], rows] = block.T
                     self._unsaved += time.monotonic() - began
                     self._save()
-                block = self._matrix[rows[:, None], columns]
         return block[left.places[:, None], right.places]
 
     def _computed(self, a: _Distinct, b: _Distinct, block: Float32) -> Float32:
@@ -248,16 +245,14 @@ class KeptPairs:
             self._places, self._matrix = {digest: place for place, digest in enumerate(digests.tolist())}, matrix
 
     def _save(self) -> None:
-        if self._path is None or os.getpid() != self._owner:  # of data workers each would write its own
-            return
-        if self._unsaved < max(_SAVE_SECONDS, _SAVE_SHARE * self._save_took):
+        soon = self._unsaved < max(_SAVE_SECONDS, _SAVE_SHARE * self._save_took)
+        if self._path is None or os.getpid() != self._owner or soon:  # of data workers each would write its own
             return
         count, began = len(self._places), time.monotonic()
-        try:
-            with atomic_file(self._path) as temporary, temporary.open("wb") as file:
-                np.savez(file, digests=np.array(list(self._places), np.uint64), matrix=self._matrix[:count, :count])
-        except OSError:
-            pass  # a cache that cannot be written costs time only
+        digests, matrix = np.array(list(self._places), np.uint64), self._matrix[:count, :count]
+        # a cache that cannot be written costs time only
+        with contextlib.suppress(OSError), atomic_file(self._path) as temporary, temporary.open("wb") as file:
+            np.savez(file, digests=digests, matrix=matrix)
         self._unsaved, self._save_took = 0.0, time.monotonic() - began
 
 

@@ -97,12 +97,11 @@ class Precomputed(LabelDistance):
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Check N row numbers and pack them as array ``rows`` (N,) int64."""
-        stored, name = self._stored.rows, self._stored.name
+        stored = self._stored.rows
+        form = f"should be a row number from 0 to {stored - 1} of {self._stored.name}"
         for position, label in enumerate(labels):
             if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer) or not 0 <= label < stored:
-                raise LabelError(
-                    position, f"should be a row number from 0 to {stored - 1} of {name}. Got {short(label)} instead."
-                )
+                raise LabelError(position, f"{form}. Got {short(label)} instead.")
         return Labels({"rows": np.array(labels, np.int64)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
@@ -162,7 +161,7 @@ class _Matrix:
         diagonal = np.asarray(matrix.diagonal()[:1000])
         wrong = (diagonal != 0) & ~np.isposinf(diagonal)  # infinite: an item that can be compared with none
         if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
+            row = int(np.argmax(wrong))
             raise DataError(
                 f"{name} has {diagonal[row]:g} at row {row}, column {row}; an item's distance from itself should be 0. "
                 "Is this a matrix of similarities?"
@@ -190,9 +189,8 @@ class _Lists:
         self.ids, self.distances = _load(folder / "ids.npy"), _load(folder / "distances.npy")
         self.arrays = [self.ids, self.distances]
         if self.ids.ndim != 2 or self.ids.dtype.kind != "i" or self.distances.dtype.kind != "f":
-            raise DataError(
-                f"{folder} should hold ids.npy (N, k) of whole numbers and distances.npy of floating-point ones."
-            )
+            form = "ids.npy (N, k) of whole numbers and distances.npy of floating-point ones"
+            raise DataError(f"{folder} should hold {form}.")
         if self.ids.shape != self.distances.shape:
             raise DataError(f"{folder} has ids of shape {self.ids.shape} and distances of {self.distances.shape}.")
         self.rows = len(self.ids)
@@ -204,10 +202,8 @@ class _Lists:
         bad = np.argwhere(~(self.distances >= 0) & (self.ids >= 0))
         if len(bad):
             row, place = bad[0]
-            raise DataError(
-                f"{folder / 'distances.npy'} has {self.distances[row, place]:g} at row {row}, place {place}; "
-                "a label distance should be a number >= 0."
-            )
+            found = f"has {self.distances[row, place]:g} at row {row}, place {place}"
+            raise DataError(f"{folder / 'distances.npy'} {found}; a label distance should be a number >= 0.")
 
     def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Float32:
         rows, row_places = np.unique(rows, return_inverse=True)

@@ -14,7 +14,6 @@ from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 
 _BLOCK_BYTES = 16 << 20  # of distances between members at a time
-_COUNT = "count"
 _MEMBER = "member."
 
 
@@ -63,11 +62,10 @@ class Sets(Composed):
 
     def encode(self, labels: Sequence[Any]) -> Labels:
         """Pack N sets of up to M members: the base's arrays as (N, M, ..), and ``count`` (N,) int32."""
+        form = f"should be a list of one or more {self._base.name} labels"
         for position, label in enumerate(labels):
             if not isinstance(label, list | tuple | np.ndarray) or len(label) == 0:
-                raise LabelError(
-                    position, f"should be a list of one or more {self._base.name} labels. Got {short(label)}."
-                )
+                raise LabelError(position, f"{form}. Got {short(label)}.")
         count = np.array([len(label) for label in labels], np.int32)
         starts = np.cumsum(count) - count
         try:
@@ -77,12 +75,12 @@ class Sets(Composed):
             raise LabelError(position, f"member {error.position - int(starts[position])} {error.fault}") from None
         # shorter sets repeat their last member
         slots = starts[:, None] + np.minimum(np.arange(count.max()), count[:, None] - 1)  # (N, M)
-        return Labels({_COUNT: count, **{_MEMBER + name: array[slots] for name, array in members.arrays.items()}})
+        return Labels({"count": count, **{_MEMBER + name: array[slots] for name, array in members.arrays.items()}})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Sums of least distances (len(a), len(b)) float32."""
         result = np.empty((len(a), len(b)), np.float32)
-        pair_bytes = 4 * int(a.arrays[_COUNT].max()) * int(b.arrays[_COUNT].max())
+        pair_bytes = 4 * int(a.arrays["count"].max()) * int(b.arrays["count"].max())
         columns = max(1, min(len(b), _BLOCK_BYTES // pair_bytes))
         rows = max(1, _BLOCK_BYTES // (pair_bytes * columns))
         for j in range(0, len(b), columns):
@@ -90,9 +88,8 @@ class Sets(Composed):
             for i in range(0, len(a), rows):
                 members_a, starts_a = _members(a[i : i + rows])
                 block = self._base.pairwise(members_a, members_b)  # members of a, members of b
-                result[i : i + rows, j : j + columns] = (
-                    _sum_of_least(block, starts_a, starts_b) + _sum_of_least(block.T, starts_b, starts_a).T
-                )
+                there, back = _sum_of_least(block, starts_a, starts_b), _sum_of_least(block.T, starts_b, starts_a)
+                result[i : i + rows, j : j + columns] = there + back.T
         return result
 
 
@@ -105,7 +102,7 @@ def _sum_of_least(block: Float32, starts_a: NDArray[np.intp], starts_b: NDArray[
 
 def _members(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
     """All members of N sets one after another, and where each set starts: (N,)."""
-    count = labels.arrays[_COUNT]
-    arrays = {name.removeprefix(_MEMBER): array for name, array in labels.arrays.items() if name != _COUNT}
+    count = labels.arrays["count"]
+    arrays = {name.removeprefix(_MEMBER): array for name, array in labels.arrays.items() if name != "count"}
     filled = np.arange(next(iter(arrays.values())).shape[1]) < count[:, None]  # (N, M)
     return Labels({name: array[filled] for name, array in arrays.items()}), np.cumsum(count, dtype=np.intp) - count

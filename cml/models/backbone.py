@@ -180,7 +180,7 @@ def _entry(name: str) -> tuple[Choice, Iterable[str]]:
 
 
 def unknown_weights(name: str, weights: str, known: list[str]) -> UserError:
-    """The error for weights that a backbone lacks; ``known`` are the names of those that it has."""
+    """The error for weights that a backbone lacks; ``known`` are those that it has."""
     also = f", one of {', '.join(known)}," if known else ""
     return UserError(
         f"The backbone {name!r} has no weights {weights!r}.{did_you_mean(weights, known)} Set weights to 'imagenet', "
@@ -244,8 +244,7 @@ def as_backbone(
                 "size that it accepts, or mend its forward."
             ) from error
         features = int(checked_features(out, name).shape[1])
-    own_map = getattr(type(made), "feature_map", None)
-    return Backbone(made, features, **stated, feature_map=own_map or last_map)
+    return Backbone(made, features, **stated, feature_map=getattr(type(made), "feature_map", None) or last_map)
 
 
 def checked_features(out: object, name: str, features: int | None = None) -> Tensor:
@@ -255,12 +254,17 @@ def checked_features(out: object, name: str, features: int | None = None) -> Ten
         raise UserError(f"{what} a {type(out).__name__}: let its forward return one tensor of features (B, F).")
     if out.ndim == 2 and out.is_floating_point() and out.shape[1] == (features or max(1, out.shape[1])):
         return out
-    mends = {
-        4: "pool its map, as in nn.Sequential(module, nn.AdaptiveAvgPool2d(1), nn.Flatten())",
-        3: "take one token per image, or the mean of the tokens",
-    }
-    kind, mend = str(out.dtype).removeprefix("torch."), mends.get(out.ndim, "let it return one row of floats per image")
+    mend = "let it return one row of floats per image"
+    if out.ndim in (3, 4):
+        pool = "pool its map, as in nn.Sequential(module, nn.AdaptiveAvgPool2d(1), nn.Flatten())"
+        mend = pool if out.ndim == 4 else "take one token per image, or the mean of the tokens"
+    kind = str(out.dtype).removeprefix("torch.")
     raise UserError(f"{what} {kind} {tuple(out.shape)} instead of features (B, {features or 'F'}): {mend}.")
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without its details."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".:")
 
 
 def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
@@ -281,7 +285,6 @@ def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
 
 @torch.no_grad()  # not in inference mode: some modules keep tensors of their first pass
 def _of_blank(module: nn.Module, size: tuple[int, int]) -> object:
-    """The output of a module for two blank images, in evaluation mode."""
     first = next(module.parameters(), torch.zeros(()))
     with evaluating(module):
         return module(torch.zeros(2, 3, *size, device=first.device, dtype=first.dtype))

@@ -17,9 +17,12 @@ from cml.data.augmentation import center_box, stored_size
 from cml.data.images import MAX_PIXELS, Images, UInt8
 from cml.data.inputs import image_source
 from cml.errors import DataError, UserError
-from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, evaluating, get, least_side
+from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, evaluating, first_line, get, least_side
 from cml.processes.bar import SILENT, Bar
 from cml.storage.saved_options import TINY, check_bounds
+
+Given = Images | UInt8 | Sequence[Any]
+Float32 = NDArray[np.float32]
 
 _LARGEST = 65_536  # dimensions of an embedding, pixels of a side: an untrusted file may hold any number
 
@@ -112,10 +115,9 @@ class EmbeddingModel(nn.Module):
             raise
         except (RuntimeError, AssertionError) as error:  # vision transformers assert
             height, width = images.shape[2:]
-            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             raise DataError(
-                f"The backbone {name!r} cannot take images of {width} x {height} pixels: {reason}. It accepts those "
-                "of the model's image size (--view crop)."
+                f"The backbone {name!r} cannot take images of {width} x {height} pixels: {first_line(error)}. It "
+                "accepts those of the model's image size (--view crop)."
             ) from None
         if not isinstance(maps, Tensor) or maps.ndim != 4:
             raise UserError(
@@ -137,38 +139,29 @@ class EmbeddingModel(nn.Module):
         """Embeddings (B, D) of images (B, 3, h, w), uint8 or float in 0..255."""
         return self.embed_features(self.features(images))
 
-    def embed(
-        self, images: Images | UInt8 | Sequence[Any], *, batch_size: int = 64, bar: str = ""
-    ) -> NDArray[np.float32]:
+    def embed(self, images: Given, *, batch_size: int = 64, bar: str = "") -> Float32:
         """Embeddings (N, D) of images; ``bar`` is the title of a progress bar for work of seconds, "" for none.
 
         Images are paths, Pillow images, uint8 arrays or tensors in either channel order, of any sizes; one array of N
         images; or ``Images`` of this model's stored size.
         """
-        return self._by_batches(self.forward, self._stored(images), batch_size, bar)
+        return self._by_batches(self.forward, images, batch_size, bar)
 
-    def extract(
-        self, images: Images | UInt8 | Sequence[Any], *, batch_size: int = 64, bar: str = ""
-    ) -> NDArray[np.float32]:
+    def extract(self, images: Given, *, batch_size: int = 64, bar: str = "") -> Float32:
         """Backbone features (N, F) of images; arguments as for ``embed``."""
-        return self._by_batches(self.features, self._stored(images), batch_size, bar)
+        return self._by_batches(self.features, images, batch_size, bar)
 
     @torch.inference_mode()
-    def embed_extracted(self, features: NDArray[np.float32], *, batch_size: int = 64) -> NDArray[np.float32]:
+    def embed_extracted(self, features: Float32, *, batch_size: int = 64) -> Float32:
         """Embeddings (N, D) of backbone features (N, F) from ``extract``; equal to ``embed`` of the images."""
         parts = torch.split(torch.from_numpy(features).to(self.mean.device), batch_size)
         return np.concatenate([self.embed_features(part).float().cpu().numpy() for part in parts])
 
-    def _stored(self, images: Images | UInt8 | Sequence[Any]) -> Images:
-        if isinstance(images, Images):
-            return images
-        return Images(image_source(images), stored_size(self.config.image_size, self.config.crop))
-
     @torch.inference_mode()
-    def _by_batches(
-        self, compute: Callable[[Tensor], Tensor], images: Images, batch_size: int, bar: str
-    ) -> NDArray[np.float32]:
-        results: list[NDArray[np.float32]] = []
+    def _by_batches(self, compute: Callable[[Tensor], Tensor], given: Given, batch_size: int, bar: str) -> Float32:
+        size = stored_size(self.config.image_size, self.config.crop)
+        images = given if isinstance(given, Images) else Images(image_source(given), size)
+        results: list[Float32] = []
 
         def read(start: int) -> Tensor:
             rows = np.arange(start, min(start + batch_size, len(images)))

@@ -19,8 +19,7 @@ from cml.distances.label_distance import Float32, LabelDistance, Search
 from cml.distances.labels import LabelError, Labels, short
 from cml.errors import DataError, UserError
 from cml.settings import check_word
-from cml.word_vectors.files import WordVectors
-from cml.word_vectors.open import HOW_TO_GET, open_word_vectors
+from cml.word_vectors.open import HOW_TO_GET, WordVectors, open_word_vectors
 
 
 @dataclass(frozen=True)

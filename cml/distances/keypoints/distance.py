@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
+from cml.distances.euclidean import LARGEST
 from cml.distances.exact_products import TILE_COLUMNS, UNIT_ROUNDOFF, Rows, compute_again, noise_floor, running_sum
-from cml.distances.keypoints.poses import read_poses
 from cml.distances.label_distance import Float32, Float64, LabelDistance
-from cml.distances.labels import Labels
+from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
 from cml.settings import check_word
 
 Normalization = Literal["crop", "torso", "centered", "torso_centered"]
+_JOINTS = {3: "[x, y, visible]", 4: "[x, y, z, visible]"}
 
 
 @dataclass(frozen=True)
@@ -64,23 +65,19 @@ class Keypoints(LabelDistance):
                 f"The 'min_shared' must be a whole number of at least {least} with normalization={self.normalization}. "
                 f"Got {self.min_shared!r} instead."
             )
-        if self._in_torsos:
+        if "torso" in self.normalization:
             object.__setattr__(self, "torso", _groups(self.torso))
         elif self.torso is not None:
             raise UserError(f"The 'torso' is only used by torso normalisations, not by {self.normalization!r}.")
 
     @property
     def _centered(self) -> bool:
-        return self.normalization in ("centered", "torso_centered")
-
-    @property
-    def _in_torsos(self) -> bool:
-        return self.normalization in ("torso", "torso_centered")
+        return "centered" in self.normalization
 
     @property
     def unit(self) -> str:
         """Squared coordinate units a joint, or torso lengths; unsquared if the distance is."""
-        unit = "torso length" if self._in_torsos else "px"
+        unit = "torso length" if "torso" in self.normalization else "px"
         return f"{unit}^2" if self.squared else unit
 
     def encode(self, labels: Sequence[Any]) -> Labels:
@@ -93,7 +90,7 @@ class Keypoints(LabelDistance):
         if xy.shape[1] < self.min_shared:
             raise UserError(f"Poses of {xy.shape[1]} joints can never share {self.min_shared}; lower min_shared.")
         noise = np.zeros(len(xy))
-        if self._in_torsos:
+        if "torso" in self.normalization:
             length = self._torso_length(xy, visible)  # (N,), 0 where it cannot be measured
             measured = length > 1e-6 * np.abs(xy).max(axis=(1, 2))  # below it is rounding or a fault of the labels
             visible = visible & measured[:, None]
@@ -105,7 +102,7 @@ class Keypoints(LabelDistance):
             xy = np.where(visible[:, :, None], xy - middle[:, None, :], 0.0)
         alone = int(np.count_nonzero(visible.sum(axis=1) < self.min_shared))
         if alone:
-            unmeasured = int(np.count_nonzero(~measured)) if self._in_torsos else 0
+            unmeasured = int(np.count_nonzero(~measured)) if "torso" in self.normalization else 0
             why = f" ({unmeasured} of them without a measurable torso)" if unmeasured else ""
             warnings.warn(
                 f"{alone} of {len(xy)} poses have fewer than {self.min_shared} usable joints{why} "
@@ -164,3 +161,51 @@ def _groups(torso: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:  # noqa: ANN
             f"ends, e.g. torso=((2, 3), (12, 13)) for MPII's hips and shoulders. Got {torso!r} instead."
         )
     return groups[0], groups[1]
+
+
+def read_poses(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Coordinates (N, J, W - 1) of N lists of J joints of W numbers, 0 where hidden, and which are visible (N, J).
+
+    ``widths`` are the W that are taken: 3 in the plane, 4 in space.
+    """
+    poses = _stacked(labels, widths)
+    flags, coordinates = poses[:, :, -1], poses[:, :, :-1]
+    bad = np.argwhere((flags != 0) & (flags != 1)).tolist()
+    if bad:
+        position, joint = bad[0]
+        flag = f"{flags[position, joint]:g}"
+        raise LabelError(position, f"has visible={flag} at joint {joint}; it should be 0 (hidden) or 1.")
+    visible: NDArray[np.bool_] = flags == 1
+    with np.errstate(invalid="ignore"):
+        usable = (np.abs(coordinates) <= LARGEST).all(axis=2)  # False for NaN as well
+    bad = np.argwhere(visible & ~usable).tolist()
+    if bad:
+        position, joint = bad[0]
+        place = ", ".join(f"{number:g}" for number in coordinates[position, joint])
+        raise LabelError(position, f"has the visible joint {joint} at ({place}); coordinates should be finite numbers.")
+    return np.where(visible[:, :, None], coordinates, 0.0), visible
+
+
+def _stacked(labels: Sequence[Any], widths: tuple[int, ...]) -> NDArray[np.float64]:
+    poses = _array(labels)
+    if poses.ndim == 3 and poses.shape[1] > 0 and poses.shape[2] in widths:
+        return poses
+    form = " or ".join(_JOINTS[width] for width in widths)
+    first: tuple[int, ...] = ()
+    for position, label in enumerate(labels):
+        shape = _array(label).shape
+        if len(shape) != 2 or shape[1] not in widths or shape[0] == 0:
+            raise LabelError(position, f"should be a list of joints {form}. Got {short(label)} instead.")
+        first = first or shape
+        if shape[0] != first[0]:
+            raise LabelError(position, f"has {shape[0]} joint{'s' if shape[0] > 1 else ''}, the first has {first[0]}.")
+        if shape != first:
+            raise LabelError(position, f"has joints of {shape[1]} numbers, the first has joints of {first[1]}.")
+    raise UserError(f"Poses should be a list of N lists of joints {form}. Got {short(labels)} instead.")
+
+
+def _array(given: Any) -> NDArray[np.float64]:  # noqa: ANN401 - checked by its shape
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (ValueError, TypeError):
+        return np.empty(0)

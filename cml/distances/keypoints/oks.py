@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.keypoints.poses import read_poses
+from cml.distances.keypoints.distance import read_poses
 from cml.distances.label_distance import Float32, Float64, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError

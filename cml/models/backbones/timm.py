@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cml.errors import UserError, did_you_mean, extra_needed
-from cml.models.backbone import Backbone, unknown_weights
+from cml.models.backbone import Backbone, first_line, unknown_weights
 
 _LARGEST_SIDE = 4096  # pixels: for models with a parameter per position, as an untrusted config may ask for any size
 # Options for models of a fixed size, best first: they allow any later size, or only the given one.
@@ -50,13 +50,11 @@ def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) ->
 
     config: Any = timm.get_pretrained_cfg(name)
     what = f"The backbone 'timm/{name}'"
-    sizes = _SIZES if config.fixed_input_size else _SIZES[-1:]
     height, width = image_size
     if config.fixed_input_size and max(image_size) > _LARGEST_SIDE:
-        raise UserError(
-            f"{what} takes images of at most {_LARGEST_SIDE} pixels per side. Got {height} x {width} instead."
-        )
-    for names in sizes:
+        limit = f"at most {_LARGEST_SIDE} pixels per side"
+        raise UserError(f"{what} takes images of {limit}. Got {height} x {width} instead.")
+    for names in _SIZES if config.fixed_input_size else _SIZES[-1:]:
         given: dict[str, Any] = {key: image_size if key == "img_size" else True for key in names}
         try:
             network = timm.create_model(name, pretrained=load, num_classes=0, **given)
@@ -79,14 +77,10 @@ def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) ->
             if image_size == (own_height, own_width) or not names:
                 raise
             raise UserError(
-                f"{what} cannot take images of {height} x {width} pixels ({_first_line(error)}): set image_size to "
+                f"{what} cannot take images of {height} x {width} pixels ({first_line(error)}): set image_size to "
                 f"{own_height} {own_width}, the size that it was made for."
             ) from None
     raise AssertionError("the last entry of sizes has no option to refuse")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".:")
 
 
 def _feature_map(network: Any, pixels: Tensor) -> Tensor:  # noqa: ANN401 - any class of timm's

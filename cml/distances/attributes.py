@@ -1,4 +1,7 @@
-"""Sets of attributes. Not for: attributes that every label answers, yes and no counting alike (hamming)."""
+"""Attributes. Not for: one answer an item (classes).
+
+Jaccard is for sets of names of which most are absent from most labels, hamming for lists of answers.
+"""
 
 import functools
 import hashlib
@@ -39,7 +42,7 @@ class Jaccard(LabelDistance):
     is_metric: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N sets of names, see ``pack``."""
+        """Pack N sets of names, see ``_pack``."""
         length: int | None = None
         names: list[list[str]] = []
         for position, label in enumerate(labels):
@@ -53,14 +56,52 @@ class Jaccard(LabelDistance):
             names.append([f"place {place}" for place in np.flatnonzero(row)])
         if length is not None and any(isinstance(name, str) for label in labels for name in label):
             raise UserError("Labels should be either all sets of names or all vectors of 0 and 1. Got both.")
-        return pack(names)
+        return _pack(names)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Jaccard distances (len(a), len(b)) float32."""
-        shared = overlap(a, b)
+        shared = _overlap(a, b)
         either = np.add.outer(a.arrays["size"], b.arrays["size"]) - shared  # (A, B) float64
         block: Float32 = ((either - shared) / np.maximum(either, 1)).astype(np.float32)
         return block
+
+
+@dataclass(frozen=True)
+class Hamming(LabelDistance):
+    """The share of the places at which two equally long lists differ, from 0 to 1.
+
+    Labels are lists of numbers, texts or booleans, compared for equality: 1, 1.0 and true are equal, "1" is another
+    value.
+
+    Example:
+        >>> distance = Hamming()
+        >>> birds = distance.encode([["red", 1, 0, 1], ["red", 0, 0, 1]])
+        >>> distance.pairwise(birds[:1], birds).tolist()
+        [[0.0, 0.25]]
+    """
+
+    name: ClassVar[str] = "hamming"
+    unit: ClassVar[str] = "share of differing places"
+    is_metric: ClassVar[bool] = True
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N lists of values as sets of (place, value), see ``_pack``."""
+        rows: list[list[str]] = []
+        for position, label in enumerate(labels):
+            values = label.tolist() if isinstance(label, np.ndarray) else label
+            if not isinstance(values, list | tuple) or not values:
+                raise LabelError(position, f"should be a list of values. Got {short(label)} instead.")
+            if rows and len(values) != len(rows[0]):
+                raise LabelError(position, f"has {len(values)} values, the first has {len(rows[0])}.")
+            rows.append([f"{place} {_written(value, position)}" for place, value in enumerate(values)])
+        return _pack(rows)
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Shares of differing places (len(a), len(b)) float32."""
+        length, other = int(a.arrays["size"][0]), int(b.arrays["size"][0])
+        if length != other:
+            raise UserError(f"The labels of the two sides differ in length: {length} values against {other}.")
+        return ((length - _overlap(a, b).astype(np.float64)) / length).astype(np.float32)
 
 
 def _zeros_and_ones(label: Any, position: int) -> Any:  # noqa: ANN401 - checked here
@@ -73,7 +114,19 @@ def _zeros_and_ones(label: Any, position: int) -> Any:  # noqa: ANN401 - checked
     return row
 
 
-def pack(sets: Sequence[Iterable[str]]) -> Labels:
+def _written(value: Any, position: int) -> str:  # noqa: ANN401 - checked here
+    """One text for each value, equal exactly if the values are."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, str):
+        return f"text {value}"
+    if isinstance(value, bool | int) or (isinstance(value, float) and value.is_integer()):
+        return f"number {int(value)}"
+    if isinstance(value, float) and np.isfinite(value):
+        return f"number {value!r}"
+    raise LabelError(position, f"holds {short(value)}, which is neither a finite number, a text nor a boolean.")
+
+
+def _pack(sets: Sequence[Iterable[str]]) -> Labels:
     """Pack N sets of at most M names as ``digests`` (N, M) uint64, and how many count as ``size`` (N,) int32.
 
     Of digests of 64 bits, so that labels encoded apart agree without a common vocabulary, two of a million names meet
@@ -86,7 +139,7 @@ def pack(sets: Sequence[Iterable[str]]) -> Labels:
     return Labels({"digests": packed, "size": size})
 
 
-def overlap(a: Labels, b: Labels) -> Float32:
+def _overlap(a: Labels, b: Labels) -> Float32:
     """How many names the packed sets of ``a`` and ``b`` share: (len(a), len(b)) float32 whole numbers."""
     result = np.zeros((len(a), len(b)), np.float32)
     names = np.intersect1d(a.arrays["digests"], b.arrays["digests"])  # sorted; padding among them matches nothing
