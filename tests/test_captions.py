@@ -21,9 +21,8 @@ from cml.distances.captions import blocks as captions_blocks
 from cml.distances.captions import transport
 from cml.distances.captions.distance import Captions, CaptionsRwmd
 from cml.distances.captions.tokens import tokenize
-from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.label_distance import Float32, LabelDistance, nearest_columns
 from cml.distances.labels import LabelError
-from cml.distances.nearest import nearest_columns
 from cml.errors import DataError, UserError
 
 Documents = list[list[list[str]]]

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 import cml.distances
 from cml.distances import LabelDistance
-from cml.distances.attributes import Jaccard
-from cml.distances.combined import Combined
+from cml.distances.classes import Jaccard
+from cml.distances.combined import Combined, Sets
 from cml.distances.label_distance import Float32
 from cml.distances.labels import LabelError
-from cml.distances.sets import Sets
 from cml.errors import UserError
 from cml.registry import Choice
 
@@ -30,7 +29,7 @@ def whole(distance: LabelDistance, labels: Any) -> Float32:  # noqa: ANN401
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=1, max_size=8), st.integers(1, 400))
 def test_sets_equal_the_plain_loop(labels: list[list[int]], block_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cml.distances.sets._BLOCK_BYTES", block_bytes)
+        patch.setattr("cml.distances.combined._BLOCK_BYTES", block_bytes)
         found = whole(Sets("euclidean"), labels)
     for i, a in enumerate(labels):
         for j, b in enumerate(labels):

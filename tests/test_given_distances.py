@@ -18,12 +18,11 @@ import torch
 
 import cml.distances
 from cml.distances import LabelDistance, Labels, made
-from cml.distances.combined import Combined
+from cml.distances.combined import Combined, Sets
 from cml.distances.content import content
 from cml.distances.jobs.run import Runner
 from cml.distances.jobs.stored_matrix import through_matrix
 from cml.distances.label_distance import Float32
-from cml.distances.sets import Sets
 from cml.errors import UserError
 from cml.registry import Choice
 

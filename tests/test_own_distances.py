@@ -11,22 +11,12 @@ import pytest
 
 import cml.distances
 from cml.distances import LabelDistance, Labels, registry
+from cml.distances.combined import Sets
 from cml.distances.label_distance import Float32
 from cml.distances.precomputed import Precomputed
-from cml.distances.sets import Sets
 from cml.errors import DataError, UserError
 
-MODULES = [
-    "",
-    ".euclidean",
-    ".keypoints.distance",
-    ".layout.distance",
-    ".cosine",
-    ".attributes",
-    ".precomputed",
-    ".sets",
-    ".combined",
-]
+MODULES = ["", ".euclidean", ".keypoints.distance", ".layout.distance", ".classes", ".precomputed", ".combined"]
 
 
 def whole(distance: LabelDistance, labels: Any) -> Float32:  # noqa: ANN401

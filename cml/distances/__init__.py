@@ -27,11 +27,11 @@ registry: Registry[LabelDistance] = Registry(
         "captions-rwmd": "cml.distances.captions.distance:CaptionsRwmd",
         "sentences": "cml.distances.sentences:Sentences",
         "classes": "cml.distances.classes:Classes",
-        "cosine": "cml.distances.cosine:Cosine",
-        "jaccard": "cml.distances.attributes:Jaccard",
-        "hamming": "cml.distances.attributes:Hamming",
+        "cosine": "cml.distances.euclidean:Cosine",
+        "jaccard": "cml.distances.classes:Jaccard",
+        "hamming": "cml.distances.classes:Hamming",
         "precomputed": "cml.distances.precomputed:Precomputed",
-        "sets": "cml.distances.sets:Sets",
+        "sets": "cml.distances.combined:Sets",
         "combined": "cml.distances.combined:Combined",
     },
     group="cml.distances",
@@ -104,7 +104,7 @@ def register(
     gives them); it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. What it
     gives is kept in the cache on disk for as long as neither its code nor anything of your own that it refers to
     changes; a function that reads files should be given the files' content. A class is the fast way for large data:
-    it packs labels once and computes whole blocks; ``cosine.py`` is a short model to follow.
+    it packs labels once and computes whole blocks; ``Cosine`` in ``euclidean.py`` is a short model to follow.
 
     Args:
         name: The name, for ``get``, recipes and the command line.

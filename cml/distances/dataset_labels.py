@@ -14,17 +14,16 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels
 from cml.errors import DataError
 
+Mirror = Callable[[Any], Any]  # of a label
+
 
 def encode(
-    distance: LabelDistance,
-    dataset: PreparedDataset,
-    role: str | Sequence[str],
-    mirror: Callable[[Any], Any] | None = None,
+    distance: LabelDistance, dataset: PreparedDataset, role: str | Sequence[str], mirror: Mirror | None = None
 ) -> Labels:
     """Encode the labels of a role, or of several one after the other; an error names the item.
 
-    With ``mirror``, which mirrors a label, the labels of the mirrored images follow those of the images: packed
-    together, so that both have arrays of one shape.
+    With ``mirror`` the labels of the mirrored images follow those of the images: packed together, so that both have
+    arrays of one shape.
     """
     splits = [dataset.split(name) for name in ([role] if isinstance(role, str) else role)]
     # of one role as they are: a million numbers are one array there
@@ -80,7 +79,7 @@ def _fault(distance: LabelDistance, label: Any) -> str:  # noqa: ANN401 - a labe
 class _WithMirrored(Sequence[Any]):
     """N labels, then the N mirrored ones, each made when it is asked for: masks are large."""
 
-    def __init__(self, labels: Sequence[Any], mirror: Callable[[Any], Any]) -> None:
+    def __init__(self, labels: Sequence[Any], mirror: Mirror) -> None:
         self._labels, self._mirror = labels, mirror
 
     def __len__(self) -> int:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.content import content
 from cml.distances.labels import Labels
-from cml.distances.nearest import check_k, nearest_columns
 from cml.errors import UserError
 from cml.registry import Choice
 
@@ -139,17 +138,11 @@ class LabelDistance(ABC):
     def neighbors(
         self, labels: Labels, k: int, *, block_bytes: int = 64 << 20, threads: int = 2, progress: Progress | None = None
     ) -> Neighbors:
-        """The exact k nearest labels of each label, itself left out.
+        """The exact k nearest labels, 1 <= k < N, of each of N encoded labels, itself left out.
 
         Memory is O(block), never N x N: rows are taken in blocks of about ``block_bytes`` of float32 distances, on
-        ``threads`` threads. The result depends on neither.
-
-        Args:
-            labels: N encoded labels.
-            k: Neighbours a label, 1 <= k < N.
-            block_bytes: Size of one block of distances.
-            threads: Blocks under way at a time.
-            progress: Called with the number of rows done, block by block.
+        ``threads`` threads. The result depends on neither. ``progress`` is called with the number of rows of each block
+        that is done.
 
         Raises:
             UserError: k is not in 1..N-1, or ``threads`` or ``block_bytes`` is below 1.
@@ -158,20 +151,20 @@ class LabelDistance(ABC):
         check_k(k, n)
         if threads < 1 or block_bytes < 1:
             raise UserError(f"'threads' and 'block_bytes' must be at least 1. Got {threads} and {block_bytes} instead.")
-        ids, distances = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
+        result = Neighbors(np.empty((n, k), np.int32), np.empty((n, k), np.float32))
         search = self.searcher(labels, k, block_bytes=block_bytes)
         rows = max(1, min(block_bytes // (4 * n), n // (8 * threads)))  # several blocks a thread, to end together
 
         def fill(start: int) -> int:
             found = search(start, min(start + rows, n))
-            ids[start : start + rows], distances[start : start + rows] = found.ids, found.distances
+            result.ids[start : start + rows], result.distances[start : start + rows] = found.ids, found.distances
             return len(found.ids)
 
         with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
             for done in pool.map(fill, range(0, n, rows)):
                 if progress is not None:
                     progress(done)
-        return Neighbors(ids, distances)
+        return result
 
     def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
         """The search behind ``neighbors`` and jobs: from (start, stop) to the k nearest labels of these rows.
@@ -187,6 +180,41 @@ class LabelDistance(ABC):
             return Neighbors(*nearest_columns(block, k))
 
         return search
+
+
+def check_k(k: int, items: int) -> None:
+    """Raise ``UserError`` unless lists of ``k`` neighbours can be made of so many items."""
+    if not 1 <= k < items:
+        raise UserError(f"k must be at least 1 and below the number of items, {items}. Got k={k} instead.")
+
+
+def nearest_columns(block: Float32, k: int) -> tuple[NDArray[np.int32], Float32]:
+    """Columns (R, k) of the k smallest entries of each row of (R, N), smallest first, ties to the lower; and these.
+
+    Infinite entries are never chosen: -1 fills a row that has fewer than k finite ones.
+
+    Raises:
+        UserError: an entry is NaN or negative.
+    """
+    lowest = block.min(initial=np.inf)
+    if not lowest >= 0:  # as NaN is not
+        raise UserError(
+            f"A label distance gave {'NaN' if np.isnan(lowest) else lowest}; it should give a number >= 0, or infinity "
+            "for no comparison."
+        )
+    border = np.partition(block, k - 1, axis=1)[:, k - 1]  # the k-th smallest value of each row
+    chosen = block <= border[:, None]
+    counts = np.count_nonzero(chosen, axis=1)
+    for row in np.flatnonzero(counts > k):  # more entries tied at the border than there is room for
+        tied = np.flatnonzero(block[row] == border[row])
+        chosen[row, tied[k - counts[row] :]] = False
+    columns = (np.flatnonzero(chosen) % block.shape[1]).reshape(len(block), k)  # ascending in each row
+    values = np.take_along_axis(block, columns, axis=1)
+    order = np.argsort(values, axis=1, kind="stable")
+    columns = np.take_along_axis(columns, order, axis=1).astype(np.int32)
+    nearest = np.take_along_axis(values, order, axis=1)
+    columns[np.isinf(nearest)] = -1
+    return columns, nearest
 
 
 def _encoded_once(encode: Callable[..., Labels]) -> Callable[..., Labels]:

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cml.distances.cosine import Cosine
+from cml.distances.combined import Sets
+from cml.distances.euclidean import Cosine
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
-from cml.distances.sets import Sets
 from cml.errors import DataError, UserError
 from cml.settings import check_word
 from cml.storage.atomic import atomic_folder, cache_folder
@@ -107,11 +107,9 @@ def _open(model: str) -> Any:  # noqa: ANN401 - of a library that may not be ins
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise UserError(f"The label distance 'sentences' {_EXTRA}.") from None
-    folder = _unpacked() if model == PACKAGED else model
+    folder, own = (str(_unpacked()), True) if model == PACKAGED else (model, False)
     try:
-        return SentenceTransformer(
-            str(folder), device="cpu", model_kwargs={"use_safetensors": True}, local_files_only=model == PACKAGED
-        )
+        return SentenceTransformer(folder, device="cpu", model_kwargs={"use_safetensors": True}, local_files_only=own)
     except (OSError, ValueError, RuntimeError) as error:
         line = " ".join(str(error).split())[:300]
         raise UserError(

@@ -16,9 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.label_distance import LabelDistance, Search
+from cml.distances.label_distance import LabelDistance, Search, check_k
 from cml.distances.labels import Labels
-from cml.distances.nearest import check_k
 from cml.errors import UserError
 from cml.settings import check_word
 
