@@ -64,7 +64,7 @@ class Classes(LabelDistance):
         return labels.arrays["names"]
 
 
-def _class(label: Any, position: int) -> str | int:  # noqa: ANN401 - checked here
+def _class(label: Any, position: int) -> Any:  # noqa: ANN401 - checked here
     value = label.item() if isinstance(label, np.generic) else label
     if isinstance(value, float) and value.is_integer():
         value = int(value)

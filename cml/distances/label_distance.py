@@ -122,9 +122,10 @@ class LabelDistance(ABC):
 
     def settings(self) -> dict[str, Any]:
         """The settings as JSON can hold them; the registry makes an equal distance of them."""
-        if not dataclasses.is_dataclass(self):
+        this: Any = self
+        if not dataclasses.is_dataclass(this):
             raise TypeError(f"{type(self).__name__} must be a frozen dataclass: its fields are its settings.")
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(this)}
 
     def fingerprint(self) -> str:
         """Hex digest of name and settings: caches and jobs are keyed by it.

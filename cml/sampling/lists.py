@@ -36,8 +36,7 @@ class DenseLists(Sampler):
     def compose(self, anchors: Int64, given: Int32, rng: np.random.Generator) -> Batch:
         """Anchor, nearest neighbours, others; A = 1."""
         near = given[anchors[0], : self.nearest].astype(np.int64)
-        near = near[near >= 0]
-        return Batch(self.filled(np.concatenate([anchors, near]), len(given), rng), 1)
+        return Batch(self.filled(np.concatenate([anchors, near[near >= 0]]), len(given), rng), 1)
 
 
 @dataclass(frozen=True)
@@ -121,10 +120,10 @@ class BinaryLists(Sampler):
         pool = given[anchors[0], : self.pool].astype(np.int64)
         pool = pool[pool >= 0]
         count = self.batch_size - 1 - min(self.positives, len(pool))
-        if len(given) - 1 - len(pool) < count:
+        if (left := len(given) - 1 - len(pool)) < count:
             raise UserError(
                 f"A list takes {count} negatives from outside the anchor's {self.pool} nearest neighbours, but "
-                f"{len(given)} training items leave {len(given) - 1 - len(pool)}. Lower batch_size or pool."
+                f"{len(given)} training items leave {left}. Lower batch_size or pool."
             )
         drawn = rng.permutation(pool)[: self.positives]
         negatives = others(np.concatenate([anchors, pool]), count, len(given), rng)
@@ -148,8 +147,7 @@ class PerClassBatches(Sampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 2 <= self.per_class <= self.batch_size:
-            raise UserError(f"'per_class' must be in 2..{self.batch_size}. Got {self.per_class} instead.")
+        _check_count("per_class", self.per_class, self.batch_size, least=2)
 
     def given(self, labels: LabelsOf) -> Int64:
         """The class numbers (N,)."""
@@ -197,6 +195,6 @@ def without_repeats(items: Int64) -> Int64:
     return items[np.sort(first)]
 
 
-def _check_count(name: str, value: int, most: int) -> None:
-    if not 1 <= value <= most:
-        raise UserError(f"'{name}' must be in 1..{most}. Got {value} instead.")
+def _check_count(name: str, value: int, most: int, *, least: int = 1) -> None:
+    if not least <= value <= most:
+        raise UserError(f"'{name}' must be in {least}..{most}. Got {value} instead.")

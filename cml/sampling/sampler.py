@@ -53,8 +53,7 @@ class LabelsOf:
     @functools.cached_property
     def _classes(self) -> tuple[Int64, Sequence[str]] | None:
         """Class numbers (N,) and the C sorted names; None if the labels are not classes."""
-        names = self.distance.class_names(self._labels)
-        if names is None:
+        if (names := self.distance.class_names(self._labels)) is None:
             return None
         known, numbers = np.unique(names, return_inverse=True)
         return numbers.astype(np.int64), tuple(known.tolist())
@@ -188,8 +187,7 @@ class Batches:
                 "batches takes the labels of the training set, then the label distance, as in "
                 f"batches(labels, 'euclidean'). Got {type(labels).__name__} for the labels instead."
             )
-        distance = made(distance)
-        distance = distance if isinstance(labels, Labels) else distance.fit(labels)
+        distance = made(distance) if isinstance(labels, Labels) else made(distance).fit(labels)
         encoded = distance.encode(labels)
         self._sampler, self._seed, self._step = sampler, seed, 0
         self._given = sampler.given(LabelsOf(distance, encoded))
@@ -213,8 +211,7 @@ def suited_batch(items: int) -> int:
 def others(chosen: Int64, count: int, items: int, rng: np.random.Generator) -> Int64:
     """``count`` different items drawn at random from 0..items-1 that are not in ``chosen``."""
     if 4 * (len(chosen) + count) > items:  # few are left out: a permutation of the rest is cheaper than rejection
-        left = np.setdiff1d(np.arange(items), chosen)
-        return rng.permutation(left)[:count]
+        return rng.permutation(np.setdiff1d(np.arange(items), chosen))[:count]
     taken = set(chosen.tolist())
     drawn: list[int] = []
     while len(drawn) < count:
