@@ -25,8 +25,8 @@ from cml.errors import DataError, UserError, shortened
 from cml.registry import NAME
 from cml.storage.atomic import atomic_folder, write_json
 from cml.storage.saved_options import read_record, saved_options
-from cml.training.average import Average
 from cml.training.config import TrainConfig
+from cml.training.optimizer import Average
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:

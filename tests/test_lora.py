@@ -12,7 +12,7 @@ import torch
 import cml
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.training.adapters import Adapters
+from cml.training.frozen import Adapters
 from cml.training.run_config import RunConfig
 
 pytest.importorskip("peft")

@@ -234,7 +234,7 @@ def test_resumed_is_bit_for_bit_the_uninterrupted_run(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.progress._check_finite", stop)
+        patch.setattr("cml.training.loop._check_finite", stop)
         with pytest.raises(KeyboardInterrupt):
             cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
     state = torch.load(tmp_path / "run" / "checkpoints" / "last.pt", weights_only=True)

@@ -239,7 +239,7 @@ def test_a_disk_full_at_the_last_file(tmp_path: Path, monkeypatch: pytest.Monkey
     def write_json(path: Path, value: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    monkeypatch.setattr("cml.data.dataset_files.write_json", write_json)
+    monkeypatch.setattr("cml.data.prepared_writer.write_json", write_json)
     with pytest.raises(UserError, match="disk is full"):
         write(tmp_path / "set")
     assert list(tmp_path.iterdir()) == []

@@ -160,8 +160,8 @@ def test_resume_restores_torchs_random_numbers(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.progress.LOG_EVERY", 7)  # after the checkpoint at step 4
-        patch.setattr("cml.training.progress._check_finite", lambda first, values: None if first < 4 else stop())
+        patch.setattr("cml.training.loop.LOG_EVERY", 7)  # after the checkpoint at step 4
+        patch.setattr("cml.training.loop._check_finite", lambda first, values: None if first < 4 else stop())
         patch.setattr("cml.training.metrics_log.MetricsLog.add", lambda self, records: None)
         with pytest.raises(KeyboardInterrupt):
             cml.fit(images, places, config, out=tmp_path / "cut", quiet=True)

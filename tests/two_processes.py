@@ -165,7 +165,7 @@ def batches(ranks: Ranks) -> dict[str, Tensor]:
     found = {}
     for step in range(12):
         inputs, targets = source[step]
-        found[f"inputs.{step}"], found[f"targets.{step}"] = inputs, source.shared(targets, step)
+        found[f"inputs.{step}"], found[f"targets.{step}"] = inputs, ranks.send(targets, ranks.turn(step))
     return found | {"blocks": torch.tensor(distance.blocks)}
 
 

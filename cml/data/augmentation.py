@@ -19,19 +19,12 @@ _AT_ONCE = 1 << 20  # bytes of float pixels: those of a whole batch exceed the C
 
 @dataclass(frozen=True)
 class Jitter:
-    """How much each image may move; a new crop is drawn whenever it is used.
+    """How much each image may move, in shares, both ways; a new crop is drawn whenever it is used."""
 
-    Attributes:
-        crop: Share of the stored image's sides that the centre box covers.
-        scale: The box's side changes by up to this share of the stored side, both ways.
-        shift: The box's centre moves by up to this share of the stored side, both ways, on each axis.
-        brightness: Brightness and contrast change by up to this share, both ways.
-    """
-
-    crop: float = 1.0
-    scale: float = 0.0
-    shift: float = 0.0
-    brightness: float = 0.0
+    crop: float = 1.0  # share of the stored image's sides that the centre box covers
+    scale: float = 0.0  # change of the box's side, of the stored side
+    shift: float = 0.0  # move of the box's centre on each axis, of the stored side
+    brightness: float = 0.0  # change of brightness and contrast
 
 
 def stored_size(image_size: Size, crop: float) -> Size:
@@ -56,15 +49,10 @@ def jittered_box(
     part: slice = slice(None),
     total: int | None = None,
 ) -> Tensor:
-    """One random box of each stored image, without jitter the centre box: (B, 3, h, w) uint8.
+    """One random box of each stored image (B, H, W, 3), without jitter the centre box: (B, 3, h, w) uint8.
 
-    Args:
-        images: (B, H, W, 3) uint8.
-        image_size: (h, w) of the boxes.
-        jitter: How much they move.
-        rng: The random generator.
-        part: The place of these images in a longer list, if other processes have the rest.
-        total: The length of that list; the boxes are those that the whole list would get.
+    If other processes have the rest of a list of ``total`` images, of which these are a ``part``, the boxes are those
+    that the whole list would get.
     """
     count = len(images)
     drawn_for = count if total is None else total

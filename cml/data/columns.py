@@ -3,49 +3,39 @@
 As Python objects, texts, paths or poses take 60 to 5,000 bytes per item; here an id takes 16 and a number 8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-T = TypeVar("T")
 _BLOCK = 4096  # items made at a time in an iteration
+_TEXT: Any = np.dtypes.StringDType()
+RawLabels = NDArray[Any] | list[Any]  # an array if they are numbers of one shape, else as in the JSON
 
 
-class Column(Sequence[T]):
-    """A sequence whose items are made on access; equal to any sequence of equal items."""
+class Column(Sequence[Any]):
+    """A sequence whose items, with a ``root`` paths below it, are made on access; it equals any with equal items."""
 
-    def __init__(self, array: NDArray[Any]) -> None:
-        self._array = array
+    def __init__(self, array: NDArray[Any], root: Path | None = None) -> None:
+        self._array, self._root = array, root
 
     def __len__(self) -> int:
         return len(self._array)
 
-    def _made(self, rows: slice) -> list[T]:
-        items: list[T] = self._array[rows].tolist()
-        return items
+    def _made(self, rows: slice) -> list[Any]:
+        items: list[Any] = self._array[rows].tolist()
+        return items if self._root is None else [self._root / name for name in items]
 
-    @overload
-    def __getitem__(self, position: int) -> T: ...
-
-    @overload
-    def __getitem__(self, position: slice) -> Column[T]: ...
-
-    def __getitem__(self, position: int | slice) -> T | Column[T]:
+    def __getitem__(self, position: int | slice) -> Any:  # noqa: ANN401 - an item, or a Column
         if isinstance(position, slice):
-            return self._part(self._array[position])
+            return type(self)(self._array[position], self._root)
         position = range(len(self))[position]
         return self._made(slice(position, position + 1))[0]
 
-    def _part(self, array: NDArray[Any]) -> Column[T]:
-        return type(self)(array)
-
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), _BLOCK):
             yield from self._made(slice(start, start + _BLOCK))
 
@@ -60,53 +50,30 @@ class Column(Sequence[T]):
         return f"<{len(self)} items: {', '.join(map(repr, self[:3]))}{', ..' if len(self) > 3 else ''}>"
 
 
-class Numbers(Column[Any]):
+class Numbers(Column):
     """Numeric labels of one shape: each item a number or nested lists, as in JSON; the whole an array."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ANN401 - NumPy's protocol
         return np.array(self._array, dtype, copy=copy)
 
 
-class Paths(Column[Path]):
-    """Files by their names below a folder."""
-
-    def __init__(self, array: NDArray[Any], root: Path) -> None:
-        super().__init__(array)
-        self._root = root
-
-    def _part(self, array: NDArray[Any]) -> Paths:
-        return Paths(array, self._root)
-
-    def _made(self, rows: slice) -> list[Path]:
-        return [self._root / name for name in self._array[rows].tolist()]
-
-
 @dataclass(frozen=True)
 class Items:
-    """The N items of one metadata.jsonl, in the order of its lines.
+    """The N items of one metadata.jsonl, in the order of its lines."""
 
-    Attributes:
-        folder: The folder of the metadata.jsonl.
-        lines: (N,) their line numbers, from 1.
-        roles: (N,) their roles, as numbers.
-        ids: (N,) their ids.
-        names: (N,) paths of their images below ``folder``, "" for a missing image.
-        labels: N labels: an array (N, ..) if they are numbers of one shape, else as in the JSON.
-    """
-
-    folder: Path
-    lines: NDArray[np.int64]
-    roles: NDArray[np.int8]
-    ids: NDArray[Any]
-    names: NDArray[Any]
-    labels: NDArray[Any] | list[Any]
+    folder: Path  # of the metadata.jsonl
+    lines: NDArray[np.int64]  # (N,) line numbers, from 1
+    roles: NDArray[np.int8]  # (N,) as numbers
+    ids: NDArray[Any]  # (N,)
+    names: NDArray[Any]  # (N,) paths of their images below folder, "" for a missing image
+    labels: RawLabels  # N
 
     def rows(self, metadata: str) -> Iterator[tuple[Path | None, Any, str]]:
         """For each item its image (None if missing), its label, and its place: "FILE:LINE"."""
-        for line, name, label in zip(Column[int](self.lines), Column[str](self.names), self.labels, strict=True):
+        for line, name, label in zip(Column(self.lines), Column(self.names), self.labels, strict=True):
             yield self.folder / name if name else None, label, f"{self.folder / metadata}:{line}"
 
-    def of_role(self, role: int) -> tuple[Column[str], Paths, Sequence[Any]]:
+    def of_role(self, role: int) -> tuple[Column, Column, Sequence[Any]]:
         """The ids, images and labels of the items of one role."""
         rows = np.flatnonzero(self.roles == role)
         every = len(rows) == len(self.roles)
@@ -116,50 +83,35 @@ class Items:
             labels = tuple(self.labels if every else (self.labels[row] for row in rows.tolist()))
         else:
             labels = Numbers(self.labels if every else self.labels[rows])
-        return Column(ids), Paths(names, self.folder), labels
+        return Column(ids), Column(names, self.folder), labels
 
 
 class Gathered:
-    """Collects items, many at a time."""
+    """Collects the items of a folder's metadata.jsonl, many at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # parts of the columns
-        self._lines: list[NDArray[Any]] = [np.empty(0, np.int64)]
-        self._roles: list[NDArray[Any]] = [np.empty(0, np.int8)]
-        self._ids: list[NDArray[Any]] = [np.empty(0, _TEXT)]
-        self._names: list[NDArray[Any]] = [np.empty(0, _TEXT)]
-        self._labels: list[NDArray[Any] | list[Any]] = []
-        self._hashes: tuple[list[NDArray[np.int64]], ...] = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        # parts of lines, roles, ids and names, and of the hashes of ids and names
+        self._parts = [[np.empty(0, kind)] for kind in (np.int64, np.int8, _TEXT, _TEXT, np.int64, np.int64)]
+        self._labels: list[RawLabels] = []
 
-    def extend(
-        self,
-        lines: Sequence[int] | NDArray[np.int64],
-        roles: Sequence[int],
-        ids: list[str],
-        names: list[str],
-        labels: NDArray[Any] | list[Any],
-    ) -> None:
+    def extend(self, lines: ArrayLike, roles: ArrayLike, ids: list[str], names: list[str], labels: RawLabels) -> None:
         """Add N items."""
-        self._lines.append(np.array(lines, np.int64))
-        self._roles.append(np.array(roles, np.int8))
-        self._ids.append(_packed(ids))
-        self._names.append(_packed(names))
+        texts = ids, names
+        columns: list[NDArray[Any]] = [np.array(lines, np.int64), np.array(roles, np.int8), *map(_packed, texts)]
+        columns += [np.fromiter(map(hash, column), np.int64, len(column)) for column in texts]
+        for parts, column in zip(self._parts, columns, strict=True):
+            parts.append(column)
         self._labels.append(labels)
-        for parts, texts in zip(self._hashes, (ids, names), strict=True):
-            parts.append(np.fromiter(map(hash, texts), np.int64, len(texts)))
 
     def hashes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Hashes of the ids and of the names of the N items so far, (N,) each; unequal hashes mean unequal texts."""
-        ids, names = map(np.concatenate, self._hashes)
-        return ids, names
+        return np.concatenate(self._parts[4]), np.concatenate(self._parts[5])
 
     def items(self) -> Items:
-        """All items so far."""
-        for parts in (self._lines, self._roles, self._ids, self._names):
-            parts[:] = [_joined(parts)]
-        self._labels = [_joined_labels(self._labels)]
-        return Items(self._folder, self._lines[0], self._roles[0], self._ids[0], self._names[0], self._labels[0])
+        """All items; to be asked for once, at the end."""
+        lines, roles, ids, names = map(_joined, self._parts[:4])
+        return Items(self._folder, lines, roles, ids, names, _joined_labels(self._labels))
 
 
 def may_repeat(parts: Sequence[Gathered]) -> bool:
@@ -167,9 +119,6 @@ def may_repeat(parts: Sequence[Gathered]) -> bool:
     hashes = [gathered.hashes() for gathered in parts]
     columns = [np.concatenate([ids for ids, _ in hashes]), *(names for _, names in hashes)]
     return any((np.diff(np.sort(column)) == 0).any() for column in columns)
-
-
-_TEXT: Any = np.dtypes.StringDType()
 
 
 def _packed(texts: list[str]) -> NDArray[Any]:
@@ -194,11 +143,10 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return whole
 
 
-def _joined_labels(parts: list[NDArray[Any] | list[Any]]) -> NDArray[Any] | list[Any]:
+def _joined_labels(parts: list[RawLabels]) -> RawLabels:
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
-    if parts and len(arrays) == len(parts) and len({part.shape[1:] for part in arrays}) == 1:
-        kinds = {part.dtype for part in arrays}
-        if len(kinds) == 1 or arrays[0].ndim > 1:
-            parts.clear()
-            return _joined(arrays)
+    forms = {(part.shape[1:], part.dtype if part.ndim == 1 else None) for part in arrays}
+    if len(arrays) == len(parts) and len(forms) == 1:
+        parts.clear()
+        return _joined(arrays)
     return [label for part in parts for label in (part.tolist() if isinstance(part, np.ndarray) else part)]

@@ -21,32 +21,20 @@ _NEVER_EMPTY = ("name", "task", "label_column")
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """The content of ``dataset.json``.
+    """The content of ``dataset.json``."""
 
-    Attributes:
-        name: Short name, e.g. "donkeycar".
-        task: Name of the task whose recipe fits: "pose", "value", ..
-        label_column: The column of metadata.jsonl that holds the label: "keypoints", "value", ..
-        label_unit: Unit of the label: "px", "steering angle", ..
-        frame: Coordinate frame of the label in words, "" if it has none.
-        source: Where the items come from.
-        licence: Their licence, or that none is stated.
-        details: What else the task needs: {"joints": ["r_ankle", ..], "image_size": [288, 288]}. {"gallery":
-            "queries"} means that each query is searched among all other queries, without a gallery.
-        made_with: Settings and source fingerprint of the preparation; {} if made by hand.
-        counts: Items by role.
-    """
-
-    name: str
-    task: str
-    label_column: str
-    label_unit: str
-    frame: str
-    source: str
-    licence: str
+    name: str  # short: "donkeycar"
+    task: str  # name of the task whose recipe fits: "pose", "value", ..
+    label_column: str  # the column of metadata.jsonl that holds the label: "keypoints", "value", ..
+    label_unit: str  # "px", "steering angle", ..
+    frame: str  # coordinate frame of the label in words, "" if it has none
+    source: str  # where the items come from
+    licence: str  # theirs, or that none is stated
+    # what else the task needs: {"joints": ["r_ankle", ..], "image_size": [288, 288]}. {"gallery": "queries"} means that
+    # each query is searched among all other queries, without a gallery
     details: Mapping[str, Any] = field(default_factory=dict)
-    made_with: Mapping[str, Any] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
+    made_with: Mapping[str, Any] = field(default_factory=dict)  # settings and source's fingerprint; {} if made by hand
+    counts: Mapping[str, int] = field(default_factory=dict)  # items by role
 
     @property
     def queries_are_gallery(self) -> bool:

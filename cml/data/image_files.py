@@ -15,7 +15,7 @@ _KEPT = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}  # MPO: a JPEG followed b
 
 
 class Encoded(NamedTuple):
-    """The content of an image file."""
+    """An image file."""
 
     content: bytes
     suffix: str
@@ -26,18 +26,13 @@ Picture = Image.Image | Path | bytes | Encoded | Callable[[], Image.Image | byte
 
 
 def encode(picture: Picture, quality: int | None = 92) -> Encoded:
-    """The content of the file for a picture; JPEG and PNG files are checked and kept as they are.
-
-    Raises:
-        DataError: a file is missing, or its content cannot be decoded.
-    """
+    """The content of the file for a picture; JPEG and PNG files are checked and kept as they are."""
     if callable(picture):
         picture = picture()
     if isinstance(picture, Encoded):
         return picture
-    name = "The image"
+    name = f"The image {picture}" if isinstance(picture, Path) else "The image"
     if isinstance(picture, Path):
-        name = f"The image {picture}"
         try:
             with open_regular(picture) as file:
                 picture = file.read()
@@ -58,9 +53,7 @@ def encode(picture: Picture, quality: int | None = 92) -> Encoded:
 def _encode_pixels(image: Image.Image, quality: int | None) -> Encoded:
     if image.mode not in ("RGB", "L") or image.has_transparency_data:
         image = as_rgb(image)
-    if quality is None:
-        return Encoded(saved(image, "PNG"), ".png")
-    return Encoded(saved(image, "JPEG", quality), ".jpg")
+    return Encoded(saved(image, "PNG"), ".png") if quality is None else Encoded(saved(image, "JPEG", quality), ".jpg")
 
 
 def saved(image: Image.Image, kind: str, quality: int = 92) -> bytes:

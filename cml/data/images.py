@@ -4,8 +4,6 @@ The stored size is larger than the network's if the recipe leaves room for jitte
 the input of an exported graph become the same pixels: every image is decoded at full size and resized by ``resized``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Iterator, Sequence
@@ -36,17 +34,9 @@ RESIZING = (
 
 
 def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
-    """Decode an image to RGB, turned upright by its EXIF orientation.
+    """Decode an image file, or its content, to RGB (H, W, 3), upright and ``resized`` to a size, if one is given.
 
-    Args:
-        path: A file in one of ``FORMATS``, or its content; the first frame of an animation.
-        size: (height, width) for ``resized``; None keeps the size.
-
-    Returns:
-        (H, W, 3) uint8.
-
-    Raises:
-        DataError: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or of more than 16 bits per channel.
+    A DataError says if it is missing, unreadable, truncated, too large or of more than 16 bits per channel.
     """
     with opened_image(path) as image:
         upright = upright_rgb(image)
@@ -55,13 +45,7 @@ def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
 
 
 def resized(image: Image.Image, size: Size, box: tuple[float, float, float, float] | None = None) -> Image.Image:
-    """An RGB image, or a box of it, resized as ``RESIZING`` says.
-
-    Args:
-        image: RGB, 8 bits per channel.
-        size: (height, width) in pixels.
-        box: left, top, right and bottom in pixels; None for all of the image.
-    """
+    """An RGB image, or a box of it (left, top, right, bottom in pixels), resized as ``RESIZING`` says."""
     return image.resize((size[1], size[0]), Image.Resampling.BILINEAR, box=box)
 
 
@@ -73,10 +57,7 @@ class ImageFault(ValueError):
 def opened(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
     """Open an image file, or its content; all images are opened here, with the same limits.
 
-    Raises:
-        ImageFault: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or none of ``FORMATS``; also for errors
-            in the ``with`` block, where it is decoded.
-        MemoryError: the memory is full, which is not the image's fault.
+    Errors in the ``with`` block, where it is decoded, are an ImageFault too; a full memory is not the image's fault.
     """
     pixels = 0
     try:
@@ -112,11 +93,7 @@ def _room_for(pixels: int) -> bool:
 
 @contextlib.contextmanager
 def opened_image(path: Path | bytes) -> Iterator[ImageFile.ImageFile]:
-    """Open an image file, or its content, with errors that name the file, also those in the ``with`` block.
-
-    Raises:
-        DataError: missing, unreadable, truncated, larger than ``MAX_PIXELS`` or none of ``FORMATS``.
-    """
+    """``opened`` with errors that name the file, also those in the ``with`` block."""
     try:
         with opened(path) as image:
             yield image
@@ -139,12 +116,9 @@ def upright_rgb(image: Image.Image) -> Image.Image:
 
 
 class Images:
-    """N images of one stored size.
+    """N images of one stored size, all decoded ones in memory if they take at most ``cache_bytes``.
 
-    Args:
-        source: Paths, Pillow images and arrays (H, W, 3) uint8 of any sizes, or one array (N, H, W, 3) uint8.
-        size: (height, width) of the stored images.
-        cache_bytes: All decoded images are kept in memory if they take at most this.
+    The source is paths, Pillow images and arrays (H, W, 3) uint8 of any sizes, or one array (N, H, W, 3) uint8.
     """
 
     def __init__(
@@ -154,12 +128,9 @@ class Images:
             raise UserError(
                 f"The 'images' must be an array (N, H, W, 3) of uint8. Got {source.shape}, {source.dtype} instead."
             )
-        self.size = size
+        self.size, self._cache_bytes = size, cache_bytes
         self._source: Any = source
-        self._cache: UInt8 | None = None
-        if isinstance(source, np.ndarray):
-            self._cache = source if source.shape[1:3] == size else None
-        self._cache_bytes = cache_bytes
+        self._cache = source if isinstance(source, np.ndarray) and source.shape[1:3] == size else None
 
     def __len__(self) -> int:
         return len(self._source)
@@ -170,7 +141,7 @@ class Images:
         is_files = not isinstance(self._source, np.ndarray) and all(isinstance(one, Path) for one in self._source)
         return self._source if is_files else None
 
-    def subset(self, items: slice) -> Images:
+    def subset(self, items: slice) -> "Images":
         """A part of the images, which shares the memory of decoded ones."""
         part = Images(self._source[items], self.size, cache_bytes=self._cache_bytes)
         part._cache = None if self._cache is None else self._cache[items]
@@ -188,28 +159,27 @@ class Images:
     def _decode(self, items: NDArray[np.integer]) -> UInt8:
         images = np.empty((len(items), *self.size, 3), np.uint8)
 
-        def decode(row: int) -> None:
-            entry = self._source[items[row]]
-            if isinstance(entry, Path):
-                images[row] = read_image(entry, self.size)
-                return
-            try:
-                image = Image.fromarray(entry) if isinstance(entry, np.ndarray) else upright_rgb(entry)
-            except ImageFault as fault:
-                raise DataError(f"The image number {items[row]} {fault}.") from None
-            images[row] = np.asarray(resized(image, self.size))
-
-        def decode_piece(start: int) -> None:
+        def decode(start: int) -> None:
             for row in range(start, min(start + piece, len(items))):
-                decode(row)
+                images[row] = self._decoded(items[row])
 
         # Pillow decodes and resizes outside the interpreter lock. Handing out small images one by one would take longer
         # than decoding them
         piece = min(_PIECE, 1 + len(items) // 16)
         with ThreadPoolExecutor(2) as pool:
-            for _ in pool.map(decode_piece, range(0, len(items), piece)):
+            for _ in pool.map(decode, range(0, len(items), piece)):
                 pass
         return images
+
+    def _decoded(self, item: int) -> UInt8:
+        entry = self._source[item]
+        if isinstance(entry, Path):
+            return read_image(entry, self.size)
+        try:
+            image = Image.fromarray(entry) if isinstance(entry, np.ndarray) else upright_rgb(entry)
+        except ImageFault as fault:
+            raise DataError(f"The image number {item} {fault}.") from None
+        return np.asarray(resized(image, self.size))
 
 
 def native_size(path: Path | bytes) -> Size:
@@ -220,11 +190,7 @@ def native_size(path: Path | bytes) -> Size:
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """The image in RGB, 8 bits per channel; transparent parts become white.
-
-    Raises:
-        ImageFault: its values are not in 0..255 or 0..65,535.
-    """
+    """The image in RGB, 8 bits per channel; transparent parts become white."""
     if image.mode.startswith(("I", "F")):  # Pillow's own conversion would clip at 255
         values = np.asarray(image)
         low, high = values.min(initial=0), values.max(initial=0)

@@ -5,11 +5,9 @@ Hugging Face ``Dataset`` or a data frame with column names. None of those librar
 recognised by their attributes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -22,13 +20,7 @@ ImageSource = Sequence[OneImage] | UInt8  # N images, or one array (N, H, W, 3)
 
 
 class Lazy(Sequence[Any]):
-    """Items of a data set, read and converted on each access.
-
-    Args:
-        source: Anything with ``source[index]``.
-        items: The indices of the items.
-        convert: Makes an item of ``source[index]`` and the index.
-    """
+    """Items of a data set, made by ``convert`` of ``source[index]`` and the index on each access."""
 
     def __init__(self, source: Any, items: Sequence[int], convert: Callable[[Any, int], Any]) -> None:  # noqa: ANN401
         self._source, self._items, self._convert = source, items, convert
@@ -36,11 +28,7 @@ class Lazy(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._items)
 
-    @overload
-    def __getitem__(self, index: int) -> Any: ...  # noqa: ANN401 - an item of any kind
-    @overload
-    def __getitem__(self, index: slice) -> Lazy: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:  # noqa: ANN401 - an item of any kind, or a Lazy
         if isinstance(index, slice):
             return Lazy(self._source, self._items[index], self._convert)
         item = self._items[index]
@@ -57,40 +45,31 @@ def images_and_labels(
     image: str | None = None,
     label: str | None = None,
 ) -> tuple[ImageSource, list[Any]]:
-    """Images with their labels.
+    """N images of any kind listed above, with their labels as plain Python values.
 
-    Args:
-        images: N images of any kind listed above, or a data set that also holds the labels.
-        labels: N labels; None if ``images`` holds them.
-        image: Name of the column of images in a data frame or Hugging Face data set.
-        label: Name of its column of labels.
-
-    Returns:
-        The images, and the N labels as plain Python values.
-
-    Raises:
-        UserError: an argument has the wrong type, a column is missing, or the counts differ.
+    ``labels`` is None if ``images`` is a data set that holds them; ``image`` and ``label`` name the columns of a data
+    frame or Hugging Face data set.
     """
     if _has_columns(images):
         source = _column(images, image, "image")
         labels = _column(images, label, "label") if labels is None else labels
-        found: ImageSource = Lazy(source, range(len(source)), _numbered)
+        found: ImageSource = Lazy(source, range(len(source)), _one_image)
     elif labels is None:
         found, labels = _pairs(images)
     else:
         found = image_source(images)
-    plain = plain_labels(labels)
+    if isinstance(labels, str) or not hasattr(labels, "__len__"):
+        raise UserError(f"'labels' must be a sequence with a label for each image. Got {labels!r:.80} instead.")
+    array = _array(labels)
+    plain = list(labels if array is None else array.tolist())
+    plain = [one.tolist() if hasattr(one, "tolist") else one for one in plain]
     if len(found) != len(plain):
         raise UserError(f"There must be one label per image. Got {len(found)} images and {len(plain)} labels instead.")
     return found, plain
 
 
 def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that the file's head lists
-    """N images without labels; see ``images_and_labels``.
-
-    Raises:
-        UserError: something is not an image.
-    """
+    """N images without labels; see ``images_and_labels``."""
     if isinstance(images, str | Path):
         raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
     if isinstance(images, Image.Image):
@@ -107,44 +86,21 @@ def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that t
             f"'images' must be paths, Pillow images, arrays or a data set. Got {type(images).__name__} instead."
         ) from None
     if isinstance(images, list | tuple):
-        return [_numbered(one, index) for index, one in enumerate(images)]
-    return Lazy(images, range(count), _numbered)
+        return [_one_image(one, index) for index, one in enumerate(images)]
+    return Lazy(images, range(count), _one_image)
 
 
-def plain_labels(labels: Any) -> list[Any]:  # noqa: ANN401 - a sequence of any labels
-    """Labels as a list of plain Python values: arrays and tensors become numbers and lists."""
-    if isinstance(labels, str) or not hasattr(labels, "__len__"):
-        raise UserError(f"'labels' must be a sequence with a label for each image. Got {labels!r:.80} instead.")
-    if (array := _array(labels)) is not None:
-        return list(array.tolist())
-    return [one.tolist() if hasattr(one, "tolist") else one for one in labels]
-
-
-def one_image(image: Any, where: str = "An image") -> OneImage:  # noqa: ANN401 - the kinds that the file's head lists
-    """One image: a path, a Pillow image, or an array or tensor of uint8, (H, W, 3) or (3, H, W).
-
-    Args:
-        image: The image.
-        where: Its name in errors.
-
-    Raises:
-        UserError: it is something else.
-    """
+def _one_image(image: Any, index: int) -> OneImage:  # noqa: ANN401 - the kinds that the file's head lists
     if isinstance(image, str | Path):
         return Path(image)
     if isinstance(image, Image.Image):
         return image
-    array = _array(image)
-    if array is None:
+    if (array := _array(image)) is None:
         raise UserError(
-            f"{where} must be a path, a Pillow image or an array of uint8, (H, W, 3) or (3, H, W). "
+            f"images[{index}] must be a path, a Pillow image or an array of uint8, (H, W, 3) or (3, H, W). "
             f"Got {type(image).__name__} instead."
         )
-    return _channels_last(array, 3, where)
-
-
-def _numbered(image: Any, index: int) -> OneImage:  # noqa: ANN401 - as one_image
-    return one_image(image, f"images[{index}]")
+    return _channels_last(array, 3, f"images[{index}]")
 
 
 def _array(value: Any) -> np.ndarray[Any, Any] | None:  # noqa: ANN401 - anything
@@ -186,10 +142,8 @@ def _column(frame: Any, name: str | None, what: str) -> Any:  # noqa: ANN401 - a
 
 def _listed(column: Any) -> Any:  # noqa: ANN401 - a column of any library
     """A column as a list; one that decodes its images on access is unchanged."""
-    for plain in ("to_list", "tolist", "to_pylist"):  # pandas and polars, NumPy, Arrow
-        if hasattr(column, plain):
-            return getattr(column, plain)()
-    return column
+    names = ("to_list", "tolist", "to_pylist")  # of pandas and polars, NumPy, Arrow
+    return next((getattr(column, name)() for name in names if hasattr(column, name)), column)
 
 
 def _pairs(dataset: Any) -> tuple[ImageSource, list[Any]]:  # noqa: ANN401 - a torch Dataset of (image, label)
@@ -204,4 +158,4 @@ def _pairs(dataset: Any) -> tuple[ImageSource, list[Any]]:  # noqa: ANN401 - a t
             f"Got {type(first).__name__} from {type(dataset).__name__} instead."
         )
     items = range(len(dataset))
-    return Lazy(dataset, items, lambda pair, index: _numbered(pair[0], index)), [dataset[index][1] for index in items]
+    return Lazy(dataset, items, lambda pair, index: _one_image(pair[0], index)), [dataset[index][1] for index in items]

@@ -1,8 +1,4 @@
-"""The common form of a dataset's labels: numbers of one shape, or texts.
-
-The reader and the writer of prepared datasets check it. Further rules of a label distance are checked by its
-``encode``.
-"""
+"""The common form of a dataset's labels, numbers of one shape or texts, which its reader and writer check."""
 
 import itertools
 import math
@@ -34,21 +30,16 @@ class LabelForm:
             return str(fault)
         except OverflowError:
             return "holds a number too large for a float"
-        if self._form is None:
-            self._form = form
+        self._form = self._form or form
         if form != self._form:
             return f"is {_form_in_words(form)}, but the first item's is {_form_in_words(self._form)}"
         return None
 
     def packed(self, labels: list[Any], *, booleans: bool) -> NDArray[Any] | list[Any] | None:
-        """N valid labels: an array (N, ..) of numbers, or the list itself if they are texts.
+        """N >= 1 valid labels: an array (N, ..) of numbers, or the list itself if they are texts.
 
-        Args:
-            labels: At least one, as in the JSON.
-            booleans: Whether true or false, which NumPy would take for numbers, may be among them.
-
-        Returns:
-            None if ``fault`` has to check each label: there may be a fault, or numbers that no array can hold.
+        None if ``fault`` has to check each: there may be a fault, or numbers that no array can hold. ``booleans`` tells
+        whether true or false, which NumPy would take for numbers, may be among them.
         """
         packed, form = _packed(labels, booleans=booleans)
         if form is None or (self._form is not None and form != self._form):
@@ -113,3 +104,14 @@ def _form_in_words(form: tuple[Any, ...]) -> str:
     if kind != "numbers":
         return "a text" if kind == "text" else "a list of texts"
     return f"an array of {' x '.join(map(str, shape))} numbers" if shape else "one number"
+
+
+def plain(label: object) -> object:
+    """The label as JSON writes it: every number is a float, so that a column has one type."""
+    if isinstance(label, np.ndarray | np.generic):
+        label = label.tolist()
+    if isinstance(label, tuple | list):
+        return [plain(part) for part in label]
+    if type(label) is not int:
+        return label
+    return float(label) if abs(label) < 1e300 else math.inf  # not allowed in a label

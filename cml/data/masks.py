@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cml.data.images import ImageFault, Size, native_size, opened
+from cml.data.images import ImageFault, Size, UInt8, native_size, opened
 from cml.errors import DataError
-
-UInt8 = NDArray[np.uint8]
 
 _SCALED = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of 2 and 4 bits to 0..255: divide to get the ids
 
@@ -24,21 +21,15 @@ class MaskFault(ImageFault):
 
 
 def read_mask(path: Path) -> UInt8:
-    """Read the ids of a mask file.
+    """The ids (H, W) of a mask file: an 8-bit grey or palette image, whose indices they are, without lossy compression.
 
-    Args:
-        path: An 8-bit grey or palette image without lossy compression; the indices of a palette are the ids.
-
-    Returns:
-        (H, W) uint8.
-
-    Raises:
-        MaskFault: missing, unreadable, larger than ``MAX_PIXELS``, or not an image of ids.
+    A MaskFault says if it is missing, unreadable, too large or not an image of ids.
     """
     try:
         with opened(path) as image:
-            if image.mode not in ("L", "P") or image.format in ("JPEG", "MPO"):
-                found = "a JPEG" if image.format in ("JPEG", "MPO") else f"of mode {image.mode}"
+            lossy = image.format in ("JPEG", "MPO")
+            if image.mode not in ("L", "P") or lossy:
+                found = "a JPEG" if lossy else f"of mode {image.mode}"
                 raise MaskFault(f"is {found}; it should be an 8-bit grey or palette image, such as a PNG")
             stored = image.tile[0][3] if image.tile else None
             ids = np.asarray(image)
@@ -52,29 +43,19 @@ def read_mask(path: Path) -> UInt8:
 def check_ids(mask: UInt8, ids: Mapping[str, Any] | None, ignore: int | None) -> None:
     """Check that a mask (H, W) holds only known ids, and at least one that counts.
 
-    Args:
-        mask: The ids.
-        ids: The known ids as strings, as in JSON; None to allow any.
-        ignore: The id that does not count, which is always known; None if there is none.
-
-    Raises:
-        MaskFault: there is an unknown id, or all pixels are ignored.
+    ``ids`` are strings, as in JSON; None allows any. The one to ``ignore`` is always known; None if there is none.
     """
     present = np.flatnonzero(np.bincount(mask.reshape(-1), minlength=256)).tolist()
     known = None if ids is None else {*ids, str(ignore)}
     if known is not None and (strange := [one for one in present if str(one) not in known]):
-        raise MaskFault(f"holds the id {strange[0]}; known ids: {', '.join(sorted(known - {'None'}, key=_by_number))}")
+        listed = sorted(known - {"None"}, key=lambda text: (int(text) if text.isdecimal() else 256, text))
+        raise MaskFault(f"holds the id {strange[0]}; known ids: {', '.join(listed)}")
     if present == [ignore]:
         raise MaskFault(f"has only ignored pixels (id {ignore})")
 
 
 def check_size(size: Size, image: Path) -> None:
-    """Check that a mask of ``size`` (height, width) is as large as its image.
-
-    Raises:
-        MaskFault: another size.
-        DataError: the image cannot be read.
-    """
+    """Check that a mask of ``size`` (height, width) is as large as its image; a DataError if that cannot be read."""
     wanted = native_size(image)
     if size != wanted:
         raise MaskFault(f"is {size[1]}x{size[0]} pixels, but its image {image} is {wanted[1]}x{wanted[0]}")
@@ -90,9 +71,5 @@ def mask_problem(path: Path, image: Path, details: Mapping[str, Any]) -> str | N
     except MaskFault as fault:
         return f"The mask {path} {fault}."
     except DataError:
-        return None
+        pass
     return None
-
-
-def _by_number(text: str) -> tuple[int, str]:
-    return (int(text), text) if text.isdecimal() else (256, text)

@@ -4,12 +4,11 @@ Nothing in a file is trusted before it is checked, neither its paths nor the for
 lines at a time; if anything in them is unusual, all are read again one by one, to describe the faults.
 """
 
-import contextlib
 import gc
 import hashlib
 import reprlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,32 +32,19 @@ Report = Callable[[str], object]
 
 
 class Metadata(NamedTuple):
-    """The content of a dataset's metadata files.
+    """The content of a dataset's metadata files."""
 
-    Attributes:
-        items: Those of train/ and those of test/; roles are indices in ``ROLES``. Labels in a column that names files
-            are paths.
-        others: The files in other columns and their lines: (path, "FILE:LINE").
-        fingerprint: sha256 over dataset.json and both metadata.jsonl.
-        digests: sha256 of each metadata.jsonl, by its path in the dataset.
-    """
-
-    items: tuple[Items, ...]
-    others: list[tuple[Path, str]]
-    fingerprint: str
-    digests: Mapping[str, str]
+    items: tuple[Items, ...]  # of train/ and test/; roles are indices in ROLES, labels that name files are paths
+    others: list[tuple[Path, str]]  # the files in other columns and their lines: (path, "FILE:LINE")
+    fingerprint: str  # sha256 over dataset.json and both metadata.jsonl
+    digests: Mapping[str, str]  # sha256 of each metadata.jsonl, by its path in the dataset
 
 
 def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Metadata]:
-    """Read and check all metadata of a dataset.
+    """Read and check all metadata of a dataset; the info is None if dataset.json cannot be used.
 
-    Args:
-        folder: The dataset.
-        report: Called with every fault, "FILE:LINE: what, rule, value". It may raise to stop at the first.
-
-    Returns:
-        The info (None if dataset.json cannot be used) and the metadata. After a report, items without an image are left
-        out, and labels may have any form.
+    ``report`` is called with every fault, "FILE:LINE: what, rule, value", and may raise to stop at the first. After a
+    report, items without an image are left out, and labels may have any form.
     """
     path = folder / INFO
     try:
@@ -71,13 +57,18 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
     except ValueError as error:
         report(f"{path}: {error}.")
         return None, Metadata((), [], "", {})
-    with _no_collection():
-        reader = _Reader(folder, info.label_column)
-        try:
-            reader.read()
-        except _Unusual:
-            reader = _LineReader(folder, info.label_column, report)
-            reader.read()
+    collects, reader = gc.isenabled(), _Reader(folder, info.label_column)
+    gc.disable()  # the garbage collector would take most of the time on millions of new lists
+    try:
+        reader.read()
+        if may_repeat(reader.gathered):
+            raise _Unusual
+    except _Unusual:
+        reader = _LineReader(folder, info.label_column, report)
+        reader.read()
+    finally:
+        if collects:
+            gc.enable()
     items = tuple(gathered.items() for gathered in reader.gathered)
     counts = {role: sum(int((part.roles == number).sum()) for part in items) for number, role in enumerate(ROLES)}
     for role in ROLES:
@@ -87,49 +78,34 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
             report(f"{folder} has no {role} items; a dataset needs items of every role: {', '.join(info.roles)}.")
         if counts[role] and role not in info.roles:
             report(f"{path}: details.gallery is 'queries', but {METADATA} lists {counts[role]} {role} items.")
-    fingerprint = hashlib.sha256(hashlib.sha256(raw).digest() + reader.digests).hexdigest()
-    names = [f"{name}/{METADATA}" for name in dict.fromkeys(FOLDERS.values())]
-    parts = [reader.digests[start : start + 32].hex() for start in range(0, len(reader.digests), 32)]
-    return info, Metadata(items, reader.others, fingerprint, dict(zip(names, parts, strict=True)))
+    whole = hashlib.sha256(raw).digest() + b"".join(reader.digests.values())
+    digests = {name: digest.hex() for name, digest in reader.digests.items()}
+    return info, Metadata(items, reader.others, hashlib.sha256(whole).hexdigest(), digests)
 
 
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the garbage collector, which would take most of the time on millions of new lists."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-class _Unusual(Exception):
-    """The lines have to be checked one by one."""
+class _Unusual(Exception):  # the lines have to be checked one by one
+    pass
 
 
 class _Reader:
     """Reads the metadata.jsonl files of one dataset, many lines at once.
 
-    It accepts only valid lines, and finds duplicate ids and images by their hashes. Faults and unusual lines are left
-    to ``_LineReader``.
+    It accepts only valid lines; faults and unusual lines, such as duplicates by their hashes, are left to
+    ``_LineReader``.
     """
 
     def __init__(self, folder: Path, label_column: str) -> None:
         self.gathered: list[Gathered] = []  # one a metadata.jsonl
         self.others: list[tuple[Path, str]] = []
-        self.digests = b""
+        self.digests: dict[str, bytes] = {}  # by path
         self.lost = False  # True once a line could not become an item, so that counts mean nothing
-        self._folder = folder
-        self._label_column = label_column
-        self._form = LabelForm()
+        self._folder, self._label_column, self._form = folder, label_column, LabelForm()
         self._decoder = msgspec.json.Decoder(dict[str, Any])
         self._columns = "role", "item_id", "file_name", label_column
 
     def read(self) -> None:
         """Read train/ and test/."""
-        for self._name in dict.fromkeys(FOLDERS.values()):
+        for self._name in _NUMBERS:
             path = self._folder / self._name / METADATA
             self.gathered.append(Gathered(path.parent))
             self._files = ListedFiles(self._folder, self._name)
@@ -142,16 +118,16 @@ class _Reader:
                         number += block.count(b"\n")
             except OSError as error:
                 self._lose(f"{path} cannot be read ({error.strerror}); it should list the items of {self._name}/.")
-            self.digests += digest.digest()
-        self._finish()
+            self.digests[f"{self._name}/{METADATA}"] = digest.digest()
 
     def _take(self, block: bytes, first: int) -> None:
-        """Take the items of a block of lines, which begins at the line ``first``."""
         try:
             entries = self._decode(block)
             roles, ids, names, labels = (list(map(itemgetter(key), entries)) for key in self._columns)
             roles = list(map(_NUMBERS[self._name].__getitem__, roles))
-            if block.count(b'":') != sum(map(len, entries)) and self._may_name_twice(block, len(entries)):
+            if block.count(b'":') != sum(map(len, entries)) and any(
+                block.count(b'"%b"' % column.encode()) != len(entries) for column in self._columns
+            ):  # a column may be named twice
                 list(map(parse_object, _lines(block)))
         except (KeyError, TypeError, ValueError, RecursionError, msgspec.MsgspecError):
             raise _Unusual from None
@@ -167,16 +143,12 @@ class _Reader:
             if packed is None:
                 raise _Unusual
         self.gathered[-1].extend(np.arange(first, first + len(entries)), roles, ids, names, packed)
-        others = set(columns) - {self._label_column}
-        for number, entry in enumerate(entries if others else (), first):
-            where = self._where(self._name, number)
-            self.others += [(self._folder / self._name / entry[key], where) for key in entry if key in others]
-
-    def _may_name_twice(self, block: bytes, count: int) -> bool:
-        return any(block.count(b'"%b"' % column.encode()) != count for column in self._columns)
+        if others := set(columns) - {self._label_column}:
+            for number, entry in enumerate(entries, first):
+                where = self._where(self._name, number)
+                self.others += [(self._folder / self._name / entry[key], where) for key in entry if key in others]
 
     def _decode(self, block: bytes) -> list[dict[str, Any]]:
-        """One object a line."""
         count = block.count(b"\n") + (not block.endswith(b"\n"))
         # the decoder takes a line break for a space; since JSON has no } before {, each object begins on its own line
         if block.count(b"}\n{") + 1 == count and len(entries := self._decoder.decode_lines(block)) == count:
@@ -188,10 +160,6 @@ class _Reader:
 
     def _lose(self, what: str) -> None:
         raise _Unusual
-
-    def _finish(self) -> None:
-        if may_repeat(self.gathered):
-            raise _Unusual
 
 
 class _LineReader(_Reader):
@@ -259,9 +227,6 @@ class _LineReader(_Reader):
     def _lose(self, what: str) -> None:
         self.lost = True
         self._report(what)
-
-    def _finish(self) -> None:
-        """Duplicates have been reported."""
 
 
 def _lines(block: bytes) -> list[bytes]:

@@ -1,25 +1,16 @@
 """Prepared datasets: the one folder format that cml trains on and evaluates on, read and checked.
 
-A prepared dataset is a folder that Hugging Face ``load_dataset("imagefolder", data_dir=..)`` reads as it is::
-
-    dataset.json             what the dataset is: DatasetInfo
-    train/metadata.jsonl     one line per item: file_name, item_id, role, the label column
-    train/images/..          the files in file_name, relative to metadata.jsonl
-    test/metadata.jsonl      the same for the roles query and gallery
-    test/images/..
-
 A label column that ends with ``_file_name`` names a mask per item, an image of ids (masks.py). Opening checks all
-metadata (metadata.py); ``check_dataset`` also decodes the images.
+metadata (metadata.py); ``check_dataset`` also decodes the images. docs/reference/formats.md describes the folder.
 """
 
-from __future__ import annotations
-
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from PIL import Image
 
@@ -36,19 +27,13 @@ __all__ = ["ROLES", "DatasetInfo", "PreparedDataset", "Split", "check_dataset", 
 
 @dataclass(frozen=True)
 class Split:
-    """The items of one role, in the order of the metadata.
+    """The items of one role, in the order of the metadata."""
 
-    Attributes:
-        role: "train", "query" or "gallery".
-        item_ids: N unique ids.
-        paths: N image files.
-        labels: N labels as in the JSON (integers in lists with floats may become floats), or the paths of masks if the
-            label column names files. ``np.asarray(labels)`` is fast if they are numbers.
-    """
-
-    role: str
-    item_ids: Sequence[str]
-    paths: Sequence[Path]
+    role: str  # "train", "query" or "gallery"
+    item_ids: Sequence[str]  # N unique ids
+    paths: Sequence[Path]  # N image files
+    # N as in the JSON (integers in lists with floats may become floats), or the paths of masks if the label column
+    # names files; np.asarray(labels) is fast if they are numbers
     labels: Sequence[Any]
 
     def __len__(self) -> int:
@@ -57,28 +42,17 @@ class Split:
 
 @dataclass(frozen=True)
 class PreparedDataset:
-    """A prepared dataset whose metadata has been read and checked. Made by ``open``.
-
-    Attributes:
-        folder: Its folder.
-        info: The content of dataset.json.
-        fingerprint: sha256 over dataset.json and both metadata.jsonl; pixels are not part of it.
-        digests: sha256 of each metadata.jsonl, by its path in the dataset.
-    """
+    """A prepared dataset whose metadata has been read and checked. Made by ``open``."""
 
     folder: Path
     info: DatasetInfo
-    fingerprint: str
-    digests: Mapping[str, str]
+    fingerprint: str  # sha256 over dataset.json and both metadata.jsonl; pixels are not part of it
+    digests: Mapping[str, str]  # sha256 of each metadata.jsonl, by its path in the dataset
     _splits: Mapping[str, Split] = field(repr=False)
 
     @classmethod
-    def open(cls, folder: Path | str) -> PreparedDataset:
-        """Read and check all metadata; images must exist but are not decoded.
-
-        Raises:
-            DataError: the first fault, with file and line.
-        """
+    def open(cls, folder: Path | str) -> Self:
+        """Read and check all metadata; images must exist but are not decoded. A DataError tells the first fault."""
 
         def fail(problem: str) -> NoReturn:
             raise DataError(problem)
@@ -124,16 +98,10 @@ def open_dataset(folder: Path | str) -> PreparedDataset:
 def check_dataset(
     folder: Path, *, tasks: Collection[str] = (), threads: int = 2, progress: Callable[[int], object] | None = None
 ) -> list[str]:
-    """Find all faults of a prepared dataset; every image is decoded.
+    """Find all faults of a prepared dataset, one sentence each, "FILE:LINE: what, rule, value".
 
-    Args:
-        folder: The dataset.
-        tasks: Names of the known tasks, to check its task.
-        threads: Images decoded at a time.
-        progress: Called with 1 after each image.
-
-    Returns:
-        One sentence per fault, "FILE:LINE: what, rule, value"; empty if there is none.
+    Its task should be one of ``tasks``, if they are given. Every image is decoded, ``threads`` at a time; ``progress``
+    is called with 1 after each.
     """
     problems: list[str] = []
     info, metadata = read_metadata(folder, problems.append)
@@ -152,27 +120,23 @@ def check_dataset(
     labels = {mask for mask, _ in masks}
     listed: set[str] = set()
 
-    def images() -> Iterator[tuple[Path, str]]:
+    def checks() -> Iterator[tuple[str, Callable[[], str | None]]]:
         rows = ((path, where) for items in metadata.items for path, _, where in items.rows(METADATA) if path)
         for path, where in itertools.chain(rows, metadata.others):
             if str(path) not in listed and path not in labels:
                 listed.add(str(path))
-                yield path, where
+                yield where, functools.partial(_image_fault, path)
+        for mask, where in masks.items():
+            yield where, functools.partial(mask_problem, *mask, info.details)
 
-    def problem_of_image(image: tuple[Path, str]) -> str | None:
-        return _image_fault(image[0])
-
-    def problem_of_mask(mask: tuple[tuple[Path, Path], str]) -> str | None:
-        return mask_problem(*mask[0], info.details)
-
+    waiting = checks()
     with ThreadPoolExecutor(threads) as pool:  # Pillow decodes outside the interpreter lock
-        for files, problem_of in ((images(), problem_of_image), (iter(masks.items()), problem_of_mask)):
-            while some := list(itertools.islice(files, _AT_ONCE)):
-                for (_, where), fault in zip(some, pool.map(problem_of, some), strict=True):
-                    if fault is not None:
-                        problems.append(f"{where}: {fault}")
-                    if progress is not None:
-                        progress(1)
+        while some := list(itertools.islice(waiting, _AT_ONCE)):
+            for (where, _), fault in zip(some, pool.map(lambda one: one[1](), some), strict=True):
+                if fault is not None:
+                    problems.append(f"{where}: {fault}")
+                if progress is not None:
+                    progress(1)
     suffixes = Image.registered_extensions()
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in suffixes and str(path) not in listed and path not in labels:

@@ -1,50 +1,203 @@
 """Writing prepared datasets from the items of a source, completely or not at all.
 
-Several items are written at a time; a bad one is an error or is counted.
+Several items are written at a time; a bad one is an error or is counted. Items that a killed process finished are
+reused (partial_dataset.py).
 """
 
 import contextlib
+import errno
+import itertools
+import json
 import os
 import re
 import shutil
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Self
 
-from cml.data.dataset_files import PreparedWriter
-from cml.data.dataset_info import INFO, DatasetInfo
-from cml.data.image_files import Encoded, Picture
+from PIL import Image
+
+from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, DatasetInfo
+from cml.data.image_files import Encoded, Picture, encode, saved
+from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 from cml.processes.bar import Bar
-from cml.storage.atomic import check_vacant, read_json
+from cml.storage.atomic import check_vacant, read_json, write_json
 from cml.storage.made_with import as_json, difference
-from cml.storage.partial_dataset import partial_folder
+from cml.storage.partial_dataset import PartialDataset, partial_folder
 
-__all__ = ["Item", "PreparedWriter", "already_prepared", "write_dataset"]
-
-_SHOWN = 10  # bad items that are printed; all are counted
+_NAMED = 10  # bad items that are printed, and listed in dataset.json; all are counted
 
 
 @dataclass(frozen=True)
 class Item:
-    """One item to write: the arguments of ``PreparedWriter.add``, and its origin ``where``, for errors.
+    """One item to write.
 
     If the image or the label is a function, it runs on a thread, but not if an earlier process finished the item. A
     DataError that it raises makes the item a bad one.
     """
 
+    # any printable text, unique in the dataset; the file is named after it: characters other than letters, digits and
+    # ._- become _, and a name that is taken gets a number
     item_id: str
-    role: str
-    image: Picture
+    role: str  # "train", "query" or "gallery"
+    image: Picture  # a JPEG or PNG file, or its content, is kept byte for byte; other files and pixels are encoded
+    # a number, a text, nested lists or an array of numbers, a list of texts; the same form for every item. If the label
+    # column ends with _file_name: an image, which is written as a PNG
     label: Any
-    quality: int | None = 92
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    where: str = ""
+    quality: int | None = 92  # of encoded JPEGs; None writes a lossless PNG
+    extra: Mapping[str, Any] = field(default_factory=dict)  # further columns; those of every item, of one type each
+    where: str = ""  # its origin, for errors
+
+
+class PreparedWriter:
+    """Builds a prepared dataset in a partial folder and renames it when the ``with`` block ends without an error.
+
+    The folder must be absent or empty, and the counts of ``info`` are filled in. With ``made_with``, finished items
+    survive an error or a kill, and the next writer for the same folder and the same ``made_with`` reuses them.
+    """
+
+    def __init__(self, folder: Path, info: DatasetInfo) -> None:
+        self.folder, self.info = folder, info
+        self._counts: Counter[str] = Counter()
+        self._ids: set[str] = set()
+        self._names: dict[str, set[str]] = {name: set() for name in FOLDERS.values()}
+        self._form = LabelForm()
+        self._extra: dict[str, type] | None = None
+        self.skipped: list[str] = []  # names of bad items
+        self._partial = PartialDataset(folder, info.made_with)
+        self._context = self._building()
+
+    def __enter__(self) -> Self:
+        self._context.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:  # noqa: ANN401
+        return self._context.__exit__(*error)
+
+    @contextlib.contextmanager
+    def _building(self) -> Iterator[None]:
+        try:
+            with self._partial, contextlib.ExitStack() as files:
+                self._metadata: dict[str, IO[str]] = {}
+                for name in self._names:
+                    (self._partial.data / name / "images").mkdir(parents=True, exist_ok=True)
+                    path = self._partial.data / name / METADATA
+                    self._metadata[name] = files.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+                yield
+                files.close()
+                self._finish()
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt(*error.args, *self._kept()) from None
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                kept = " ".join(self._kept()) or "nothing was kept"
+                raise UserError(
+                    f"The disk is full: {self.folder} could not be written; {kept}. "
+                    "Free some space or choose another folder."
+                ) from error
+            raise
+
+    def _finish(self) -> None:
+        if missing := [role for role in self.info.roles if not self._counts[role]]:
+            skipped = f" {len(self.skipped)} bad items were skipped." if self.skipped else ""
+            raise UserError(
+                f"{self.folder} would have no {missing[0]} items; a dataset needs items of every role: "
+                f"{', '.join(self.info.roles)}.{skipped} Change the split, or give more data."
+            )
+        details = dict(self.info.details)
+        if self.skipped:
+            details["skipped"] = {"count": len(self.skipped), "first": self.skipped[:_NAMED]}
+        counts = {role: self._counts[role] for role in ROLES}
+        write_json(self._partial.data / INFO, {**vars(self.info), "details": details, "counts": counts})
+        self._partial.publish({INFO, *(f"{name}/{METADATA}" for name in self._names)})
+
+    def _kept(self) -> list[str]:
+        count = self._partial.kept
+        return [f"{count} finished items are kept and the same command continues from there"] if count else []
+
+    def encoded(self, item_id: str, image: Picture, label: object, quality: int | None = 92) -> tuple[Encoded, object]:
+        """The image, and the label if it is one, in memory, for ``add``: encoded, or as an earlier process left them.
+
+        This takes most of the time; several threads may call it in any order.
+        """
+        files = (self._partial.finished(item_id) or {}).items()
+        done = [Encoded(content, PurePosixPath(path).suffix) for path, content in files]
+        if self.info.label_column.endswith(FILE_COLUMN):
+            return (done[0], done[1]) if len(done) == 2 else (encode(image, quality), self._mask(label, item_id))
+        return (done[0] if len(done) == 1 else encode(image, quality)), label
+
+    def _mask(self, label: object, item_id: str) -> Encoded:
+        if callable(label):
+            label = label()
+        if isinstance(label, Encoded):
+            return label
+        if not isinstance(label, Image.Image):
+            column = self.info.label_column
+            raise UserError(f"The {column} of item {item_id!r} should be an image. Got {type(label)} instead.")
+        return Encoded(saved(label, "PNG"), ".png")
+
+    def add(
+        self,
+        *,
+        item_id: str,
+        role: str,
+        image: Picture,
+        label: object,
+        quality: int | None = 92,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write one item; see ``Item``. Its image is decoded once as a check."""
+        if role not in self.info.roles:
+            raise UserError(f"A role is one of {', '.join(self.info.roles)}. Got {role!r} instead.")
+        if not item_id or not item_id.isprintable() or item_id in self._ids:
+            raise UserError(f"An item_id should be printable text that no other item has. Got {item_id!r} instead.")
+        encoded = encode(image, quality)
+        column, below = self.info.label_column, FOLDERS[role]
+        name = self._free_name(item_id, encoded.suffix, below)
+        files = {f"images/{name}{encoded.suffix}": encoded.content}
+        if column.endswith(FILE_COLUMN):
+            kind = column.removesuffix(FILE_COLUMN)
+            mask = self._mask(label, item_id)
+            label = f"{kind}/{name}{mask.suffix}"
+            files[label] = mask.content
+            (self._partial.data / below / kind).mkdir(exist_ok=True)
+        else:
+            label = plain(label)
+            if (fault := self._form.fault(label)) is not None:
+                raise DataError(f"The {column} of item {item_id!r} {fault}.")
+        fixed = {"file_name": next(iter(files)), "item_id": item_id, "role": role}
+        entry = {**fixed, column: label, **self._checked(extra or {})}
+        line = json.dumps(entry, ensure_ascii=False, allow_nan=False)
+        self._partial.add(item_id, {f"{below}/{path}": content for path, content in files.items()})
+        self._metadata[below].write(line + "\n")
+        self._ids.add(item_id)
+        self._counts[role] += 1
+
+    def _free_name(self, item_id: str, suffix: str, folder: str) -> str:
+        # Hugging Face datasets skips names that start with a dot, and some file systems ignore case
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", item_id.removesuffix(suffix)).lstrip("._-")[:100] or "item"
+        taken, free = self._names[folder], name
+        numbers = itertools.count(len(taken) + 1)
+        while free.lower() in taken:
+            free = f"{name}-{next(numbers)}"
+        taken.add(free.lower())
+        return free
+
+    def _checked(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        types = {column: type(value) for column, value in extra.items()}
+        if taken := types.keys() & {*FIXED_COLUMNS, self.info.label_column}:
+            raise UserError(f"An extra column cannot be named {taken.pop()!r}; that name is reserved.")
+        if self._extra is None:
+            self._extra = types
+        if types != self._extra:
+            raise UserError(f"Every item needs the same extra columns: {self._extra}. Got {types} instead.")
+        return dict(extra)
 
 
 def write_dataset(
@@ -57,25 +210,12 @@ def write_dataset(
     skip_bad: bool = False,
     within: Iterable[Path] = (),
 ) -> PreparedDataset:
-    """Write a complete dataset, with a progress bar on stderr; images are made on several threads.
+    """Write a complete dataset with ``PreparedWriter``, and a progress bar on stderr.
 
-    A process that dies leaves a partial folder beside ``folder``, and another call with the same ``info.made_with``
-    reuses the items that were finished. The dataset is the same, byte for byte.
-
-    Args:
-        folder: The dataset's folder; absent or empty.
-        info: The content of dataset.json; the counts are filled in.
-        items: Read one by one; only a few images are in memory at a time. A DataError stands for an item with a bad
-            annotation. A sequence is searched for these before the first image is made.
-        total: Their number, for the progress bar.
-        threads: Images decoded, cropped and encoded at a time; by default one per CPU.
-        skip_bad: Leave bad items out, print the first ones and count them under ``details.skipped`` of dataset.json.
-            Otherwise the first one is an error.
-        within: Folders of the input, to which the file names of bad items in dataset.json are relative.
-
-    Raises:
-        UserError: as ``PreparedWriter``.
-        DataError: a bad item, unless they are skipped.
+    ``items`` are read one by one; ``threads`` images, by default one per CPU, are made at a time, and only a few are in
+    memory. A DataError stands for an item with a bad annotation; a sequence is searched for these before the first
+    image is made. The first bad item is an error, or with ``skip_bad`` they are left out, the first ones printed, and
+    counted under ``details.skipped`` of dataset.json, with file names relative to the input's folders ``within``.
     """
     if isinstance(items, Sequence):
         total = len(items)
@@ -85,9 +225,11 @@ def write_dataset(
     threads = threads or min(os.cpu_count() or 1, 32)
     with (
         PreparedWriter(folder, info) as writer,
-        _pool(threads) as pool,
+        ThreadPoolExecutor(threads) as pool,
+        contextlib.ExitStack() as ending,
         Bar(total=total, desc=f"prepare {info.name}", unit="image") as bar,
     ):
+        ending.callback(pool.shutdown, cancel_futures=True)  # after an error
         for item, made in _made_in_order(pool, writer, items, ahead=16 * threads):
             try:
                 image, label = made.result()
@@ -99,28 +241,25 @@ def write_dataset(
                     raise type(error)(located) from None
                 if not skip_bad:
                     raise unskipped(located) from None
-                writer.skip(item.item_id if isinstance(item, Item) else _relative(str(item), folders))
-                if writer.skipped <= _SHOWN:
+                writer.skipped.append(item.item_id if isinstance(item, Item) else _relative(str(item), folders))
+                if len(writer.skipped) <= _NAMED:
                     bar.write(f"skipped: {located}", file=sys.stderr)
             bar.update()
-    if writer.skipped > _SHOWN:
-        print(f"skipped {writer.skipped} bad items; the first {_SHOWN} are listed above.", file=sys.stderr)
+    if len(writer.skipped) > _NAMED:
+        print(f"skipped {len(writer.skipped)} bad items; the first {_NAMED} are listed above.", file=sys.stderr)
     return PreparedDataset.open(folder)
 
 
 def already_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedDataset | None:
     """The dataset in ``folder``, made from the same source with the same settings; None if the folder is free.
 
-    Raises:
-        UserError: something else is there; it is never replaced.
-        DataError: the dataset is there, but damaged.
+    Something else that is there is a UserError; it is never replaced.
     """
     if not (folder / INFO).is_file():
         check_vacant(folder)
         return None
-    there = read_json(folder / INFO, "what the dataset is")
-    there = there.get("made_with") if isinstance(there, dict) else None
-    wanted = as_json(made_with)
+    info, wanted = read_json(folder / INFO, "what the dataset is"), as_json(made_with)
+    there = info.get("made_with") if isinstance(info, dict) else None
     if there != wanted:
         raise UserError(
             f"{folder} already holds a dataset of different settings ({difference(there, wanted)}). "
@@ -132,15 +271,6 @@ def already_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedData
     also = f" ({skipped['count']} bad items were skipped then)" if isinstance(skipped, dict) else ""
     print(f"{folder} is already prepared{also}; nothing to do.", file=sys.stderr)
     return dataset
-
-
-@contextlib.contextmanager
-def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
-    pool = ThreadPoolExecutor(threads)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)  # after an error
 
 
 def _made_in_order(

@@ -4,15 +4,13 @@ A tracker gets the metrics and pictures of a run during training, and those of i
 there is derived from its folder, so that a resumed run continues the same entry.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from cml.registry import Registry
 
@@ -36,7 +34,7 @@ class TrackedRun:
     config: Mapping[str, Any]
 
     @classmethod
-    def of(cls, folder: Path | None, config: Mapping[str, Any]) -> TrackedRun:
+    def of(cls, folder: Path | None, config: Mapping[str, Any]) -> Self:
         """The run in a folder."""
         place = "" if folder is None else str(folder.resolve())
         key = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
@@ -64,10 +62,10 @@ class Tracker(Protocol):
 registry: Registry[Tracker] = Registry(
     "tracker",
     {
-        "tensorboard": "cml.trackers.tensorboard:TensorBoard",
-        "wandb": "cml.trackers.wandb:WandB",
-        "mlflow": "cml.trackers.mlflow:MLflow",
-        "trackio": "cml.trackers.trackio:Trackio",
+        "tensorboard": "cml.trackers.known:TensorBoard",
+        "wandb": "cml.trackers.known:WandB",
+        "mlflow": "cml.trackers.known:MLflow",
+        "trackio": "cml.trackers.known:Trackio",
     },
     group="cml.trackers",
 )
@@ -82,30 +80,15 @@ class Guarded:
     def __init__(self, tracker: str | Tracker) -> None:
         self._tracker: Tracker | None = get(tracker) if isinstance(tracker, str) else tracker
 
-    def begin(self, run: TrackedRun) -> None:
-        """Open the run."""
-        self._try(lambda tracker: tracker.begin(run))
-
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Add the metrics of a step, by name."""
-        self._try(lambda tracker: tracker.log(step, numbers))
-
-    def picture(self, name: str, path: Path) -> None:
-        """Add a PNG."""
-        self._try(lambda tracker: tracker.picture(name, path))
-
-    def end(self) -> None:
-        """Close the run."""
-        self._try(lambda tracker: tracker.end())
-
-    def _try(self, what: Callable[[Tracker], None]) -> None:
+    def tell(self, method: str, *arguments: object) -> None:
+        """Call a method of the tracker."""
         if self._tracker is None:
             return
         try:
-            what(self._tracker)
+            getattr(self._tracker, method)(*arguments)
         except Exception as error:
             kind, said = type(self._tracker).__name__, " ".join(str(error).split())[:300]
             self._tracker = None
             warnings.warn(
-                f"The tracker {kind} failed and is no longer used: {type(error).__name__}: {said}", stacklevel=3
+                f"The tracker {kind} failed and is no longer used: {type(error).__name__}: {said}", stacklevel=2
             )

@@ -17,25 +17,15 @@ TRACK_EVERY = 10  # steps between two points of a tracker's curves
 
 @dataclass(frozen=True)
 class State:
-    """A run after a step, as callbacks see it.
+    """A run after a step, as callbacks see it."""
 
-    Attributes:
-        step: Steps done.
-        steps: Steps of the whole run.
-        learning_rate: Of the head, in this step.
-        images_per_second: Since this process began to train.
-        validation: Score of the last validation, lower is better; None before the first.
-        run: The run folder; None for a run without one.
-        model: The trained network, in training mode.
-    """
-
-    step: int
-    steps: int
-    learning_rate: float
-    images_per_second: float
-    validation: float | None
-    run: Path | None
-    model: nn.Module
+    step: int  # steps done
+    steps: int  # of the whole run
+    learning_rate: float  # of the head, in this step
+    images_per_second: float  # since this process began to train
+    validation: float | None  # score of the last validation, lower is better; None before the first
+    run: Path | None  # run folder
+    model: nn.Module  # the trained network, in training mode
     _loss: Tensor = field(repr=False)
     _norm: Tensor | None = field(repr=False)
 
@@ -52,7 +42,7 @@ class State:
         return float(nn.utils.get_total_norm([one.grad for one in self.model.parameters() if one.grad is not None]))
 
 
-Watch = Callable[[State], Any]
+Watch = Callable[[State], Any] | None
 
 
 class Callback:
@@ -80,12 +70,7 @@ class Callback:
     """
 
     def __init__(
-        self,
-        *,
-        on_step: Watch | None = None,
-        on_validate: Watch | None = None,
-        on_checkpoint: Watch | None = None,
-        on_end: Watch | None = None,
+        self, *, on_step: Watch = None, on_validate: Watch = None, on_checkpoint: Watch = None, on_end: Watch = None
     ) -> None:
         given = {"on_step": on_step, "on_validate": on_validate, "on_checkpoint": on_checkpoint, "on_end": on_end}
         vars(self).update({name: function for name, function in given.items() if function is not None})
@@ -110,53 +95,44 @@ class Tracking(Callback):
     """Sends a run to an experiment tracker, given as an object or by name and settings."""
 
     def __init__(self, tracker: str | Tracker) -> None:
-        self._tracker = Guarded(tracker)
+        self._tell = Guarded(tracker).tell
 
     def on_begin(self, config: TrainConfig, run: Path | None, /) -> None:
         """Open the run."""
-        self._tracker.begin(TrackedRun.of(run, asdict(config)))
+        self._tell("begin", TrackedRun.of(run, asdict(config)))
 
     def on_step(self, state: State, /) -> None:
         """Send the curves."""
         if state.step % TRACK_EVERY == 0 or state.step == state.steps:
             names = ("loss", "learning_rate", "gradient_norm", "images_per_second")
-            self._tracker.log(state.step, {name: getattr(state, name) for name in names})
+            self._tell("log", state.step, {name: getattr(state, name) for name in names})
 
     def on_validate(self, state: State, /) -> None:
         """Send the score."""
-        if state.validation is not None:
-            self._tracker.log(state.step, {"validation": state.validation})
+        self._tell("log", state.step, {"validation": state.validation})
 
     def on_end(self, state: State, /) -> None:
         """Send the loss curve."""
         if state.run is not None:
-            self._tracker.picture("loss curve", state.run / "loss.png")
-        self._tracker.end()
+            self._tell("picture", "loss curve", state.run / "loss.png")
+        self._tell("end")
 
 
 def with_tracker(callbacks: Sequence[Callback], tracker: str | Tracker | None) -> list[Callback]:
-    """The callbacks, with one for the tracker if there is one.
-
-    Raises:
-        UserError: the tracker is unknown, or its library is not installed.
-    """
+    """The callbacks, with one for the tracker if there is one; a UserError if it is unknown or not installed."""
     return [*callbacks, *([Tracking(tracker)] if tracker else [])]
 
 
 def track_figures(tracker: str | Tracker, run: Path, config: TrainConfig, row: Mapping[str, Metric]) -> None:
     """Send a row of a finished run's evaluation to a tracker, as ``evaluation/NAME``."""
-    guarded = Guarded(tracker)
-    guarded.begin(TrackedRun.of(run, asdict(config)))
-    guarded.log(config.steps, {f"evaluation/{name}": metric.mean for name, metric in row.items()})
-    guarded.end()
+    tell = Guarded(tracker).tell
+    tell("begin", TrackedRun.of(run, asdict(config)))
+    tell("log", config.steps, {f"evaluation/{name}": metric.mean for name, metric in row.items()})
+    tell("end")
 
 
 class Watched:
-    """A run with its callbacks, of which the processes that do not write the run folder have none.
-
-    Attributes:
-        stop: True once a callback has asked for an end.
-    """
+    """A run with its callbacks, none in processes that write no run folder; ``stop`` is True once one asks for it."""
 
     def __init__(self, callbacks: Sequence[Callback], config: TrainConfig, run: Path | None, model: nn.Module) -> None:
         self._callbacks, self._config, self._run, self._model = callbacks, config, run, model

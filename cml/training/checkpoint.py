@@ -1,14 +1,9 @@
 """The checkpoint of a run: everything that the next step depends on, and nothing else.
 
-It makes a resumed run equal to one that was never interrupted, bit for bit on the CPU. It is read without pickle
-(``weights_only=True``), and its checksums reveal damage.
+It is read without pickle (``weights_only=True``), and its checksums reveal damage.
 """
 
-import contextlib
-import os
-import re
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +18,7 @@ from cml.losses.memory import CrossBatchMemory
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, open_regular
 from cml.storage.saved_options import Count, record
-from cml.training.average import Average
+from cml.training.optimizer import Average
 from cml.training.validation import Validation
 
 CHECKPOINT = "checkpoints/last.pt"
@@ -31,10 +26,7 @@ CHECKPOINT = "checkpoints/last.pt"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run between two steps, which also includes torch's random state.
-
-    A file is checked against ``steps``, those of the whole run, and ``items``, the number of training items.
-    """
+    """The state of a run between two steps, which also includes torch's random state."""
 
     model: EmbeddingModel
     loss: Loss
@@ -42,8 +34,8 @@ class Checkpoint:
     memory: CrossBatchMemory
     average: Average
     validation: Validation
-    steps: int
-    items: int
+    steps: int  # of the whole run, against which a file is checked
+    items: int  # of training
 
     def save(self, run: Path | None, step: int) -> None:
         """Write the checkpoint after ``step`` steps, atomically, if there is a run folder."""
@@ -52,27 +44,19 @@ class Checkpoint:
         device = self.model.mean.device
         state = {
             "step": step,
-            "model": self.model.state_dict(),
-            "loss": self.loss.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "memory": self.memory.state_dict(),
-            "average": self.average.state_dict(),
+            **{name: getattr(self, name).state_dict() for name in ("model", "loss", "optimizer", "memory", "average")},
             **self.validation.state_dict(),
             "rng": torch.get_rng_state(),
             "device_rng": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
         }
-        with atomic_file(run / CHECKPOINT) as temporary, disk_errors(), temporary.open("wb") as file:
-            torch.save(state, file)
+        with atomic_file(run / CHECKPOINT) as temporary, temporary.open("wb") as file:
+            try:
+                torch.save(state, file)
+            except RuntimeError as error:  # in which torch hides an error of the disk
+                raise error.__context__ if isinstance(error.__context__, OSError) else error from None
 
     def load(self, run: Path) -> int:
-        """Restore a run's checkpoint.
-
-        Returns:
-            The step to continue with: 0 if there is no checkpoint.
-
-        Raises:
-            DataError: the file is damaged, or does not fit this run.
-        """
+        """Restore a run's checkpoint; returns the step to continue with: 0 if there is no checkpoint."""
         state = read_checkpoint(run)
         if state is None:
             return 0
@@ -107,13 +91,10 @@ class Checkpoint:
             raise ValueError("the best weights are of another model")
         if not _is_like(state.get("average", {}), self.average.state_dict()):
             raise ValueError("the average is of another model")
-        stored = state["memory"]["items"], state["memory"]["embeddings"]
-        fits = stored[0].dtype == torch.int64 and stored[0].ndim == 1 and len(stored[0]) <= self.memory.size
-        if len(stored[0]) and not (
-            fits
-            and stored[1].shape == (len(stored[0]), self.model.config.dimension)
-            and 0 <= stored[0].min() <= stored[0].max() < self.items
-        ):
+        items, embeddings = state["memory"]["items"], state["memory"]["embeddings"]
+        fits = items.dtype == torch.int64 and items.ndim == 1 and len(items) <= self.memory.size
+        fits = fits and embeddings.shape == (len(items), self.model.config.dimension)
+        if len(items) and not (fits and 0 <= items.min() <= items.max() < self.items):
             raise ValueError("the memory is not of these items")
         parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
         is_sgd = isinstance(self.optimizer, torch.optim.SGD)
@@ -126,17 +107,15 @@ class Checkpoint:
 
 def _is_like(found: object, model: dict[str, Tensor]) -> bool:
     """Whether ``found`` holds tensors with a model's names and shapes."""
-    if not isinstance(found, dict) or found.keys() != model.keys():
-        return False
-    return all(isinstance(one, Tensor) and one.shape == model[name].shape for name, one in found.items())
+    return (
+        isinstance(found, dict)
+        and found.keys() == model.keys()
+        and all(isinstance(one, Tensor) and one.shape == model[name].shape for name, one in found.items())
+    )
 
 
 def read_checkpoint(run: Path) -> dict[str, Any] | None:
-    """The content of a run's checkpoint; None if there is none.
-
-    Raises:
-        DataError: the file is damaged.
-    """
+    """The content of a run's checkpoint; None if there is none."""
     path = run / CHECKPOINT
     if not path.exists():
         return None
@@ -151,18 +130,3 @@ def read_checkpoint(run: Path) -> dict[str, Any] | None:
         why = str(error) if isinstance(error, DataError) else type(error).__name__
         raise DataError(f"The checkpoint {path} is damaged ({why}); delete it to start over.") from None
     return state
-
-
-@contextlib.contextmanager
-def disk_errors() -> Iterator[None]:
-    """Raise errors of the disk as OSError: torch and safetensors hide them in errors of their own."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (RuntimeError, SafetensorError) as error:
-        if isinstance(error.__context__, OSError):
-            raise error.__context__ from None
-        if found := re.search(r"\(os error (\d+)\)", str(error)):
-            raise OSError(int(found[1]), os.strerror(int(found[1]))) from None
-        raise

@@ -1,21 +1,18 @@
 """Options of a training run: one dataclass is the command's flags, the saved config and the argument."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self
 
 from cml.errors import UserError, did_you_mean
 from cml.storage.atomic import read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
 from cml.storage.strict_yaml import parse_yaml
 
-T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
 # options that may differ when a run is resumed
 _HOW = ("checkpoint_every", "keep_models", "workers", "worker_timeout", "cache_bytes", "device")
@@ -39,17 +36,6 @@ _BOUNDS = {  # an untrusted config may hold any number
 }
 
 
-def _told(kind: type[T]) -> type[T]:
-    """Copy the text below each field into the docstring, where ``help`` finds it."""
-    with contextlib.suppress(OSError):  # an installation without sources
-        lines = re.findall(r'^    (\w+): .*\n    """([^"]*)"""$', inspect.getsource(kind), re.MULTILINE)
-        head, _, example = (kind.__doc__ or "").partition("\n\n")
-        texts = "".join(f"\n        {name}: {' '.join(text.split())}" for name, text in lines)
-        kind.__doc__ = f"{head}\n\n    Attributes:{texts}\n\n{example}"
-    return kind
-
-
-@_told
 @dataclass(frozen=True)
 class TrainConfig:
     """How to train an embedding. A task's recipe is an instance of it.
@@ -173,7 +159,7 @@ class TrainConfig:
             )
 
     @classmethod
-    def load(cls, path: Path | str, base: TrainConfig | None = None) -> TrainConfig:
+    def load(cls, path: Path | str, base: Self | None = None) -> Self:
         """The options in a file: the config.json of a run, or some options by their names, as JSON or YAML.
 
         Args:
@@ -184,28 +170,28 @@ class TrainConfig:
             UserError: the file cannot be read, or an option does not exist, has another type or is out of range.
         """
         path = Path(path)
-        if path.suffix.lower() in (".yaml", ".yml"):
-            value = read_parsed(path, _OPTIONS, "YAML", parse_yaml)
-        else:
-            value = read_json(path, _OPTIONS)
+        is_yaml = path.suffix.lower() in (".yaml", ".yml")
+        value = read_parsed(path, _OPTIONS, "YAML", parse_yaml) if is_yaml else read_json(path, _OPTIONS)
+        if isinstance(value, dict) and {"cml", "train"} <= value.keys():  # the config.json of a run
+            value = value["train"]
         if isinstance(value, dict):
-            if {"cml", "train"} <= value.keys():  # the config.json of a run
-                value = value["train"]
-            value = {**asdict(cls() if base is None else base), **value} if isinstance(value, dict) else value
+            value = {**asdict(cls() if base is None else base), **value}
         return saved_options(cls, value, str(path), _OPTIONS)
 
-    def difference(self, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
+    def difference(self, other: Self) -> dict[str, tuple[Any, Any]]:
         """Options that affect the result and differ: name to (own value, other value)."""
         mine, theirs = asdict(self), asdict(other)
         return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name] and name not in _HOW}
 
 
-def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig:
-    """The config with some options changed.
+with contextlib.suppress(OSError):  # an installation without sources; ``help`` finds the text below each field
+    _lines = re.findall(r'^    (\w+): .*\n    """([^"]*)"""$', inspect.getsource(TrainConfig), re.MULTILINE)
+    _texts = "".join(f"\n        {name}: {' '.join(text.split())}" for name, text in _lines)
+    TrainConfig.__doc__ = (TrainConfig.__doc__ or "").replace("\n\n", f"\n\n    Attributes:{_texts}\n\n", 1)
 
-    Raises:
-        UserError: an option does not exist, or its value is out of range.
-    """
+
+def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig:
+    """The config with some options changed; a UserError names one that does not exist or is out of range."""
     known = [option.name for option in fields(config)]
     for name in options:
         if name == "batch_size":

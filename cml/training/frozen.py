@@ -1,6 +1,9 @@
-"""Training on a frozen backbone: every image goes through it once, and its features replace the images."""
+"""Training little of a model: its head on a frozen backbone, or low-rank adapters on a transformer.
 
-from __future__ import annotations
+Every image goes through a frozen backbone once, and its features replace the images.
+"""
+
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,9 +11,12 @@ from torch import Tensor, nn
 
 from cml.data.images import Images
 from cml.distances.label_distance import Float32
+from cml.errors import UserError, extra_needed
 from cml.models.embedding import EmbeddingModel
 from cml.models.frozen import frozen_features
 from cml.processes.ranks import Ranks
+
+_SCALE = 2  # factor of an adapter's output, for every rank
 
 
 class Features:
@@ -22,7 +28,7 @@ class Features:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def subset(self, items: slice) -> Features:
+    def subset(self, items: slice) -> "Features":
         """A part of them."""
         return Features(self.rows[items])
 
@@ -51,7 +57,7 @@ class FrozenNetwork(nn.Module):
         """Embeddings (N, D), in evaluation mode."""
         return self.model.embed_extracted(features.rows)
 
-    def train(self, mode: bool = True) -> FrozenNetwork:
+    def train(self, mode: bool = True) -> Self:
         """Set only the head to training mode, so that the backbone's running statistics stay."""
         super().train(mode)
         self.model.backbone.eval()
@@ -61,9 +67,8 @@ class FrozenNetwork(nn.Module):
 def frozen(
     model: EmbeddingModel, images: Images | Features, ranks: Ranks, *, bar: str = ""
 ) -> tuple[FrozenNetwork, Features]:
-    """The network and the inputs for training a model's head.
+    """The network and the inputs for training a model's head; features of files with published weights are cached.
 
-    ``images`` are N images or their features; features of files with published weights are cached.
     ``bar`` is the title of a progress bar while they are computed; "" for none.
     """
     network = FrozenNetwork(model)
@@ -73,3 +78,35 @@ def frozen(
     if paths is not None:
         return network, Features(ranks.rows(len(images), lambda rows: frozen_features(model, paths[rows], bar=bar)))
     return network, Features(ranks.rows(len(images), lambda rows: model.extract(images.subset(rows), bar=bar)))
+
+
+class Adapters:
+    """Low-rank adapters (LoRA), through peft, on the linear layers of a backbone, a few per cent of its weights.
+
+    The model is on its device; its backbone's own weights no longer learn. A ``rank`` of 0 makes none. Merged at the
+    end, they leave a model like any other. Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022.
+    """
+
+    def __init__(self, model: EmbeddingModel, rank: int) -> None:
+        self._tuner: Any = None
+        if not rank:
+            return
+        # exact type: torch's own attention uses the weights of its output layer, of a subclass, without calling it
+        linear = {name: one for name, one in model.backbone.named_modules() if type(one) is nn.Linear}
+        held = sum(one.weight.numel() for one in linear.values())
+        if 2 * held <= sum(one.numel() for one in model.backbone.parameters()):
+            raise UserError(
+                f"Little of the backbone {model.config.backbone!r} is linear layers, which 'lora' adapts: use a "
+                "transformer, such as timm/vit_small_patch14_dinov2.lvd142m, or leave out 'lora'."
+            )
+        with extra_needed("lora", "'lora'"):
+            from peft import LoraConfig
+            from peft.tuners.lora import LoraModel
+        options = LoraConfig(r=rank, lora_alpha=_SCALE * rank, target_modules=list(linear))
+        self._tuner = LoraModel(model.backbone, options, "default")
+
+    def merge(self) -> None:
+        """Merge them into the weights."""
+        if self._tuner is not None:
+            self._tuner.merge_and_unload()
+            self._tuner = None

@@ -4,17 +4,15 @@ First every micro batch is embedded without a graph. The loss of all embeddings 
 every micro batch is embedded again, with a graph and the same random numbers, and its gradient is propagated. Only one
 micro batch's activations are held at a time, at the cost of a second forward pass.
 
-The gradient is that of the whole batch, unlike that of gradient accumulation. The exception is batch normalisation,
-whose statistics are those of a micro batch; ``fixed_statistics`` makes it exact. Running statistics and other buffers
-change only in the second pass, once per micro batch.
-
-Reference: Gao, Zhang, Han, Callan: Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup,
-RepL4NLP 2021.
+The gradient is that of the whole batch, but for batch normalisation, whose statistics are those of a micro batch;
+``fixed_statistics`` makes it exact. Buffers, such as running statistics, change only in the second pass. Gao, Zhang,
+Han, Callan: Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup, RepL4NLP 2021.
 """
 
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,20 +28,12 @@ def backward(
     largest: int | None = None,
     cast: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Tensor, Tensor]:
-    """Embeddings and loss of a batch; the gradient of the loss is added to all parameters that it depends on.
+    """The loss and the embeddings (B, D) of a batch, without graphs; the gradient of the loss is added to parameters.
 
-    Args:
-        network: Maps inputs (b, ..) to embeddings (b, D).
-        loss: Scalar of embeddings (B, D) in at least float32.
-        inputs: (B, ..), on the network's device.
-        micro_batch: Inputs per pass, at least 1. A larger batch is split into as few and as equal parts as possible.
-            ``None`` or a smaller batch: one direct pass.
-        largest: The size of the largest share of the batch, if several processes have one each: all split theirs into
-            the same number of parts, since they exchange statistics in the network.
-        cast: Makes the context in which the network runs, for autocast.
-
-    Returns:
-        The loss, and the embeddings (B, D) in at least float32, both without a graph.
+    ``network`` maps inputs (b, ..) to embeddings (b, D), ``loss`` all embeddings, in at least float32, to a scalar, and
+    ``cast`` makes the context in which the network runs, for autocast. More than ``micro_batch`` inputs are split into
+    as few and as equal parts as possible. If several processes have a share of the batch each, ``largest`` is the size
+    of the largest: all split theirs into the same number of parts, since they exchange statistics in the network.
 
     Example:
         >>> import torch
@@ -77,12 +67,12 @@ def backward(
     torch.autograd.backward(value)
     assert embeddings.grad is not None
     after = _random_state(inputs.device)
-    for piece, state, gradient in zip(pieces, random, embeddings.grad.tensor_split(parts), strict=True):
-        _set_random_state(inputs.device, state)
+    for piece, bring_back, gradient in zip(pieces, random, embeddings.grad.tensor_split(parts), strict=True):
+        bring_back()
         with cast():
             again = network(piece)
         torch.autograd.backward(_full(again), gradient)
-    _set_random_state(inputs.device, after)
+    after()
     return value.detach(), embeddings.detach()
 
 
@@ -109,22 +99,18 @@ def warn_of_statistics(network: nn.Module) -> None:
 
 
 def _full(embeddings: Tensor) -> Tensor:
-    """As float32; float64 is unchanged."""
     return embeddings if embeddings.dtype == torch.float64 else embeddings.float()
 
 
-def _random_state(device: torch.device) -> list[Tensor]:
-    states = [torch.get_rng_state()]
-    if device.type == "cuda":
-        states.append(torch.cuda.get_rng_state(device))
-    elif device.type == "mps":
-        states.append(torch.mps.get_rng_state())
-    return states
+def _random_state(device: torch.device) -> Callable[[], None]:
+    """A function that brings back the random state of now."""
+    module: Any = {"cuda": torch.cuda, "mps": torch.mps}.get(device.type)
+    which = [device] if device.type == "cuda" else []
+    here, there = torch.get_rng_state(), module and module.get_rng_state(*which)
 
+    def bring_back() -> None:
+        torch.set_rng_state(here)
+        if module is not None:
+            module.set_rng_state(there, *which)
 
-def _set_random_state(device: torch.device, states: list[Tensor]) -> None:
-    torch.set_rng_state(states[0])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(states[1], device)
-    elif device.type == "mps":
-        torch.mps.set_rng_state(states[1])
+    return bring_back

@@ -1,13 +1,14 @@
 """The training loop, to be read top to bottom.
 
 Set-up: loss constants, neighbour lists, model, optimiser. Then for each step: batch, embeddings, loss, update. A
-checkpoint (checkpoint.py) holds everything that the next step depends on: on the CPU, an interrupted and resumed run is
-bit for bit one that was never interrupted. A signal ends a run after the current step, with a checkpoint (stopping.py).
-The same seed, machine and number of torch threads give the same bits, for any number of data workers; with other
-threads or devices the order of sums may differ (tests/benchmarks/threads.py measures it).
+checkpoint (checkpoint.py) holds everything that the next step depends on, so that on the CPU a resumed run is bit for
+bit one that was never interrupted. The same seed, machine and number of torch threads give the same bits, for any
+number of data workers; with other threads or devices the order of sums may differ (tests/benchmarks/threads.py).
 """
 
 import functools
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,37 +23,31 @@ from cml.losses.loss import Loss
 from cml.losses.memory import CrossBatchMemory
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.processes.bar import Bar
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
 from cml.training import gradient_cache, run_folder, stopping, workers
-from cml.training.adapters import Adapters
-from cml.training.average import Average
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.callbacks import Callback, Watched
 from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
-from cml.training.frozen import frozen
-from cml.training.optimizer import check_held, make_optimizer, set_learning_rates
-from cml.training.progress import Progress
+from cml.training.frozen import Adapters, frozen
+from cml.training.metrics_log import METRICS, MetricsLog
+from cml.training.optimizer import Average, check_held, make_optimizer, set_learning_rates
 from cml.training.targets import TrainingLabels
 from cml.training.validation import Score, Validation
+
+LOG_EVERY = 10  # steps whose losses are fetched from the device together
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The result of training.
+    """The result of training."""
 
-    Attributes:
-        model: In evaluation mode, with the best weights if the run was validated, else the last; averaged ones with
-            ``average``.
-        loss: The loss with its fitted constants.
-        metrics: The records of metrics.jsonl.
-    """
-
-    model: EmbeddingModel
-    loss: Loss
-    metrics: list[dict[str, Any]]
+    model: EmbeddingModel  # in evaluation mode, with the best weights if the run was validated, else the last
+    loss: Loss  # with its fitted constants
+    metrics: list[dict[str, Any]]  # the records of metrics.jsonl
 
 
 @workers.ended()
@@ -71,23 +66,10 @@ def train(
 ) -> Trained:
     """Train an embedding.
 
-    Args:
-        data: Images and labels to train on.
-        config: All options.
-        loss: The loss; None for the one that ``config.loss`` names.
-        backbone: The user's own module, for which ``config.backbone`` is ``custom``; it is trained in place.
-        out: Run folder for metrics, checkpoints and the model, made by ``run_folder.begun``; None writes nothing.
-        resume: Continue from the folder's last checkpoint if there is one.
-        score: Of a network on the held-out data, lower is better; None for ``validation.held_out_score``.
-        callbacks: Called after steps, validations, checkpoints and at the end, by the first process.
-        quiet: No progress bar.
-        ranks: The processes that train together, from ``join.joined``; None for this one alone.
-
-    Raises:
-        UserError: options that do not fit the data.
-        FloatingPointError: the loss is not finite.
-        MachineError: a data worker died, hung or ran out of memory.
-        KeyboardInterrupt: a signal; with ``out``, after a checkpoint.
+    ``loss`` is None for the one that ``config.loss`` names, ``backbone`` the user's own module, for which
+    ``config.backbone`` is ``custom``; it is trained in place. ``out`` is a folder by ``run_folder.begun`` for metrics,
+    checkpoints and the model. ``score`` is None for ``validation.held_out_score``, ``ranks`` for this process alone.
+    A signal is a KeyboardInterrupt, with ``out`` after a checkpoint.
     """
     ranks = Ranks(device=pick_device(config.device)) if ranks is None else ranks
     device, folder = ranks.device, out if ranks.first else None
@@ -100,7 +82,8 @@ def train(
     adapters = Adapters(model, config.lora)
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
-    bar = "features" if ranks.first and not quiet else ""
+    shown = ranks.first and not quiet
+    bar = "features" if shown else ""
     network, images = frozen(model, data.images, ranks, bar=bar) if config.freeze_backbone else (model, data.images)
     data, held_out = replace(data, images=images).held_out(config)
     data.images.load()
@@ -121,7 +104,7 @@ def train(
     last = first if validation.patience_lost else config.steps
     source = BatchSource(data, sampler, sampler.given(training), config, target=loss.target, ranks=ranks)
     source[first] if first < last else None  # a batch that cannot be made fails here, not in a data worker
-    progress = Progress(config, first, folder, shown=ranks.first and not quiet)
+    progress = Progress(config, first, folder, shown=shown)
     watched = Watched(callbacks if ranks.first else (), config, folder, network)
 
     def loss_of(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
@@ -141,7 +124,7 @@ def train(
             optimizer.zero_grad(set_to_none=True)
             ranks.reseed(config.seed, step)
             items = source.items(step)  # (B,), of which each process has its share
-            targets = source.shared(targets.to(device, non_blocking=True), step)
+            targets = ranks.send(targets.to(device, non_blocking=True), ranks.turn(step))  # of whose turn it was
             value, embeddings = gradient_cache.backward(
                 network,
                 functools.partial(loss_of, targets=targets, items=len(items), step=step),
@@ -162,43 +145,77 @@ def train(
             average.update(done)
             progress.step(done, value, embeddings)
             watched.step(done, optimizer.param_groups[0]["lr"], value, norm, len(items))
-            if validation.due(done):
+            if config.evaluate_every and done % config.evaluate_every == 0:
                 with average.taken():
                     record = validation.record(done)
-                progress.hand_out(record)
+                progress.log.add([record])
                 watched.validated(record["validation"])
             asked = ranks.any(watched.stop) if callbacks else False
             ended = done == config.steps or validation.patience_lost or asked
             if ended or stop or done % config.checkpoint_every == 0:
                 progress.catch_up()
                 checkpoint.save(folder, done)
-                if config.keep_models:
-                    run_folder.keep_model(folder, done, model)
+                if config.keep_models and folder is not None:
+                    run_folder.save_model(folder / run_folder.KEPT.format(done), model)
                 watched.call("on_checkpoint")
             if ended:
                 break
             if stop:
                 ranks.wait()  # if the others ended first, the watch would end rank 0 while it writes
-                request.stop(done, config.steps)
-        progress.close()
+                raise KeyboardInterrupt(f"the checkpoint of step {done} of {config.steps} is written")
+        progress.bar.close()
         average.take()
         kept = validation.take_best(done)
-        if kept and ranks.first and not quiet:
+        if kept and shown:
             say(kept)
         adapters.merge()
         model.eval()
-        run_folder.finish(folder, model, loss, progress.records)
+        run_folder.finish(folder, model, loss, progress.log.records)
         watched.call("on_end")
-    return Trained(model, loss, progress.records)
+    return Trained(model, loss, progress.log.records)
 
 
 def model_config(config: TrainConfig, loss: Loss) -> ModelConfig:
     """Shape of the model; the loss determines whether embeddings are normalised."""
     return ModelConfig(
-        backbone=config.backbone,
-        weights=config.weights,
-        dimension=config.dimension,
-        normalize=loss.normalize,
-        image_size=config.image_size,
-        crop=config.crop,
+        config.backbone, config.weights, config.dimension, loss.normalize, config.image_size, config.crop
     )
+
+
+class Progress:
+    """The records of a run from the step ``first``, in the folder ``run`` or in memory, and a bar if ``shown``."""
+
+    def __init__(self, config: TrainConfig, first: int, run: Path | None, *, shown: bool) -> None:
+        self.log = MetricsLog(None if run is None else run / METRICS, first)
+        self.bar = Bar(total=config.steps, initial=first, unit="step", desc=config.loss, disable=not shown)
+        self._waiting: list[tuple[int, Tensor]] = []  # for each step (loss, whether the embeddings are finite)
+        self._began, self._seen = time.perf_counter(), 0
+
+    def step(self, step: int, value: Tensor, embeddings: Tensor) -> None:
+        """A step is done, the ``step``-th; its loss and embeddings (B, D) stay on the device for now."""
+        self._seen += len(embeddings)
+        self._waiting.append((step, torch.stack([value, embeddings.isfinite().all().float()])))
+        if step % LOG_EVERY == 0:
+            self.catch_up()
+        self.bar.update()
+
+    def catch_up(self) -> None:
+        """Record the waiting steps; a FloatingPointError tells of a loss or an embedding that is not finite."""
+        if not self._waiting:
+            return
+        pairs = torch.stack([pair for _, pair in self._waiting]).tolist()
+        _check_finite(self._waiting[0][0], pairs)
+        steps = zip(self._waiting, pairs, strict=True)
+        self.log.add([{"step": step, "loss": value} for (step, _), (value, _) in steps])
+        self._waiting.clear()
+        rate = self._seen / (time.perf_counter() - self._began)
+        self.bar.set_postfix_str(f"loss {pairs[-1][0]:.4f}, {rate:.0f} images/s", refresh=False)
+
+
+def _check_finite(first: int, pairs: list[list[float]]) -> None:
+    for step, (value, finite) in enumerate(pairs, first):
+        if not finite or not math.isfinite(value):
+            what = f"The loss is {value}" if finite else "The embeddings hold NaN or infinity"
+            raise FloatingPointError(
+                f"{what} at step {step}: lower the learning_rate or set clip_gradient, then start again."
+            )

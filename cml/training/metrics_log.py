@@ -1,7 +1,4 @@
-"""metrics.jsonl of a run folder: one record per line, a step with its loss or with its validation's score.
-
-A killed run leaves at most one unfinished line, which is ignored.
-"""
+"""metrics.jsonl of a run folder: one record per line, a step with its loss or with its validation's score."""
 
 import json
 import math
@@ -24,11 +21,10 @@ class MetricsLog:
     def __init__(self, path: Path | None, step: int) -> None:
         self._records: list[dict[str, Any]] = []
         self._path = path
-        if path is None:
-            return
-        records = [record for record in read_metrics(path) if record["step"] <= step] if path.exists() else []
-        with atomic_file(path) as temporary:
-            temporary.write_text("".join(map(_line, records)))
+        if path is not None:
+            records = [record for record in read_metrics(path) if record["step"] <= step] if path.exists() else []
+            with atomic_file(path) as temporary:
+                temporary.write_text("".join(map(_line, records)))
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -52,21 +48,16 @@ def _line(record: Mapping[str, Any]) -> str:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of metrics.jsonl, without an unfinished last line; ``null`` becomes NaN.
-
-    Raises:
-        DataError: another line is invalid.
-    """
+    """The records of metrics.jsonl, without the unfinished last line of a killed run; ``null`` becomes NaN."""
     with open_regular(path) as file:
         lines = file.read().split(b"\n")
-    records = []
+    records: list[dict[str, Any]] = []
     for number, line in enumerate(lines[:-1], 1):
         try:
             value = parse_json(line)
             numbers = record(value, dict[str, float | None], "", "")
-            found: dict[str, Any] = {key: math.nan if one is None else one for key, one in numbers.items()}
-            found["step"] = record(value["step"], Count, "", "")
+            step = record(value["step"], Count, "", "")
         except (ValueError, KeyError, DataError):
             raise DataError(f"{path}:{number} is not a metrics record: {line[:80]!r}.") from None
-        records.append(found)
+        records.append({key: math.nan if one is None else one for key, one in numbers.items()} | {"step": step})
     return records

@@ -1,23 +1,24 @@
-"""The optimiser of a run, its learning rates, and a check that it holds everything that should be trained."""
+"""The optimiser of a run, its learning rates, a check that it holds everything to be trained, and averaged weights."""
 
+import contextlib
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
 from cml.training.config import TrainConfig
 
+_EARLY = 8  # eta in the paper of the average
+
 
 def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> torch.optim.Optimizer:
-    """The optimiser over head, backbone and the loss's parameters; each group keeps its rate as ``base_lr``.
-
-    Raises:
-        UserError: the loss names a proxy that is not one of its parameters.
-    """
+    """The optimiser over head, backbone and the loss's parameters; each group keeps its rate as ``base_lr``."""
     proxies = {id(parameter): parameter for parameter in loss.proxies()}
     own = {id(parameter): parameter for parameter in loss.parameters()}
     if proxies.keys() - own.keys():
@@ -56,18 +57,10 @@ def set_learning_rates(optimizer: torch.optim.Optimizer, config: TrainConfig, st
 
 
 def check_held(optimizer: torch.optim.Optimizer, value: Tensor, loss: nn.Module, embeddings: Tensor) -> None:
-    """Check that the optimiser holds every tensor that gets a gradient from a loss value.
+    """Check that the optimiser holds every tensor that gets a gradient from ``value``, the loss of the first batch.
 
-    The graph is searched, so that a proxy in a plain list, or one made at the first batch, is found too.
-
-    Args:
-        optimizer: The run's optimiser.
-        value: The loss of the first batch, before its backward pass.
-        loss: The loss, for its name and its parameters.
-        embeddings: The input of the loss, a leaf of the graph.
-
-    Raises:
-        UserError: a tensor would get a gradient, but never be updated.
+    The graph above ``embeddings`` is searched before the backward pass, so that a proxy in a plain list, or one made at
+    the first batch, is found too.
     """
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]} | {id(embeddings)}
     leaves = [(f"parameter {name!r}", one) for name, one in loss.named_parameters() if one.requires_grad]
@@ -88,3 +81,54 @@ def check_held(optimizer: torch.optim.Optimizer, value: Tensor, loss: nn.Module,
                 f"The loss {type(loss).__name__} has a {name} that no optimiser holds, so it would never be trained: "
                 "make it a torch.nn.Parameter of the module in __init__ or prepare."
             )
+
+
+class Average:
+    """An exponential moving average of a network's weights, which a run with ``average`` validates, keeps and saves.
+
+    After step t = 1, 2, .. it is d average + (1 - d) weights with d = min(``decay``, (t - 1) / (t + 8)), so that the
+    first steps, whose weights are far from the last, are soon forgotten (Shamir, Zhang, ICML 2013); a ``decay`` of 0 is
+    no average. The optimiser continues with the weights themselves. Running statistics of batch normalisation are
+    averaged too, since those of the last steps belong to other weights; a loss's proxies are not. It is a second copy
+    of the weights, read and written in each step (``tests/benchmarks/average.py``), and the same in all processes.
+    """
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self._decay = decay
+        held = network.state_dict() if decay else {}  # the network's own tensors, which change in place
+        self._live = {name: one for name, one in held.items() if one.is_floating_point()}
+        self._average = {name: one.clone() for name, one in self._live.items()}
+
+    def update(self, step: int) -> None:
+        """Update the average after ``step`` steps."""
+        if self._live:
+            decay = min(self._decay, (step - 1) / (step + _EARLY))
+            moved = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+            moved(list(self._average.values()), list(self._live.values()), step)
+
+    def take(self) -> None:
+        """Set the network's weights to the average."""
+        _set(self._live, self._average)
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Set the network's weights to the average in the block."""
+        before = {name: one.clone() for name, one in self._live.items()}
+        self.take()
+        try:
+            yield
+        finally:
+            _set(self._live, before)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The average by the names of the weights."""
+        return self._average
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restore a ``state_dict``."""
+        _set(self._average, state)
+
+
+def _set(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    for name, one in tensors.items():
+        one.copy_(values[name])

@@ -1,7 +1,6 @@
-"""A run folder: config.json, checkpoints/, loss.png, model.safetensors. Everything needed to repeat or continue.
+"""A run folder, whose files docs/reference/formats.md lists: everything needed to repeat or continue.
 
-loss.safetensors holds the trained parameters of a loss (proxies), if it has any. The process that trains holds
-``lock``. ``model.safetensors`` is written last: a run that has it is finished. Checksums reveal damaged files.
+``model.safetensors`` is written last: a run that has it is finished. The process that trains holds ``lock``.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ from cml.training.metrics_log import METRICS
 from cml.training.run_config import RunConfig
 
 MODEL = "model.safetensors"
-_KEPT = "checkpoints/step-{}.safetensors"
+KEPT = "checkpoints/step-{}.safetensors"  # the models that keep_models keeps
 LOSS = "loss.safetensors"
 CURVE = "loss.png"
 EVALUATION = "evaluation.json"
@@ -36,13 +35,12 @@ _CHECKSUM = "sha256"  # in the metadata of a safetensors file, whose format has 
 
 @contextlib.contextmanager
 def begun(run: Path, config: RunConfig, *, resume: bool) -> Iterator[None]:
-    """Make a run folder, or continue one with ``config``, and keep other processes out while the block runs.
-
-    Raises:
-        UserError: the folder is taken, another process works in it, or its run has other options; the message names
-            the first.
-    """
-    if not _is_run(run):
+    """Make a run folder, or continue one with ``config``, and keep other processes out while the block runs."""
+    # made by a run, which may have been killed before it wrote its config
+    is_run = (run / "config.json").exists() or (
+        run.is_dir() and all(path.name == LOCK or path.name.startswith(".config.json") for path in run.iterdir())
+    )
+    if not is_run:
         check_vacant(run)  # before anything is written to it
     check_no_link(run, "checkpoints")
     with folder_made(run), locked(run / LOCK, f"the run {run}"):
@@ -51,24 +49,20 @@ def begun(run: Path, config: RunConfig, *, resume: bool) -> Iterator[None]:
             _start(run, config, resume=resume)
             yield
         except Exception:
-            done = [run / name for name in (CHECKPOINT, MODEL) if (run / name).exists()]
-            if new and not done and not ((run / METRICS).exists() and (run / METRICS).stat().st_size):
+            if new and not _has_model(run) and not ((run / METRICS).exists() and (run / METRICS).stat().st_size):
                 for name in ("config.json", METRICS, "checkpoints", LOCK):  # no step was done
                     delete(run / name)
             raise
 
 
-def _is_run(run: Path) -> bool:
-    """Whether ``run`` was made by a run, which may have been killed before it wrote its config."""
-    return (run / "config.json").exists() or (
-        run.is_dir() and all(path.name == LOCK or path.name.startswith(".config.json") for path in run.iterdir())
-    )
+def _has_model(run: Path) -> bool:
+    return any((run / name).exists() for name in (CHECKPOINT, MODEL))
 
 
 def _start(run: Path, config: RunConfig, *, resume: bool) -> None:
     if not resume:
         check_unused(run)
-    if not any((run / name).exists() for name in (CHECKPOINT, MODEL)):
+    if not _has_model(run):
         # nothing to lose: a run that failed before its first checkpoint leaves only a config
         (run / EVALUATION).unlink(missing_ok=True)  # of an earlier run, whose model was deleted
         (run / "checkpoints").mkdir(parents=True, exist_ok=True)
@@ -84,11 +78,7 @@ def _start(run: Path, config: RunConfig, *, resume: bool) -> None:
 
 
 def check_unused(run: Path) -> None:
-    """Check that a run can begin in ``run``.
-
-    Raises:
-        UserError: it holds a run.
-    """
+    """Check that ``run`` holds no run, so that one can begin there."""
     if (run / MODEL).exists():
         raise UserError(f"{run} holds a finished run. Choose another folder, or delete this one to train it again.")
     if (run / CHECKPOINT).exists():
@@ -96,11 +86,7 @@ def check_unused(run: Path) -> None:
 
 
 def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str, made_of: Mapping[str, Any]) -> RunConfig:
-    """Check that the run in ``run`` was started with these options on this dataset; returns its config.
-
-    Raises:
-        UserError: it was not; the message names the first difference.
-    """
+    """Check that the run in ``run`` was started with these options on this dataset; returns its config."""
     saved = RunConfig.load(run)
     if why := saved.other_data(dataset_fingerprint, made_of):
         place = saved.dataset or "arrays"
@@ -112,10 +98,9 @@ def check_same(run: Path, options: TrainConfig, dataset_fingerprint: str, made_o
 
 def save_loss_constants(run: Path | None, constants: Mapping[str, float]) -> None:
     """Add the constants that the loss fitted to the training set to config.json."""
-    if run is None:
-        return
-    path = run / "config.json"
-    write_json(path, {**read_json(path, "the run's config"), "loss_constants": dict(constants)})
+    if run is not None:
+        path = run / "config.json"
+        write_json(path, {**read_json(path, "the run's config"), "loss_constants": dict(constants)})
 
 
 def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module, metrics: Sequence[Mapping[str, Any]]) -> None:
@@ -126,22 +111,15 @@ def finish(run: Path | None, model: EmbeddingModel, loss: nn.Module, metrics: Se
 
     if metrics:
         write_curves(run / CURVE, metrics)
-    state = {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
-    if state:
+    if state := {**dict(loss.named_parameters()), **dict(loss.named_buffers())}:
         _save_tensors(run / LOSS, state)
     save_model(run / MODEL, model)
 
 
-def keep_model(run: Path | None, step: int, model: EmbeddingModel) -> None:
-    """Write the model after ``step`` steps next to the checkpoint, if there is a run folder."""
-    if run is not None:
-        save_model(run / _KEPT.format(step), model)
-
-
 def kept_models(run: Path) -> dict[int, str]:
     """The models that were kept during training: step to file name below the run folder, in order."""
-    steps = (path.stem.removeprefix("step-") for path in run.glob(_KEPT.format("*")))
-    return {step: _KEPT.format(step) for step in sorted(int(step) for step in steps if step.isdecimal())}
+    steps = (path.stem.removeprefix("step-") for path in run.glob(KEPT.format("*")))
+    return {step: KEPT.format(step) for step in sorted(int(step) for step in steps if step.isdecimal())}
 
 
 def save_model(path: Path, model: EmbeddingModel) -> None:
@@ -177,18 +155,9 @@ def load_model(
     *,
     which: str = MODEL,
 ) -> EmbeddingModel:
-    """The trained model of a run, in evaluation mode.
+    """The trained model of a run, in evaluation mode, or ``which`` other of its files.
 
-    Args:
-        run: The run folder.
-        config: The run's shape of the model.
-        device: Its device.
-        backbone: The module that the run was trained with, if it was the user's own; it gets the trained weights.
-        which: File of the model below the folder.
-
-    Raises:
-        UserError: the run's backbone is the user's own module and was not given.
-        DataError: the run is not finished, its weights do not fit its config, or the file is damaged.
+    ``backbone`` is the module that the run was trained with, if it was the user's own; it gets the trained weights.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -1,11 +1,9 @@
 """Stopping a training run on request: SIGINT (Ctrl-C), SIGTERM and SIGHUP end it after the current step.
 
 It writes a checkpoint first. An ignored SIGHUP, as under nohup, stays ignored. All processes of a run end if one of
-them gets a signal. Another signal, more than a second later, stops at once; the run then continues from an earlier
-checkpoint. Only the main thread of a process can handle signals; in other threads nothing changes.
+them gets a signal; another one, more than a second later, stops at once, so that the run continues from an earlier
+checkpoint. Only the main thread of a process can handle signals.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os
@@ -14,11 +12,28 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
 
 HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows lacks it
 SIGNALS = (signal.SIGINT, signal.SIGTERM, HANG_UP)
 ECHO = 1.0  # seconds in which a signal counts as a repetition: a scheduler and torchrun both send it
+
+
+class StopRequest:
+    """A request to stop; ``made`` is True from the first signal on."""
+
+    def __init__(self) -> None:
+        self.made = False
+        self._heard = 0.0
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        if self.made:
+            if time.monotonic() - self._heard < ECHO:
+                return
+            raise KeyboardInterrupt
+        self.made, self._heard = True, time.monotonic()
+        with contextlib.suppress(OSError):  # the terminal may be gone; print may be busy
+            os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")
 
 
 @contextlib.contextmanager
@@ -35,25 +50,3 @@ def heard(listen: bool = True) -> Iterator[StopRequest]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class StopRequest:
-    """A request to stop; ``made`` is True from the first signal on."""
-
-    def __init__(self) -> None:
-        self.made = False
-        self._heard = 0.0
-
-    def stop(self, step: int, steps: int) -> NoReturn:
-        """Stop, after the checkpoint was written."""
-        raise KeyboardInterrupt(f"the checkpoint of step {step} of {steps} is written")
-
-    def hear(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
-        if self.made:
-            if time.monotonic() - self._heard < ECHO:
-                return
-            raise KeyboardInterrupt
-        self.made, self._heard = True, time.monotonic()
-        with contextlib.suppress(OSError):  # the terminal may be gone; print may be busy
-            os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")

@@ -4,15 +4,15 @@ Implements ``cml.losses.loss.LabelSource`` and ``cml.sampling.sampler.ItemLabels
 whether labels are classes or vectors.
 """
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import torch
-from torch import Tensor
 
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.label_distance_loss import sample_label_distances
-from cml.losses.loss import LabelSource
 from cml.losses.memory import leave_out_copies
 from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Int64, LabelsOf
@@ -21,14 +21,7 @@ ROUNDING = 1e-4  # share of the batch's largest label distance by which the two 
 
 
 class TrainingLabels(LabelsOf):
-    """The labels of a training set, as losses and samplers ask for them.
-
-    Args:
-        distance: The label distance of the labels.
-        labels: The N training labels.
-        seed: Of the sample of pairs.
-        ranks: The processes that train together; None for this one alone.
-    """
+    """The labels of a training set, as losses and samplers ask for them; ``seed`` is that of the sample of pairs."""
 
     def __init__(self, distance: LabelDistance, labels: Labels, *, seed: int = 0, ranks: Ranks | None = None) -> None:
         super().__init__(distance, labels)
@@ -39,99 +32,60 @@ class TrainingLabels(LabelsOf):
         return self._ranks.once(lambda: sample_label_distances(self.distance, self._labels, self._seed))
 
     def vectors(self) -> Float32:
-        """The labels as vectors (N, V).
+        """The labels as vectors (N, V)."""
+        return self.vectors_of(self._labels)
 
-        Raises:
-            UserError: the labels are not vectors.
-        """
-        return label_vectors(self.distance, self._labels)
+    def vectors_of(self, labels: Labels) -> Float32:
+        """Some labels as vectors."""
+        vectors = self.distance.label_vectors(labels)
+        if vectors is None:
+            raise UserError(
+                f"The label distance {self.distance.name!r} has no label vectors. Use label_distance=euclidean for "
+                "labels that are numbers or vectors, or a loss that takes label distances."
+            )
+        return vectors.astype(np.float32)
 
 
+@dataclass(frozen=True)
 class BatchLabels:
-    """The labels of a batch, as its loss asks for them.
+    """The labels of a batch, as its loss asks for them."""
 
-    Args:
-        training: The training set that the batch is of.
-        items: (B,) item numbers.
-        stored: (S,) item numbers of a memory's embeddings.
-        labels: The labels of items and stored, mirrored for mirrored images.
-        anchors: A.
-        memory: Size of the memory, which may still be empty.
-        own_turn: Whether this process computes label distances; if not, only their shape is right.
-    """
-
-    def __init__(
-        self,
-        training: TrainingLabels,
-        items: Int64,
-        labels: Labels,
-        anchors: int,
-        *,
-        stored: Int64 | None = None,
-        memory: int = 0,
-        own_turn: bool = True,
-    ) -> None:
-        self._training, self._items, self._labels, self._anchors = training, items, labels, anchors
-        self._stored = np.empty(0, np.int64) if stored is None else stored
-        self._memory, self._own_turn = memory, own_turn
+    training: TrainingLabels
+    items: Int64  # (B,)
+    labels: Labels  # of items and stored, mirrored for mirrored images
+    anchors: int
+    stored: Int64 = field(default_factory=lambda: np.empty(0, np.int64))  # (S,) items of a memory's embeddings
+    memory: int = 0  # size of the memory, which may still be empty
+    own_turn: bool = True  # whether this process computes label distances; if not, only their shape is right
 
     def label_distances(self) -> Float32:
-        """Label distances (A, B + S), from each anchor to the items of the batch and of the memory.
-
-        Raises:
-            UserError: the label distance is not symmetric, but declared so.
-        """
-        if not self._own_turn:
-            return np.empty((self._anchors, len(self._labels)), np.float32)
-        distance = self._training.distance
-        block = distance.pairwise(self._labels[: self._anchors], self._labels)
+        """Label distances (A, B + S), from each anchor to the items of the batch and of the memory."""
+        if not self.own_turn:
+            return np.empty((self.anchors, len(self.labels)), np.float32)
+        distance = self.training.distance
+        block = distance.pairwise(self.labels[: self.anchors], self.labels)
         if distance.is_symmetric:
-            check_symmetric(distance.name, block, self._items)
-        items, stored = torch.from_numpy(self._items), torch.from_numpy(self._stored)
-        leave_out_copies(torch.from_numpy(block), items, stored)
+            _check_symmetric(distance.name, block, self.items)
+        leave_out_copies(torch.from_numpy(block), torch.from_numpy(self.items), torch.from_numpy(self.stored))
         return block
 
     def classes(self) -> Int64:
         """Class numbers (B,)."""
         self._check_no_memory("classes")
-        return self._training.classes()[self._items]
+        return self.training.classes()[self.items]
 
     def vectors(self) -> Float32:
         """Label vectors (B, V)."""
         self._check_no_memory("vectors")
-        return label_vectors(self._training.distance, self._labels)
+        return self.training.vectors_of(self.labels)
 
     def _check_no_memory(self, taken: str) -> None:
-        if self._memory:
+        if self.memory:
             raise UserError(f"A memory adds columns of label distances, but the loss takes {taken}: set memory to 0.")
 
 
-def label_distances(batch: LabelSource) -> Tensor:
-    """The target of the losses over label distances, (A, B + S)."""
-    return torch.from_numpy(batch.label_distances())
-
-
-def label_vectors(distance: LabelDistance, labels: Labels) -> Float32:
-    """The labels as vectors (N, V).
-
-    Raises:
-        UserError: the labels are not vectors.
-    """
-    vectors = distance.label_vectors(labels)
-    if vectors is None:
-        raise UserError(
-            f"The label distance {distance.name!r} has no label vectors. Use label_distance=euclidean for labels that "
-            "are numbers or vectors, or a loss that takes label distances."
-        )
-    return vectors.astype(np.float32)
-
-
-def check_symmetric(name: str, block: Float32, items: Int64) -> None:
-    """Check that the label distances ``block`` (A, B) among a batch's anchors, its first items, are symmetric.
-
-    Raises:
-        UserError: they differ by more than rounding; names the pair that differs most, of the items (B,).
-    """
+def _check_symmetric(name: str, block: Float32, items: Int64) -> None:
+    """Check that label distances (A, B) among a batch's anchors, its first items, are symmetric, up to rounding."""
     square = block[:, : len(block)]  # (A, A)
     if np.array_equal(square, square.T):  # the usual case
         return

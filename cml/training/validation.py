@@ -1,18 +1,16 @@
-"""Validation during training, on held-out training items, never on queries or gallery.
-
-It selects the best weights and may end a run early.
-"""
+"""Validation on held-out training items, never on queries or gallery: it selects weights and may end a run early."""
 
 import copy
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from cml.distances.label_distance import Float32, Int32
+from cml.distances.label_distance import Int32
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel
 from cml.processes.ranks import Ranks
@@ -20,115 +18,78 @@ from cml.retrieval.evaluation import embedding_ranker, leave_out_itself
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
 
-
-class Network(Protocol):
-    """The trained network: a model, or its head on features."""
-
-    def embed(self, images: Any, /) -> Float32:  # noqa: ANN401 - images or features
-        """Embeddings (N, D)."""
+Score = Callable[[Any, TrainingData], float]  # of a network, a model or its head on features; lower is better
+_STATE = ("best", "best_step", "worst", "waited", "best_weights")
 
 
-Score = Callable[[Any, TrainingData], float]
-
-
+@dataclass(eq=False)
 class Validation:
-    """Scores of a run on its held-out data, and the best weights so far.
+    """Scores of a run on its held-out data, and the best weights so far."""
 
-    Args:
-        model: The model, whose weights are kept.
-        network: Embeds the held-out data: the model, or its head on features.
-        held_out: The data.
-        config: For ``evaluate_every`` and ``patience``.
-        ranks: The processes that share the work, all of which call ``record``.
-        score: Score of a network on data, lower is better; None for ``held_out_score``.
+    model: EmbeddingModel
+    network: Any  # embeds the data: the model, or its head on features
+    held_out: TrainingData
+    config: TrainConfig
+    ranks: Ranks  # all call ``record``
+    score: Score | None = None  # None for ``held_out_score``
+    best: float = math.inf
+    best_step: int = 0
+    worst: float = -math.inf
+    waited: int = 0  # validations since the best one
+    best_weights: dict[str, Tensor] | None = None
 
-    Attributes:
-        best: The best score so far.
-        best_step: Its step.
-        worst: The worst score so far.
-        waited: Validations since the best one.
-
-    Raises:
-        UserError: the labels of the held-out data cannot be ranked.
-    """
-
-    def __init__(
-        self,
-        model: EmbeddingModel,
-        network: Any,  # noqa: ANN401 - a torch module that is a Network
-        held_out: TrainingData,
-        config: TrainConfig,
-        ranks: Ranks,
-        score: Score | None = None,
-    ) -> None:
-        self._model, self._network, self._held_out, self._config, self._ranks = model, network, held_out, config, ranks
-        if score is None and config.evaluate_every:
-            order = ranks.once(lambda: label_order(held_out))
-            score = functools.partial(held_out_score, order=order, ranks=ranks)
-        self._score = score
-        self.best, self.best_step, self.worst, self.waited = math.inf, 0, -math.inf, 0
-        self._best_weights: dict[str, Tensor] | None = None
-
-    def due(self, step: int) -> bool:
-        """Whether the run is validated after ``step`` steps."""
-        return self._config.evaluate_every > 0 and step % self._config.evaluate_every == 0
+    def __post_init__(self) -> None:
+        if self.score is None and self.config.evaluate_every:
+            order = self.ranks.once(lambda: label_order(self.held_out))
+            self.score = functools.partial(held_out_score, order=order, ranks=self.ranks)
 
     def record(self, step: int) -> dict[str, Any]:
         """Validate the network; returns the record."""
-        assert self._score is not None  # due() was true
-        score = self._score(self._network.eval(), self._held_out)
-        score = self._ranks.once(lambda: score)
-        self._network.train()
+        assert self.score is not None  # evaluate_every is set
+        own = self.score(self.network.eval(), self.held_out)
+        score = self.ranks.once(lambda: own)
+        self.network.train()
         self.waited += 1
         self.worst = max(self.worst, score)
         if score < self.best:
             self.best, self.best_step, self.waited = score, step, 0
-            self._best_weights = copy.deepcopy(self._model.state_dict())
+            self.best_weights = copy.deepcopy(self.model.state_dict())
         return {"step": step, "validation": score}
 
     @property
     def patience_lost(self) -> bool:
         """Whether the last ``patience`` validations were no better than one before them."""
-        return 0 < self._config.patience <= self.waited
+        return 0 < self.config.patience <= self.waited
 
     def take_best(self, last: int) -> str:
         """Restore the best weights after the ``last`` step, if validations differed.
 
-        Returns:
-            Which step's weights the model has, and why; "" if the run was not validated.
+        Returns which step's weights the model has, and why; "" if the run was not validated.
         """
-        if self._best_weights is None:
+        if self.best_weights is None:
             return ""
         if self.best == self.worst and self.best_step < last:
             return f"kept step {last}, the last: all validations scored {self.best:.4g}"
-        self._model.load_state_dict(self._best_weights)
+        self.model.load_state_dict(self.best_weights)
         early = f"; ended at step {last} after {self.waited} validations without a better one"
         return (
-            f"kept step {self.best_step} of {last}: the best validation, {self.best:.4g} on {len(self._held_out)} "
-            f"held-out items (the worst had {self.worst:.4g}){early if last < self._config.steps else ''}"
+            f"kept step {self.best_step} of {last}: the best validation, {self.best:.4g} on {len(self.held_out)} "
+            f"held-out items (the worst had {self.worst:.4g}){early if last < self.config.steps else ''}"
         )
 
     def state_dict(self) -> dict[str, Any]:
         """The state for a checkpoint."""
-        numbers = {"best": self.best, "best_step": self.best_step, "worst": self.worst, "waited": self.waited}
-        return {**numbers, "best_weights": self._best_weights}
+        return {name: getattr(self, name) for name in _STATE}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a ``state_dict``."""
-        self.best, self.worst = float(state["best"]), float(state["worst"])
-        self.best_step, self.waited = int(state["best_step"]), int(state["waited"])
-        self._best_weights = state["best_weights"]
+        vars(self).update({name: state[name] for name in _STATE})
 
 
 def label_order(data: TrainingData) -> Int32:
-    """The order of the N held-out items around each one by label distance.
+    """The order (N, N) of the held-out items around each one by label distance.
 
-    Returns:
-        (N, N) int32, the dense rank of each label distance in its row, -1 for the item itself and for incomparable
-        items.
-
-    Raises:
-        UserError: no item has others at different distances.
+    It is the dense rank of each label distance in its row, -1 for the item itself and for incomparable items.
     """
     from cml.retrieval.rank_correlation import dense_ranks
 
@@ -143,20 +104,11 @@ def label_order(data: TrainingData) -> Int32:
     return order
 
 
-def held_out_score(network: Network, data: TrainingData, *, order: Int32, ranks: Ranks) -> float:
+def held_out_score(network: Any, data: TrainingData, *, order: Int32, ranks: Ranks) -> float:  # noqa: ANN401
     """1 - Spearman's rho between embedding and label distances, each held-out item a query for all the others.
 
-    It uses whole rankings, so that it also works with few items. A query whose embedding is equally far from all others
-    counts as uncorrelated.
-
-    Args:
-        network: The network, in evaluation mode.
-        data: N held-out items.
-        order: (N, N) from ``label_order``.
-        ranks: The processes that share the work, all of which call this.
-
-    Returns:
-        The mean over queries, in 0..2; lower is better.
+    The mean over queries, in 0..2. It uses whole rankings (``label_order``), so that it also works with few items. A
+    query whose embedding is equally far from all others counts as uncorrelated. All ranks call this.
     """
     from cml.retrieval.rank_correlation import rank_correlations
 

@@ -1,8 +1,8 @@
 """Data workers: the processes that make batches ahead, and the errors if one of them fails.
 
-torch's DataLoader starts them. Here they leave Ctrl-C to the training process, end with it, and send errors as values,
-so that they arrive as one line. A worker that hangs, dies or runs out of memory is an error of the training process,
-and none outlives its run. They are forks that share the training process's memory until either writes to it.
+They are forks by torch's DataLoader that share the training process's memory until either writes to it. Here they leave
+Ctrl-C to that process, end with it, and send errors as values, so that they arrive as one line. A worker that hangs,
+dies or runs out of memory is an error of the training process.
 """
 
 import contextlib
@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -28,14 +27,7 @@ GIVE_BACK_EVERY = 32  # batches of a worker
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 _running: list[Any] = []  # loaders whose workers may run
-
-
-@dataclass(frozen=True)
-class _Failed:
-    """Sent instead of a batch that could not be made."""
-
-    step: int
-    error: Exception
+_MEND = "Use smaller batches (batch_size in --sampler), fewer --workers or a machine with more memory."
 
 
 class _Carried(Dataset[Any]):
@@ -51,25 +43,17 @@ class _Carried(Dataset[Any]):
         try:
             return self._source[step]
         except (UserError, OSError) as error:
-            return _Failed(step, error)
+            return error
         except (MemoryError, RuntimeError) as error:
             if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
                 raise
-            return _Failed(step, MemoryError())  # those of NumPy and torch may not be picklable
+            return MemoryError()  # those of NumPy and torch may not be picklable
 
 
 def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float) -> Iterator[T]:
-    """The batches of ``steps``, in order, made ahead by ``workers`` processes.
+    """The batches of ``steps``, in order, made ahead by ``workers`` processes; with 0, in this one.
 
-    Args:
-        source: The batches, by step.
-        steps: The steps.
-        workers: Number of processes; 0 makes the batches in this one.
-        timeout: Seconds to wait for a batch before the workers count as hung; 0 for no limit.
-
-    Raises:
-        MachineError: a worker ran out of memory; under ``ended`` also if it died or hung.
-        UserError: as raised in making a batch.
+    After ``timeout`` seconds without a batch the workers count as hung; 0 waits forever. ``ended`` tells their faults.
     """
     loader = DataLoader(
         _Carried(source),
@@ -82,49 +66,39 @@ def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float
         generator=torch.Generator(),  # its own, so that a loader does not advance the run's random numbers
     )
     if workers:
-        _share_memory()
+        # a full collection writes to every object that is not frozen, and so copies pages that forks would share; they
+        # inherit the free blocks of this process's heap, and would fill them over hours
+        gc.collect()
+        gc.freeze()
+        give_back_freed_memory()
     batches = iter(loader)
     _running.append(batches)
-    while True:
-        with _watched(batches, timeout if workers else 0):  # torch's own limit does not cover the transfer of a batch
-            made = next(batches, None)
-        if made is None:
-            return
-        if isinstance(made, _Failed):
-            if isinstance(made.error, MemoryError):
-                raise MachineError(f"The memory was full when the batch of step {made.step} was made. {_MEND}")
-            raise made.error
+    for step in steps:
+        watch = threading.Timer(timeout, _kill, (batches, timeout))  # torch's own does not cover a batch's transfer
+        watch.daemon = True
+        if workers and timeout:
+            watch.start()
+        try:
+            made = next(batches)
+        finally:
+            watch.cancel()
+        if isinstance(made, MemoryError):
+            raise MachineError(f"The memory was full when the batch of step {step} was made. {_MEND}")
+        if isinstance(made, Exception):
+            raise made
         yield made
 
 
-@contextlib.contextmanager
-def _watched(batches: Any, timeout: float) -> Iterator[None]:  # noqa: ANN401 - torch's iterator over a loader
-    """Kill the workers of a loader if the block takes ``timeout`` seconds; 0 for no limit."""
-
-    def kill() -> None:
-        batches.hung_for = timeout
-        for worker in batches._workers:
-            worker.kill()
-
-    timer = threading.Timer(timeout, kill)
-    timer.daemon = True
-    if timeout:
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+def _kill(batches: Any, after: float) -> None:  # noqa: ANN401 - torch's iterator over a loader
+    batches.hung_for = after
+    for worker in batches._workers:
+        worker.kill()
 
 
 @contextlib.contextmanager
 def ended() -> Iterator[None]:
-    """End all workers that ``made_ahead`` started in the block, and turn their faults into one line.
-
-    Raises:
-        MachineError: a worker died or hung.
-    """
-    before = len(_running)
-    fault = None
+    """End all workers that ``made_ahead`` started in the block, and turn their faults into one line."""
+    before, fault = len(_running), None
     try:
         yield
     except Exception as error:
@@ -132,16 +106,11 @@ def ended() -> Iterator[None]:
         if fault is None:
             raise
     finally:
-        forked = False
-        while len(_running) > before:
-            forked |= _end(_running.pop())
-        if forked:
+        forked = [_end(_running.pop()) for _ in _running[before:]]
+        if any(forked):
             gc.unfreeze()
     if fault is not None:
         raise MachineError(fault)
-
-
-_MEND = "Use smaller batches (batch_size in --sampler), fewer --workers or a machine with more memory."
 
 
 def _fault(error: BaseException | None) -> str | None:
@@ -178,19 +147,7 @@ def _workers_fault(text: str) -> str | None:
     return None
 
 
-def _share_memory() -> None:
-    """Prepare a fork, so that memory stays shared and free memory is not inherited.
-
-    A full garbage collection writes to every object that is not frozen, and so copies all their pages. A fork inherits
-    the free blocks of the training process's heap, and would fill them over hours.
-    """
-    gc.collect()
-    gc.freeze()
-    give_back_freed_memory()
-
-
 def _begin(worker: int) -> None:
-    """The first actions of a worker."""
     for number in SIGNALS:  # a terminal sends them to all processes, but the training process may need another batch
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":

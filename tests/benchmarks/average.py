@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.training.average import Average
+from cml.training.optimizer import Average
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

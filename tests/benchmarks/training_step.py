@@ -31,7 +31,7 @@ from cml.data_prep.drawn.people.people import draw_people
 from cml.distances import registry as distances
 from cml.models.embedding import EmbeddingModel
 from cml.runs.demo import small_config
-from cml.trackers.tensorboard import TensorBoard
+from cml.trackers.known import TensorBoard
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.callbacks import TRACK_EVERY, Callback, Tracking, Watched
 from cml.training.loop import model_config, train
