@@ -1,8 +1,7 @@
 """The tensors of a training step, made from a sampler's batch in data workers.
 
-An item of this dataset is a whole batch, a pure function of (seed, global step). So a run can continue at any step, and
-workers can share the blocks of label distances. Each of several processes makes its share of a batch's images, and they
-take turns with the label distances.
+A batch is a pure function of (seed, global step), so that a run can continue at any step. Each of several processes
+makes its share of a batch's images, and they take turns with the label distances.
 """
 
 from collections.abc import Callable, Iterator

@@ -106,7 +106,6 @@ class Checkpoint:
 
 
 def _is_like(found: object, model: dict[str, Tensor]) -> bool:
-    """Whether ``found`` holds tensors with a model's names and shapes."""
     return (
         isinstance(found, dict)
         and found.keys() == model.keys()

@@ -1,8 +1,4 @@
-"""Label distances, classes and vectors of the training labels, for losses and samplers, and of a batch, for losses.
-
-Implements ``cml.losses.loss.LabelSource`` and ``cml.sampling.sampler.ItemLabels``; the label distance determines
-whether labels are classes or vectors.
-"""
+"""Label distances, classes and vectors of the training labels and of a batch (``LabelSource``, ``ItemLabels``)."""
 
 from dataclasses import dataclass, field
 
