@@ -31,8 +31,7 @@ from cml.export.captioning import CaptioningFeatures, Estimate, View, export_cap
 from cml.export.feature_stores import STORES, FeatureStore, Layout
 from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
-from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.frozen import backbone_fingerprint
+from cml.models.embedding import EmbeddingModel, ModelConfig, backbone_fingerprint
 
 NATIVE = CaptioningFeatures()
 

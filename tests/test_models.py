@@ -12,8 +12,7 @@ import torchvision
 from cml.data.images import Images
 from cml.errors import UserError
 from cml.models import get
-from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.frozen import frozen_features
+from cml.models.embedding import EmbeddingModel, ModelConfig, frozen_features
 
 
 @pytest.mark.filterwarnings("ignore:The default weight initialization of GoogleNet")

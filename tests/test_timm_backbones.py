@@ -19,8 +19,7 @@ import cml
 from cml import models
 from cml.cli import main
 from cml.errors import DataError, UserError
-from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.frozen import frozen_features
+from cml.models.embedding import EmbeddingModel, ModelConfig, frozen_features
 
 KINDS = ["timm/test_vit", "timm/test_resnet"]
 CONFIG = cml.TrainConfig(

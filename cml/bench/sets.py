@@ -163,7 +163,7 @@ def features_of(config: TrainConfig, part: Part) -> Float32:
 
 @functools.lru_cache(maxsize=8)
 def _features(backbone: str, weights: str, image_size: tuple[int, int], paths: tuple[Path, ...]) -> Float32:
-    from cml.models.frozen import frozen_features
+    from cml.models.embedding import frozen_features
 
     return frozen_features(_network(backbone, weights, image_size), paths)
 

@@ -1,8 +1,4 @@
-"""A user's own function of two labels as a label distance, and the values that were asked of it before.
-
-It calls the function once for each pair of different labels, so it is for small data or a first try; a
-``LabelDistance`` of your own that computes whole blocks is the fast way.
-"""
+"""A user's own function of two labels as a label distance, and the values that were asked of it before."""
 
 from __future__ import annotations
 

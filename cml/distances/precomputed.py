@@ -1,7 +1,4 @@
-"""Label distances that somebody else computed. Not for: making such files, which ``cml distances`` does.
-
-No file is read as a whole: files are memory-mapped and only the rows and columns asked for are touched.
-"""
+"""Label distances in memory-mapped files. Not for: making such files, which ``cml distances`` does."""
 
 from __future__ import annotations
 

@@ -28,8 +28,7 @@ from cml.export.embeddings import usual_batch
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
 from cml.export.image_list import ImageList
 from cml.models.backbone import evaluating
-from cml.models.embedding import EmbeddingModel
-from cml.models.frozen import backbone_fingerprint
+from cml.models.embedding import EmbeddingModel, backbone_fingerprint
 from cml.processes.bar import Bar
 from cml.storage.resumable import Building, building
 from cml.storage.saved_options import Count, record

@@ -1,10 +1,16 @@
-"""The embedding model: backbone, linear head, and L2 normalisation if the loss requires it."""
+"""The embedding model: backbone, linear head, L2 normalisation if the loss requires it; and its cached features.
+
+Features of a frozen backbone are computed once for a set of images, then read from a cache, whose keys depend on the
+image files, the backbone, all weights and the size.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +20,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.data.augmentation import center_box, stored_size
-from cml.data.images import MAX_PIXELS, Images, UInt8
+from cml.data.images import MAX_PIXELS, PIXELS, Images, UInt8
 from cml.data.inputs import image_source
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, evaluating, first_line, get, least_side
 from cml.processes.bar import SILENT, Bar
+from cml.storage.atomic import cache_folder
+from cml.storage.npy import cached_rows
 from cml.storage.saved_options import TINY, check_bounds
 
 Given = Images | UInt8 | Sequence[Any]
@@ -178,3 +186,41 @@ class EmbeddingModel(nn.Module):
                 results.append(compute(batch.to(self.mean.device)).float().cpu().numpy())
                 shown.update(len(batch))
         return np.concatenate(results) if results else np.empty((0, self.config.dimension), np.float32)
+
+
+def backbone_fingerprint(model: EmbeddingModel) -> str:
+    """Digest of the backbone; a run with a frozen backbone has that of the published network."""
+    constants = [model.mean.flatten().tolist(), model.std.flatten().tolist()]
+    return weights_fingerprint(model.backbone, f"{model.config.backbone} {constants}")
+
+
+def weights_fingerprint(network: nn.Module, shape: str) -> str:
+    """Digest of a network's weights and of ``shape``, a text of everything else that its results depend on."""
+    digest = hashlib.sha256(shape.encode())
+    for name, value in sorted(network.state_dict().items()):
+        digest.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def frozen_features(model: EmbeddingModel, paths: Sequence[Path], *, bar: str = "") -> Float32:
+    """Backbone features (N, F) of N image files, as of ``extract``; those of published weights are cached."""
+    path = features_file(model, paths)
+    if path is None:
+        return model.extract(paths, bar=bar)
+    return cached_rows(path, len(paths), lambda: model.extract(paths, bar=bar))
+
+
+def features_file(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:
+    """The file of the cache for the features of image files; None if they are not cached."""
+    config = model.config
+    if config.weights == "none":
+        return None
+    digest = hashlib.sha256(f"{backbone_fingerprint(model)} {config.image_size} {config.crop} {PIXELS}".encode())
+    for path in paths:
+        try:
+            stat = path.stat()
+        except OSError:  # reading the image will say what is wrong
+            return None
+        digest.update(f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return cache_folder() / "features" / f"{digest.hexdigest()[:32]}.npy"

@@ -18,8 +18,7 @@ from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
-from cml.models.embedding import EmbeddingModel
-from cml.models.frozen import features_file, frozen_features
+from cml.models.embedding import EmbeddingModel, features_file, frozen_features
 from cml.processes.ranks import Ranks
 from cml.retrieval.evaluation import ORACLE, Evaluation, Metric
 from cml.retrieval.over_queries import pair_spearman

@@ -1,9 +1,7 @@
 """The contract of a sampler: which items make a batch, and which of them are anchors.
 
-A sampler is a frozen dataclass of settings. It says what it works from (``given``): neighbour lists, class numbers, or
-nothing but the number of items. A batch is a pure function of (seed, epoch, step): there is no state to save, a run may
-continue at any step, and data workers may make batches out of order. Every epoch takes every training item as a counted
-anchor exactly once.
+A batch is a pure function of (seed, epoch, step): there is no state to save, a run may continue at any step, and data
+workers may make batches out of order. Every epoch takes every training item as a counted anchor exactly once.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from cml.data.images import Images
 from cml.distances.label_distance import Float32
 from cml.errors import UserError, extra_needed
-from cml.models.embedding import EmbeddingModel
-from cml.models.frozen import frozen_features
+from cml.models.embedding import EmbeddingModel, frozen_features
 from cml.processes.ranks import Ranks
 
 _SCALE = 2  # factor of an adapter's output, for every rank

@@ -76,11 +76,10 @@ class WordVectors(ABC):
 
 
 class ArrayVectors(WordVectors):
-    """A matrix (V, D) in a .npy file, and its words, which ``read_words`` gives from another with line numbers."""
+    """A matrix (V, D) in a .npy file, and its words in a text or parquet file."""
 
-    def __init__(self, path: Path, words: Path, read_words: Callable[[Path], Iterable[tuple[int, str]]]) -> None:
+    def __init__(self, path: Path, words: Path) -> None:
         self.files = (path, words)
-        self._words = read_words
         try:
             self._matrix = map_array(path)
         except (OSError, ValueError) as error:
@@ -99,7 +98,8 @@ class ArrayVectors(WordVectors):
         wanted = set(words)
         found: dict[str, int] = {}
         count = 0
-        for count, word in self._words(self.files[1]):
+        listed = parquet_words if self.files[1].suffix == ".parquet" else text_words
+        for count, word in listed(self.files[1]):
             if word in wanted:
                 found.setdefault(word, count - 1)
         if count != len(self._matrix):
@@ -275,11 +275,11 @@ def open_word_vectors(source: str) -> WordVectors:
 @functools.lru_cache(maxsize=8)
 def _open(path: Path, changed: int, size: int) -> WordVectors:  # changed and size: a rewritten file is opened again
     if path.is_dir():
-        return ArrayVectors(path / "glove_6B_50d_emb.npy", path / "glove_6B_index.parquet", parquet_words)
+        return ArrayVectors(path / "glove_6B_50d_emb.npy", path / "glove_6B_index.parquet")
     with open_regular(path) as file:
         start = file.read(1 << 16)
     if start.startswith(b"\x93NUMPY"):
-        return ArrayVectors(path, path.with_suffix(".txt"), text_words)
+        return ArrayVectors(path, path.with_suffix(".txt"))
     if start[:2] in (b"\x1f\x8b", b"PK"):
         raise DataError(f"{path} is compressed; unpack it first.")
     if start[:1] == b"\x80":

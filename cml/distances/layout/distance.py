@@ -118,10 +118,10 @@ class Layout(LabelDistance):
             mask = _mask(labels[position], position)
             most = int(mask.max() if self.ignore is None else np.where(mask == self.ignore, 0, mask).max())
             if most > self.largest_id:
-                fault = f"holds the id {most}; ids should be 0 to {self.largest_id}"
-                raise _fault(position, labels[position], fault)
-            if self.resolution is not None:
-                mask = mask[np.ix_(*(_nearest(length, self.resolution) for length in mask.shape))]
+                raise _fault(position, labels[position], f"holds the id {most}; ids should be 0 to {self.largest_id}")
+            if self.resolution is not None:  # take what is nearest to the middles of equal parts
+                middles = 2 * np.arange(self.resolution) + 1
+                mask = mask[np.ix_(*(middles * length // (2 * self.resolution) for length in mask.shape))]
             if mask.size > MOST_PIXELS:
                 fault = f"has {mask.size:,} pixels; at most {MOST_PIXELS:,}. Set a resolution"
                 raise _fault(position, labels[position], fault)
@@ -139,7 +139,8 @@ class Layout(LabelDistance):
         size_a, size_b = (_size(tuple(side.arrays["size"][0].tolist())) for side in (a, b))
         if size_a != size_b:
             raise UserError(f"The masks of the two sides are {size_a} and {size_b} pixels; set a resolution.")
-        ids = sorted((_ids(a) | _ids(b)) - {self.ignore})
+        present = {one for side in (a, b) for one in np.flatnonzero(side.arrays["areas"].any(axis=0)).tolist()}
+        ids = sorted(present - {self.ignore})
         fill = matched_iou_distances if self.matching == "hungarian" else mean_iou_distances
         for i in range(0, len(a), _TILE):
             bits_a = self._bits(a[i : i + _TILE], ids)
@@ -184,20 +185,10 @@ def _unpacked(labels: Labels, one: int) -> NDArray[np.uint64]:
     return where if one < 1 << planes.shape[1] else np.zeros_like(where)
 
 
-def _ids(labels: Labels) -> set[int]:
-    return set(np.flatnonzero(labels.arrays["areas"].any(axis=0)).tolist())
-
-
 def _area(labels: Labels, one: int) -> NDArray[np.int64]:
     """Pixels of the id ``one`` in each mask: (N,)."""
     areas = labels.arrays["areas"]
     return areas[:, one].astype(np.int64) if one < areas.shape[1] else np.zeros(len(labels), np.int64)
-
-
-def _nearest(length: int, resolution: int) -> NDArray[np.intp]:
-    """The rows nearest to the middles of ``resolution`` equal parts of ``length`` rows."""
-    rows: NDArray[np.intp] = (2 * np.arange(resolution) + 1) * length // (2 * resolution)
-    return rows
 
 
 def _mask(label: Any, position: int) -> UInt8:  # noqa: ANN401 - checked here
