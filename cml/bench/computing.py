@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from cml import plugins
-from cml.bench.result import made_on
+from cml.bench.result import BenchTrial, Result, choose, config_digest, made_on
 from cml.bench.scores import FIRST, Ranks
 from cml.bench.sets import BenchSet, Part, features_of, open_set
 from cml.data.augmentation import stored_size
@@ -57,11 +57,13 @@ def fit(track: str, data: BenchSet, configs: Sequence[TrainConfig], kept: Path |
     """Train with each of the options, which share seed, size and batches; ``kept`` is the state of killed heads."""
     if track == "B":
         return [_network(data, config) for config in configs]
-    from cml.bench.heads import train_heads
+    from cml.bench.heads import Head, train_heads
 
-    features = functools.partial(features_of, configs[0])
-    heads = train_heads(configs, features(data.train), data.train_distances, data.vectors, kept)
-    return [Fitted(lambda part, head=head: head.embed(features(part)), head.seconds, head.failed) for head in heads]
+    def embed(head: Head, part: Part) -> Float32:
+        return head.embed(features_of(configs[0], part))
+
+    heads = train_heads(configs, features_of(configs[0], data.train), data.train_distances, data.vectors, kept)
+    return [Fitted(functools.partial(embed, head), head.seconds, head.failed) for head in heads]
 
 
 def frozen(data: BenchSet, config: TrainConfig) -> Fitted:
@@ -203,6 +205,39 @@ def final(data: BenchSet, track: str, config: TrainConfig, trials: int, wanted: 
     if not one.failed:
         ranks = Ranks.of([embedding_ranker(one.embed(query), one.embed(gallery))], len(query), len(gallery))
     return Final(ranks, one.seconds, one.failed, memory_mb(), made_on())
+
+
+def result_of(
+    data: BenchSet,
+    version: str,
+    track: str,
+    method: str,
+    pretraining: str,
+    config: dict[str, Any],
+    finals: Sequence[Final],
+    trials: Sequence[BenchTrial] = (),
+) -> Result:
+    """The result of final runs and their trials, as yet without scores."""
+    seconds = sum(one.seconds for one in finals) / max(len(finals), 1)
+    return Result(
+        suite=version,
+        set=data.name,
+        track=track,
+        method=method,
+        kind=data.spec.kind,
+        split=data.split,
+        data=data.data,
+        pretraining=pretraining,
+        config=config,
+        config_sha256=config_digest(config),
+        trials=list(trials),
+        chosen=getattr(choose(trials), "number", None),
+        seconds={"run": round(seconds, 3), "trials": round(sum(one.seconds for one in trials), 3)},
+        memory_mb=max((one.memory_mb for one in finals), default=memory_mb()),
+        unit=data.report[1],
+        plugins=plugins.needed(config.get("loss", ""), config.get("backbone", "")),
+        **(finals[-1].made_on if finals else made_on()),
+    )
 
 
 def validated(embeddings: Float32, distances: Float32) -> float:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import numpy as np
 
 from cml import tasks
-from cml.bench.result import place, read_ranks, read_result, results_in
+from cml.bench.result import Result, place, read_ranks, read_result, results_in
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.table import BEST, Board, board, score_of
 from cml.data.prepared import open_dataset
@@ -53,8 +53,7 @@ def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
     boards = [board(results, *kind) for kind in kinds]
     rules = [_RULES]
     for number, one in enumerate(boards):
-        rules.append(f"body:has(#t{number}:checked) .board:not(.b{number}){{display:none}}")
-        rules += _sorted(number, one)
+        rules += [f"body:has(#t{number}:checked) .board:not(.b{number}){{display:none}}", *_sorted(number, one)]
     shown, missing = [_view(one, results, page.parent) for one in boards], {}
     for one, view in zip(boards, shown, strict=True):
         for head in view["sets"] if queries else ():
@@ -88,18 +87,19 @@ def _sorted(number: int, one: Board) -> list[str]:
 def _view(one: Board, results: Path, folder: Path) -> dict[str, Any]:
     rows = []
     for method, (_, *texts) in zip(one.order, one.grid()[1:], strict=True):
-        cells = [_cell(one, method, name, text, results, folder) for name, text in zip(one.sets, texts, strict=False)]
+        cells = []
+        for name, text in zip(one.sets, texts, strict=False):
+            found = one.results[method].get(name)
+            link = _link(_file(results, found), folder) if found else ""
+            cells.append({"text": text.removesuffix(BEST), "best": text.endswith(BEST), "file": link})
         rows.append({"method": visible_text(method), "cells": cells, "rest": texts[len(one.sets) :]})
     notes = one.notes().replace(f" {BEST} marks", " Bold marks")
     sets = [{"name": name, "gallery": ""} for name in one.sets]
     return {"title": f"{one.version}, {one.track}", "sets": sets, "rows": rows, "notes": notes}
 
 
-def _cell(one: Board, method: str, name: str, text: str, results: Path, folder: Path) -> dict[str, Any]:
-    found, link = one.results[method].get(name), ""
-    if found is not None:
-        link = _link(place(results, found.suite, found.set, found.track, found.method), folder)
-    return {"text": text.removesuffix(BEST), "best": text.endswith(BEST), "file": link}
+def _file(results: Path, found: Result) -> Path:
+    return place(results, found.suite, found.set, found.track, found.method)
 
 
 def _link(file: Path, folder: Path) -> str:
@@ -120,7 +120,7 @@ def _write_gallery(one: Board, data: BenchSet, results: Path, page: Path, querie
         found = one.results[method].get(data.name)
         if found is None or found.failed or method == ORACLE:
             continue
-        path = place(results, found.suite, data.name, found.track, found.method)
+        path = _file(results, found)
         ranks = read_ranks(path, found)
         fault = ranks.fault(len(ranks.top), data.test_distances)
         if fault or found.split != data.split:

@@ -85,13 +85,6 @@ class Result:
     plugins: tuple[tuple[str, str], ...] = ()  # name and SHA-256 of each that was needed
 
 
-def result_of(data: BenchSet, version: str, track: str, method: str, config: dict[str, Any], **fields: Any) -> Result:  # noqa: ANN401
-    """A result without scores on a set, with the other fields given."""
-    digest, kind = config_digest(config), data.spec.kind
-    about = {"split": data.split, "data": data.data, "unit": data.report[1], "kind": kind, "config_sha256": digest}
-    return Result(suite=version, set=data.name, track=track, method=method, config=config, **about, **fields)
-
-
 def choose(trials: Sequence[BenchTrial]) -> BenchTrial | None:
     """The trial with the best score on validation, of equal ones the first; None where all failed."""
     scored = [one for one in trials if one.score is not None]

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from cml import plugins
-from cml.bench.result import check, made_on, place, read_result, result_of, results_in, write_result
+from cml.bench.computing import Final, result_of
+from cml.bench.result import check, made_on, place, read_result, results_in, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import Part, open_set
 from cml.bench.suite import LATEST
@@ -92,19 +93,8 @@ def score_embedding(
         return found
 
     ranks = Ranks.of([embedding_ranker(of(query), of(gallery))], len(query), len(gallery))
-    result = result_of(
-        data,
-        version,
-        "C",
-        method,
-        {"embeddings": embeddings.name, "dimension": rows.shape[1]},
-        pretraining=pretraining,
-        trials=[],
-        chosen=None,
-        seconds={"run": 0.0, "trials": 0.0},
-        memory_mb=0,
-        **made_on(),
-    )
+    config = {"embeddings": embeddings.name, "dimension": rows.shape[1]}
+    result = result_of(data, version, "C", method, pretraining, config, [Final(ranks, 0.0, "", 0, made_on())])
     path = place(out, version, name, "C", method)
     write_result(path, result, ranks, data)
     return path

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from cml import plugins
-from cml.bench.computing import AT_ONCE, Final, Here, There, final, frozen, label_mds, memory_mb, tried
-from cml.bench.result import BenchTrial, Result, choose, made_on, place, read_result, result_of, write_result
+from cml.bench.computing import AT_ONCE, Final, Here, There, final, frozen, label_mds, memory_mb, result_of, tried
+from cml.bench.result import BenchTrial, Result, choose, made_on, place, read_result, write_result
 from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import UNTRAINED, Method, Suite
@@ -180,31 +180,10 @@ def _write_learnt(
 
 
 def _result(
-    plan: Plan,
-    data: BenchSet,
-    method: str,
-    config: TrainConfig,
-    finals: Sequence[Final],
-    trials: Sequence[BenchTrial] = (),
+    plan: Plan, data: BenchSet, method: str, config: TrainConfig, finals: list[Final], trials: Sequence[BenchTrial] = ()
 ) -> Result:
     config = replace(config, label_distance=data.label_distance)
     options = {} if method in UNTRAINED else as_json(asdict(config))
     weights = options.get("weights", "none")
-    seconds = [one.seconds for one in finals]
-    return result_of(
-        data,
-        plan.suite.version,
-        plan.place,
-        method,
-        options,
-        pretraining="ImageNet-1k, classes" if weights == "imagenet" else weights,
-        trials=list(trials),
-        chosen=getattr(choose(trials), "number", None),
-        seconds={
-            "run": round(sum(seconds) / max(len(seconds), 1), 3),
-            "trials": round(sum(one.seconds for one in trials), 3),
-        },
-        memory_mb=max((one.memory_mb for one in finals), default=memory_mb()),
-        plugins=plugins.needed(options.get("loss", ""), options.get("backbone", "")),
-        **(finals[-1].made_on if finals else made_on()),
-    )
+    pretraining = "ImageNet-1k, classes" if weights == "imagenet" else weights
+    return result_of(data, plan.suite.version, plan.place, method, pretraining, options, finals, trials)

@@ -62,16 +62,11 @@ def _sample_looks(rng: Rng) -> _Looks:
     def near(colours: tuple[tuple[int, int, int], ...]) -> Float64:
         return (np.array(pick(rng, colours)) * rng.uniform(0.85, 1.1)).clip(0, 255)
 
-    return _Looks(
-        skin=near(_SKINS),
-        hair=near(_HAIRS),
-        shirt=rng.uniform(20, 235, 3),
-        eyes=rng.uniform(20, 120, 3),
-        hairline=rng.uniform(0.1, 0.5) if rng.random() < 0.9 else 2.0,  # nobody's hair begins so high: bald
-        wide=rng.uniform(0.7, 0.82),
-        long=rng.uniform(0.95, 1.08),
-        glasses=bool(rng.random() < 0.2),
-    )
+    skin, hair = near(_SKINS), near(_HAIRS)
+    shirt, eyes = rng.uniform(20, 235, 3), rng.uniform(20, 120, 3)
+    hairline = rng.uniform(0.1, 0.5) if rng.random() < 0.9 else 2.0  # nobody's hair begins so high: bald
+    wide, long = rng.uniform(0.7, 0.82), rng.uniform(0.95, 1.08)
+    return _Looks(skin, hair, shirt, eyes, hairline, wide, long, glasses=bool(rng.random() < 0.2))
 
 
 def _render(pixels: Float64, x: Float64, y: Float64, turn: Float64, looks: _Looks, light: Float64) -> None:

@@ -6,7 +6,6 @@ Every part of the body is the convex hull of a few spheres, painted three times 
 import colorsys
 import itertools
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +26,7 @@ _LEGS = (0.6, 1.0, 2.0, 2.0, 2.0)
 _HAIR: tuple[Colour, ...] = ((28, 24, 24), (58, 40, 30), (92, 62, 38), (140, 100, 60), (196, 164, 108), (120, 118, 116))
 
 
-@dataclass(frozen=True)
-class Clothes:
+class Clothes(NamedTuple):
     """What a figure wears, and its colours."""
 
     skin: Colour  # colour of skin; likewise hair, shirt, trousers, shoes and mark
@@ -62,18 +60,10 @@ def sample_clothes(rng: Rng) -> Clothes:
     trousers = shirt if rng.random() < 0.1 else _cloth(rng, sober=True)
     skirt = rng.uniform(0.5, 1.4) if rng.random() < 0.15 else 0.0
     leg = 0.3 if skirt else pick(rng, _LEGS)
-    return Clothes(
-        skin,
-        hair,
-        shirt,
-        trousers,
-        shoes=skin if rng.random() < 0.1 else _cloth(rng, sober=True),
-        sleeve=pick(rng, _SLEEVES) * (1 - 0.1 * rng.random()),
-        leg=leg * (1 - 0.1 * rng.random()),
-        skirt=skirt,
-        long_hair=bool(rng.random() < 0.3),
-        mark=_cloth(rng) if rng.random() < 0.5 else None,
-    )
+    shoes = skin if rng.random() < 0.1 else _cloth(rng, sober=True)
+    sleeve, leg = pick(rng, _SLEEVES) * (1 - 0.1 * rng.random()), leg * (1 - 0.1 * rng.random())
+    long_hair, mark = bool(rng.random() < 0.3), _cloth(rng) if rng.random() < 0.5 else None
+    return Clothes(skin, hair, shirt, trousers, shoes, sleeve, leg, skirt, long_hair, mark)
 
 
 def body_parts(figure: Figure, clothes: Clothes, view: Frame) -> list[Part]:

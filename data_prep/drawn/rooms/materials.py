@@ -158,7 +158,7 @@ def _lay(patch: Patch, u: Float32, v: Float32, blur: Float32, colours: Float32, 
     if patch.kind == "round":
         kept = (2 * a - 1) ** 2 + (2 * b - 1) ** 2 < 1
         inside, u, v, blur = inside[kept], u[kept], v[kept], blur[kept]
-    shown, bright = patch.material.at(u, v, blur), np.float32(patch.glow)
+    shown, bright = patch.material.at(u, v, blur), np.full_like(u, patch.glow)
     if patch.kind == "photo":
         assert patch.photo is not None
         height, width = patch.photo.shape[:2]

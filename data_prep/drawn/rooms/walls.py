@@ -186,7 +186,8 @@ def _outside(rng: Rng, photos: Photos) -> Photo:
     green = np.array(linear(rng.uniform(0.15, 0.5), rng.uniform(0.3, 0.6), rng.uniform(0.1, 0.4)), np.float32)
     line = np.arange(48, dtype=np.float32)
     height = line[:, None] / 48
-    bumps = cloudy(*np.meshgrid(line / np.float32(5), line / np.float32(5)), sample_key(rng))
+    across, down = np.meshgrid(line / np.float32(5), line / np.float32(5))
+    bumps = cloudy(across, down, sample_key(rng))
     ground = (height + 0.35 * bumps > rng.uniform(0.5, 1.2))[..., None]
     return np.where(ground, green * (0.5 + bumps[..., None]), sky + (haze - sky) * height[..., None])
 
