@@ -11,6 +11,7 @@ from cml.retrieval.metrics import Float64, Floats
 
 PARTS = 10
 FEWEST = 10  # queries of a part; the mean of fewer says little
+_TAIL = 100 * (1 - 0.95) / 2  # percent of the resamples on either side of an interval
 _CHUNK = 1 << 22  # counts of resampled queries held at a time
 
 
@@ -61,22 +62,20 @@ def in_worst_part(ours: Float64, parts: NDArray[np.intp]) -> Float64:
     return np.where(worst, ours, np.nan)
 
 
-def mean_intervals(values: Float64, *, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Float64:
-    """Percentile bootstrap intervals (M, 2) of the column means: queries drawn with replacement (Efron, 1979).
+def mean_intervals(values: Float64, *, resamples: int = 1000, seed: int = 0) -> Float64:
+    """95 % percentile bootstrap intervals (M, 2) of the column means: queries drawn with replacement (Efron, 1979).
 
     All columns of ``values`` (Q, M) share resamples, so a difference of two rankers' columns is a paired comparison.
     NaN is left out of its column, as it is of the mean; a column without a value, or no resamples, give NaN.
     """
-    return _ends(_resampled(values, resamples, seed), level)
+    return _ends(_resampled(values, resamples, seed))
 
 
-def ratio_intervals(
-    numerators: Float64, denominators: Float64, *, resamples: int = 1000, level: float = 0.95, seed: int = 0
-) -> Float64:
+def ratio_intervals(numerators: Float64, denominators: Float64, *, resamples: int = 1000, seed: int = 0) -> Float64:
     """As ``mean_intervals``, of the ratio of two columns' means, both of which have the same resamples."""
     means = _resampled(np.concatenate([numerators, denominators], axis=1), resamples, seed)
     above, below = np.split(means, 2, axis=1)
-    return _ends(_ratio(above, below, below != 0), level)
+    return _ends(_ratio(above, below, below != 0))
 
 
 def _resampled(values: Float64, resamples: int, seed: int) -> Float64:
@@ -99,13 +98,12 @@ def _resampled(values: Float64, resamples: int, seed: int) -> Float64:
     return means
 
 
-def _ends(means: Float64, level: float) -> Float64:
-    tail = 100 * (1 - level) / 2
+def _ends(means: Float64) -> Float64:
     ends = np.full((means.shape[1], 2), np.nan)
     for column, drawn in enumerate(means.T):
         known = drawn[np.isfinite(drawn)]
         if len(known):
-            ends[column] = np.percentile(known, [tail, 100 - tail])
+            ends[column] = np.percentile(known, [_TAIL, 100 - _TAIL])
     return ends
 
 
