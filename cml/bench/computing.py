@@ -169,8 +169,8 @@ class There(Here):
         self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
         """Send the calls to workers."""
-        needed = data.name, self._version, data.split, parts, plugins.sources(), plugins.needed(parts)
-        calls = [(_in_worker, call, some, *needed) for some in arguments]
+        recipe = data.name, self._version, data.split, parts, plugins.sources(), plugins.needed(parts)
+        calls = [(_in_worker, recipe, call, some) for some in arguments]
         yield from self._workers.each(calls, lambda number: f"A run of {parts} on {data.name}")
 
     def every(self, work: Callable[[T], bool], pieces: Sequence[T]) -> list[bool]:
@@ -259,17 +259,9 @@ def memory_mb() -> int:
     return round(most / (1 << 20 if sys.platform == "darwin" else 1 << 10))
 
 
-def _in_worker(
-    call: Callable[..., R],
-    arguments: tuple[Any, ...],
-    name: str,
-    version: str,
-    split: str,
-    parts: str,
-    sources: tuple[str, ...],
-    needed: tuple[tuple[str, str], ...],
-) -> R:
+def _in_worker(recipe: tuple[Any, ...], call: Callable[..., R], arguments: tuple[Any, ...]) -> R:
     """Make a call in a worker, if it has the same set and the same plugins."""
+    name, version, split, parts, sources, needed = recipe
     with _one_at_a_time:
         try:
             for source in sources:
