@@ -1,4 +1,4 @@
-"""Label distances, classes and vectors of the training labels and of a batch (``LabelSource``, ``ItemLabels``)."""
+"""Label distances, classes and vectors of the training labels and of a batch (``LabelSource``, ``LabelsOf``)."""
 
 from dataclasses import dataclass, field
 
