@@ -4,18 +4,15 @@ Which items a part has follows from hashes of their ids, or of their groups' nam
 ids, labels and label distance. Features and label distances are computed once and kept in the cache.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib
 import io
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -31,9 +28,6 @@ from cml.errors import UserError
 from cml.storage.atomic import atomic_file, cache_folder, locked
 from cml.storage.npy import map_array
 from cml.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from cml.models.embedding import EmbeddingModel
 
 
 @dataclass(frozen=True)
@@ -163,19 +157,17 @@ def features_of(config: TrainConfig, part: Part) -> Float32:
 
 @functools.lru_cache(maxsize=8)
 def _features(backbone: str, weights: str, image_size: tuple[int, int], paths: tuple[Path, ...]) -> Float32:
-    from cml.models.embedding import frozen_features
-
-    return frozen_features(_network(backbone, weights, image_size), paths)
+    return _network(backbone, weights, image_size)(paths)
 
 
 @functools.lru_cache(maxsize=1)
-def _network(backbone: str, weights: str, image_size: tuple[int, int]) -> EmbeddingModel:
+def _network(backbone: str, weights: str, image_size: tuple[int, int]) -> Callable[[Sequence[Path]], Float32]:
     import torch
 
-    from cml.models.embedding import EmbeddingModel, ModelConfig
+    from cml.models.embedding import EmbeddingModel, ModelConfig, frozen_features
 
     torch.manual_seed(0)  # of one without weights
-    return EmbeddingModel(ModelConfig(backbone, weights, 2, False, image_size))
+    return functools.partial(frozen_features, EmbeddingModel(ModelConfig(backbone, weights, 2, False, image_size)))
 
 
 def _test_items(dataset: PreparedDataset, spec: SetSpec, suite: Suite) -> tuple[list[int], list[int]]:

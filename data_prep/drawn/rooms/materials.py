@@ -43,9 +43,9 @@ class Material:
             a = a + hashed(np.floor(b), np.zeros_like(b), self.key)
         elif self.pattern == "diamonds":
             a, b = a + b, a - b
-        share = self._second(a, b)
+        share, mean = self._second(a, b)
         fade = np.clip(1.6 - 3 * blur / min(self.size), 0, 1)
-        weight = mean_share(self) + (share - mean_share(self)) * fade
+        weight = mean + (share - mean) * fade
         if self.pattern in ("tiles", "bricks", "checks"):
             tone = (hashed(np.floor(a), np.floor(b), self.key) - 0.5) * fade
         else:
@@ -59,34 +59,25 @@ class Material:
             np.multiply(tone, ground + np.float32(second - ground) * weight, out=colours[channel])
         return colours
 
-    def _second(self, a: Float32, b: Float32) -> Float32:
-        """How much of the second colour there is, 0 to 1 (N,), at places in units of the repeat."""
+    def _second(self, a: Float32, b: Float32) -> tuple[Float32, float]:
+        """The share of the second colour at places (N,) in units of the repeat, and its mean over a large area.
+
+        The mean is what a pattern too fine to be seen fades to.
+        """
         match self.pattern:
             case "stripes":
-                share = a - np.floor(a) < self.line
+                share, mean = a - np.floor(a) < self.line, self.line
             case "tiles" | "bricks":
-                thin = self.line * min(self.size)
-                share = (a - np.floor(a) < thin / self.size[0]) | (b - np.floor(b) < thin / self.size[1])
+                wide, high = (self.line * min(self.size) / length for length in self.size)
+                share, mean = (a - np.floor(a) < wide) | (b - np.floor(b) < high), 1 - (1 - wide) * (1 - high)
             case "checks" | "diamonds":
-                share = (np.floor(a) + np.floor(b)) % 2
+                share, mean = (np.floor(a) + np.floor(b)) % 2, 0.5
             case "dots":
                 share = (a - np.floor(a) - 0.5) ** 2 + (b - np.floor(b) - 0.5) ** 2 < self.line / np.pi
+                mean = self.line
             case _:
-                share = np.zeros_like(a)
-        return share.astype(np.float32)
-
-
-def mean_share(material: Material) -> float:
-    """Share of the second colour over a large area: what a pattern too fine to be seen fades to."""
-    match material.pattern:
-        case "stripes" | "dots":
-            return material.line
-        case "tiles" | "bricks":
-            thin = material.line * min(material.size)
-            return 1 - (1 - thin / material.size[0]) * (1 - thin / material.size[1])
-        case "checks" | "diamonds":
-            return 0.5
-    return 0.0
+                share, mean = np.zeros_like(a), 0.0
+        return share.astype(np.float32), mean
 
 
 def hashed(a: Float32, b: Float32, key: int) -> Float32:

@@ -36,20 +36,15 @@ class Piece:
     angle: float  # how far its front is turned from z to x, in radians
     shadow: tuple[float, float] = (0.0, 0.0)  # half width and half depth of its shadow on the floor, (0, 0) for none
 
-    def turned(self, vectors: Float32) -> Float32:
-        """Vectors (3, ..) of the room in the piece's frame."""
-        c, s = np.float32(math.cos(self.angle)), np.float32(math.sin(self.angle))
+    def turned(self, vectors: Float32, way: int = 1) -> Float32:
+        """Vectors (3, ..) of the room in the piece's frame; the other way round by -1."""
+        c, s = np.float32(math.cos(self.angle)), np.float32(way * math.sin(self.angle))
         return np.stack([c * vectors[0] - s * vectors[2], vectors[1], s * vectors[0] + c * vectors[2]])
-
-    def turned_back(self, vectors: Float32) -> Float32:
-        """Vectors (3, ..) of the piece's frame in the room's."""
-        c, s = np.float32(math.cos(self.angle)), np.float32(math.sin(self.angle))
-        return np.stack([c * vectors[0] + s * vectors[2], vectors[1], c * vectors[2] - s * vectors[0]])
 
     def corners(self, part: Part) -> Float64:
         """The corners (8, 3) of a part's box, in the room."""
         local = (np.array(part.centre) + _CORNERS * part.half).astype(np.float32)
-        places: Float64 = self.turned_back(local.T).T + np.array(self.place)
+        places: Float64 = self.turned(local.T, -1).T + np.array(self.place)
         return places
 
 
@@ -206,7 +201,7 @@ def _part(piece: Piece, part: Part, points: Float32, normals: Float32, blur: Flo
     size = np.abs(normals)
     sideways, upwards = size[0] > np.maximum(size[1], size[2]), size[1] > np.maximum(size[0], size[2])
     colours = part.material.at(np.where(sideways, z, x), np.where(upwards, z, y), blur)
-    lit = light.on(points, piece.turned_back(normals))
+    lit = light.on(points, piece.turned(normals, -1))
     lit *= np.float32(0.75) + np.minimum(points[1] * np.float32(0.5), np.float32(0.25))  # darker near the floor
     colours *= lit + np.float32(part.glow)
     return colours
