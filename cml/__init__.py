@@ -41,17 +41,8 @@ _LAZY = {
 }
 _MODULES = ("distances", "losses", "models", "retrieval", "sampling", "sklearn", "trackers")
 
-__all__ = [
-    "Callback",
-    "Model",
-    "Run",
-    "TrainConfig",
-    "UserError",
-    "__version__",
-    "compare",
-    "distances",
-    "fit",
-    "load",
+__all__ = ["Callback", "Model", "Run", "TrainConfig", "UserError", "__version__", "compare", "distances", "fit", "load"]
+__all__ += [
     "load_plugin",
     "losses",
     "models",
@@ -61,9 +52,8 @@ __all__ = [
     "retrieval",
     "sampling",
     "sklearn",
-    "trackers",
-    "train",
 ]
+__all__ += ["trackers", "train"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute

@@ -43,10 +43,7 @@ class Choice:
 
     @classmethod
     def parse(cls, text: str) -> Choice:
-        """Read ``name`` or ``name(key=value, ..)``; values are Python literals, bare words or nested choices.
-
-        A nested choice stays a string for the entry to read: ``binary(loss=multi-similarity(beta=40), k=5)``.
-        """
+        """Read ``name`` or ``name(key=value, ..)``: Python literals, bare words, or nested choices, as text."""
         match = _CHOICE.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise UserError(f"{reprlib.repr(text)} should read 'name' or 'name(setting=value, ..)'.")
@@ -75,11 +72,9 @@ class Choice:
 
 
 class Registry(Generic[T]):
-    """The named entries of one kind.
+    """The named entries of one ``kind`` ("loss"): from its arguments, decorators, plugins and installed packages.
 
-    Entries come from its arguments, decorators, plugins (``cml.plugins``) and the entry points of installed packages,
-    which are read once, when all names or an unknown one are looked up. Error messages call an entry a ``kind``
-    ("loss"); ``group`` is the group of those entry points ("cml.losses"), or "".
+    ``group`` ("cml.losses") is that of the packages' entry points, read once, for all names or an unknown one.
     """
 
     def __init__(self, kind: str, entries: Mapping[str, str | Callable[..., T]], group: str = "") -> None:

@@ -100,11 +100,7 @@ def _are_images(given: Any) -> bool:  # noqa: ANN401 - whatever is given as X
     return isinstance(first, str | Path | Image.Image) or getattr(first, "ndim", 0) == 3
 
 
-_keyword = inspect.Parameter.KEYWORD_ONLY
-_parameters = [
-    inspect.Parameter("image_shape", _keyword, default=None),
-    *(inspect.Parameter(option.name, _keyword, default=option.default) for option in fields(TrainConfig)),
-]
-vars(CMLEmbedder)["__init__"].__signature__ = inspect.Signature(  # which get_params and clone read
-    [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), *_parameters]
-)
+_options = {"image_shape": None, **{option.name: option.default for option in fields(TrainConfig)}}
+_parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=it) for name, it in _options.items()]
+_self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+vars(CMLEmbedder)["__init__"].__signature__ = inspect.Signature([_self, *_parameters])  # get_params and clone read it

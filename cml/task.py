@@ -72,10 +72,7 @@ def get(name: str) -> Task:
 
 
 def label_distance_of(task: str, choice: str) -> LabelDistance:
-    """The label distance ``choice``, a name or name(setting=value, ..).
-
-    The task is imported before, since its package may register the label distance; an unknown task or "" is ignored.
-    """
+    """The label distance ``choice``; the package of ``task``, if known, is imported first, since it may register it."""
     from cml.distances import made
 
     with contextlib.suppress(UserError):

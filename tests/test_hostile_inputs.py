@@ -394,7 +394,7 @@ def test_a_path_that_no_record_can_note_is_named(
 
 
 def test_a_terminal_of_few_characters_gets_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cml.command_line.streams import open_streams
+    from cml.cli import open_streams
 
     stream = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", stream)

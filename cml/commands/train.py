@@ -96,10 +96,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:
-    """The defaults of a command line: the options in the file of its ``--config``, then the task's recipe.
-
-    A frozen backbone sees every image once, as it is: the recipe's mirroring does not apply to it.
-    """
+    """The defaults: the file of ``--config``, then the recipe, whose mirroring does not apply to a frozen backbone."""
     deciding, _ = parse_known(Deciding, arguments, prog=prog)
     still = replace(recipe, flip="none")
     named = still if deciding.config is None else TrainConfig.load(deciding.config, still)

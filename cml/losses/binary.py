@@ -1,7 +1,6 @@
 """Any pair or triplet loss of pytorch-metric-learning on continuous labels: a rule makes the pairs that it is given.
 
-Past the rule the label distances are gone, which is what such losses lose by; this file is here to measure by how much.
-For triplets of large batches ``binary-triplet`` has no tensor of triplets.
+Past the rule the label distances are gone; this file is here to measure what such losses lose by that.
 """
 
 from typing import Any
@@ -152,10 +151,8 @@ def _probe(inner: PmlPairLoss, text: str) -> None:
             _value(inner, points, BinaryPairs(same, ~same & ~torch.eye(4, dtype=torch.bool)))
     except (ValueError, TypeError, AssertionError, NotImplementedError, AttributeError, RuntimeError) as error:
         reason = str(error) or type(error).__name__
-        raise UserError(
-            f"The loss {text!r} cannot be computed from pairs alone (pytorch-metric-learning: {reason}); take a pair "
-            "or triplet loss, such as ContrastiveLoss or TripletMarginLoss."
-        ) from None
+        said = f"The loss {text!r} cannot be computed from pairs alone (pytorch-metric-learning: {reason});"
+        raise UserError(f"{said} take a pair or triplet loss, such as ContrastiveLoss or TripletMarginLoss.") from None
 
 
 def made(text: str, module: str) -> nn.Module:
@@ -166,9 +163,8 @@ def made(text: str, module: str) -> nn.Module:
     choice = Choice.parse(text)
     kind = _entry(choice.name, module)
     if kind is None:
-        raise UserError(
-            f"pytorch-metric-learning has no {choice.name!r} among its {module}; the names read like {_LIKE[module]}."
-        )
+        said = f"pytorch-metric-learning has no {choice.name!r} among its {module};"
+        raise UserError(f"{said} the names read like {_LIKE[module]}.")
     settings = {name: _setting(value) for name, value in choice.settings.items()}
     try:
         thing: nn.Module = kind(**settings)

@@ -1,8 +1,4 @@
-"""What the losses over classes share: the check of class numbers, the count of items without a pair, proxies.
-
-Their contract is ``loss(embeddings (B, D), classes (B,) int64) -> scalar``. Continuous labels, which such a loss would
-take for classes of one item each and silently learn nothing, need a rule first (binary.py).
-"""
+"""What the losses over classes share: the check of class numbers, the count of items without a pair, proxies."""
 
 import warnings
 from collections.abc import Sequence
@@ -109,27 +105,6 @@ class ProxyLoss(ClassLoss):
             )
 
 
-class OwnProxyLoss(ProxyLoss):
-    """Base of the proxy losses of our own, with M proxies of each class in a row."""
-
-    per_class = 1  # M
-    proxy: nn.Parameter  # (C M, D); None before ``prepare``
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_parameter("proxy", None)
-
-    def make_proxies(self, classes: int, dimension: int) -> None:
-        """Kaiming-normal by fan-out, as Proxy-Anchor does."""
-        proxy = torch.empty(classes * self.per_class, dimension)
-        self.proxy = nn.Parameter(nn.init.kaiming_normal_(proxy, mode="fan_out"))
-
-    def made(self) -> Tensor:
-        """The proxies (C M, D), once they are made."""
-        self.check_prepared()
-        return self.proxy
-
-
 def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None) -> None:
     """Check that embeddings are (B, D) floating point, B >= 2, and classes (B,) int64, below ``count`` if given."""
     check_matrix("embeddings", embeddings)
@@ -140,34 +115,10 @@ def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None)
             "binary(loss=triplet, rule=nearest, k=5)."
         )
     if classes.dtype != torch.int64 or classes.shape != embeddings.shape[:1]:
-        raise UserError(
-            f"The 'classes' must be one torch.int64 number per embedding, ({len(embeddings)},). "
-            f"Got shape {tuple(classes.shape)}, {classes.dtype} instead."
-        )
+        got = f"Got shape {tuple(classes.shape)}, {classes.dtype} instead."
+        raise UserError(f"The 'classes' must be one torch.int64 number per embedding, ({len(embeddings)},). {got}")
     if len(embeddings) < 2:
         raise UserError(f"A batch needs at least 2 items. Got {len(embeddings)} instead.")
     if count is not None and not (int(classes.min()) >= 0 and int(classes.max()) < count):
-        raise UserError(
-            f"Every class number must be in 0..{count - 1}, the class of a proxy. "
-            f"Got {int(classes.min())}..{int(classes.max())} instead."
-        )
-
-
-def check_proxies(embeddings: Tensor, proxies: Tensor, classes: Tensor, per_class: int = 1) -> None:
-    """``check_classes``, and ``proxies`` should be (C M, D) floating point, at least 2, M = ``per_class`` in a row."""
-    check_classes(embeddings, classes)
-    if proxies.ndim != 2 or not proxies.is_floating_point() or len(proxies) < 2:
-        raise UserError(
-            "The 'proxies' must be a floating-point tensor of at least 2 rows (P, D). "
-            f"Got shape {tuple(proxies.shape)}, {proxies.dtype} instead."
-        )
-    if proxies.shape[1] != embeddings.shape[1]:
-        raise UserError(
-            f"Embeddings and proxies must have one dimension D. Got {embeddings.shape[1]} and {proxies.shape[1]} "
-            "instead."
-        )
-    if per_class < 1 or len(proxies) % per_class:
-        raise UserError(
-            f"The proxies must be 'per_class' of every class. Got {len(proxies)} with per_class={per_class} instead."
-        )
-    check_classes(embeddings, classes, len(proxies) // per_class)
+        got = f"Got {int(classes.min())}..{int(classes.max())} instead."
+        raise UserError(f"Every class number must be in 0..{count - 1}, the class of a proxy. {got}")

@@ -1,8 +1,7 @@
 """The pair and triplet losses over classes that pytorch-metric-learning has, with their published settings.
 
-Each computes exactly what the library computes; the docstring says what that is and where it differs from the paper.
-f are embeddings, L2-normalised where ``normalize``; D is the Euclidean distance, S the cosine; p has the anchor's
-class, n another. All of them run on continuous labels too, behind a rule: ``binary(loss=.., rule=..)``.
+Each computes exactly what the library computes; the docstring says where that differs from the paper. f are embeddings,
+L2-normalised where ``normalize``; D is the Euclidean distance, S the cosine; p has the anchor's class, n another.
 """
 
 import importlib

@@ -1,9 +1,7 @@
 """The proxy losses over classes that pytorch-metric-learning has, with their published settings.
 
-A proxy is a learnt point that stands for a class, or for a part of one. Each loss computes exactly what the library
-computes; the docstring says what that is and where it differs from the paper. f and p are L2-normalised embeddings and
-proxies, S their cosine, y the item's class. The proxies are made by ``prepare``, learn at ``proxy_rate`` times the
-learning rate and are saved with the run.
+Each computes exactly what the library computes; the docstring says where that differs from the paper. f and p are
+L2-normalised embeddings and proxies, S their cosine, y the item's class.
 """
 
 from typing import Any

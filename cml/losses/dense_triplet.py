@@ -52,10 +52,7 @@ class DenseTripletLoss(LabelDistanceLoss):
         self.normalize = normalize
 
     def row_terms(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
-        """The hinges over ordered pairs, their number and slopes, which count the active pairs of each item.
-
-        On the CPU that is O(B log B) a row (numba); on other devices pairs are compared one by one, in parts.
-        """
+        """By counting on the CPU, O(B log B) a row (numba); on other devices pair by pair, in parts."""
         order = labels.abs().masked_fill_(~used, torch.inf)
         if squared.device.type == "cpu":
             return _by_counting(squared, order, self.margin)

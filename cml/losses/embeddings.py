@@ -12,10 +12,8 @@ _NORMALIZE_EPS = 1e-12  # torch's own
 def check_matrix(name: str, tensor: Tensor, shape: str = "(B, D)") -> None:
     """Check that a tensor is a floating-point matrix; ``shape`` is what its two sizes are called."""
     if tensor.ndim != 2 or not tensor.is_floating_point():
-        raise UserError(
-            f"The {name!r} must be a floating-point tensor {shape}. "
-            f"Got shape {tuple(tensor.shape)}, {tensor.dtype} instead."
-        )
+        got = f"Got shape {tuple(tensor.shape)}, {tensor.dtype} instead."
+        raise UserError(f"The {name!r} must be a floating-point tensor {shape}. {got}")
 
 
 def in_full(tensor: Tensor) -> Tensor:

@@ -1,8 +1,4 @@
-"""The bases of the losses over label distances: ``loss(embeddings (B, D), label_distances (A, B)) -> scalar``.
-
-A loss here is a function of the pairs of a batch (pairs.py) and says how many terms each anchor had. Its constants are
-found in the training set by ``fit``, or in the first batch where nobody called it.
-"""
+"""The bases of the losses over label distances: ``loss(embeddings (B, D), label_distances (A, B)) -> scalar``."""
 
 import warnings
 from collections.abc import Sequence
@@ -151,10 +147,9 @@ class LabelDistanceLoss(Loss):
 
 
 class ScaledLabelLoss(LabelDistanceLoss):
-    """Base of the losses whose constants depend on the unit of the label distance, which they divide by a scale first.
+    """Base of the losses that divide label distances by ``label_scale``, so that one constant serves pixels and angles.
 
-    ``label_scale`` is the label distance that counts as 1; "auto" is the median of the positive ones that ``fit`` sees.
-    So one constant serves poses in pixels and angles alike.
+    "auto" is the median of the positive ones that ``fit`` sees.
     """
 
     constants = ("label_scale",)
@@ -169,10 +164,8 @@ class ScaledLabelLoss(LabelDistanceLoss):
             return {}
         sample = finite_sample(label_distances)
         if not (sample > 0).any():
-            raise UserError(
-                f"{type(self).__name__} needs label distances above 0 to find its label_scale. Got a sample of zeros "
-                "instead; give label_scale as a number."
-            )
+            got = "Got a sample of zeros instead; give label_scale as a number."
+            raise UserError(f"{type(self).__name__} needs label distances above 0 to find its label_scale. {got}")
         return {"label_scale": float(np.median(sample[sample > 0]))}
 
     def scale(self) -> float:
@@ -211,10 +204,9 @@ class OwnModule(LabelDistanceLoss):
 def as_loss(loss: nn.Module) -> Loss:
     """A loss of cml as it is, any other module as one over label distances."""
     if not isinstance(loss, nn.Module):
-        raise UserError(
-            "The 'loss' must be a text such as 'log-ratio' or a torch module that takes embeddings (B, D) and label "
-            f"distances (A, B). Got {type(loss).__name__} instead."
-        )
+        takes = "embeddings (B, D) and label distances (A, B)"
+        rule = f"a text such as 'log-ratio' or a torch module that takes {takes}"
+        raise UserError(f"The 'loss' must be {rule}. Got {type(loss).__name__} instead.")
     return loss if isinstance(loss, Loss) else OwnModule(loss)
 
 

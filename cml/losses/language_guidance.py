@@ -88,9 +88,8 @@ class LanguageGuidanceLoss(ClassLoss):
         super().__init__()
         inner = registry.make(loss)
         if not isinstance(inner, ClassLoss) or isinstance(inner, LanguageGuidanceLoss):
-            raise UserError(
-                f"Language guidance goes with a loss over classes, such as multi-similarity. Got {loss!r} instead."
-            )
+            got = f"Got {loss!r} instead."
+            raise UserError(f"Language guidance goes with a loss over classes, such as multi-similarity. {got}")
         self.loss = loss
         self.inner = inner
         self.vectors = vectors
@@ -114,9 +113,8 @@ class LanguageGuidanceLoss(ClassLoss):
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
         """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
         if len(self.texts) == 0:
-            raise UserError(
-                "LanguageGuidanceLoss has no class names yet: call prepare(classes, dimension=D, names=names) first."
-            )
+            said = "LanguageGuidanceLoss has no class names yet:"
+            raise UserError(f"{said} call prepare(classes, dimension=D, names=names) first.")
         value: Tensor = self.inner(embeddings, classes)
         self.left_out = self.inner.left_out
         settings = {"gamma": self.gamma, "temperature": self.temperature}
@@ -124,10 +122,7 @@ class LanguageGuidanceLoss(ClassLoss):
 
 
 def text_embeddings(names: Sequence[str], vectors: str) -> Tensor:
-    """The mean word vector of each of C class names, (C, W) float32.
-
-    Letters in a row are a word; anything else separates words. ``vectors`` is a source of ``cml.word_vectors.open``.
-    """
+    """The mean word vector (C, W) float32 of each class name; letters in a row are a word."""
     source = open_word_vectors(vectors)
     words = [re.findall(r"[^\W\d_]+", name) for name in names]
     rows = source.find({form for name in words for word in name for form in (word, word.lower())})
@@ -135,9 +130,8 @@ def text_embeddings(names: Sequence[str], vectors: str) -> Tensor:
     for name, spelt in zip(names, words, strict=True):
         hits = [row for word in spelt if (row := rows.get(word, rows.get(word.lower()))) is not None]
         if not hits:
-            raise UserError(
-                f"Language guidance needs class names made of words, but the vectors {vectors!r} know none in {name!r}."
-            )
+            said = "Language guidance needs class names made of words,"
+            raise UserError(f"{said} but the vectors {vectors!r} know none in {name!r}.")
         means.append(source.rows(np.array(hits)).mean(axis=0))
     if not any((mean != means[0]).any() for mean in means):
         alike = f"{len(names)} that read like {names[0]!r}" if names else "none"

@@ -2,9 +2,8 @@
 
 A loss is ``loss(embeddings (B, D), target) -> scalar``. It makes its target from a batch by itself (``target``), and
 once, of the whole training set, what depends on it: constants, proxies, a scale (``prepare``). Three kinds are at hand:
-``LabelDistanceLoss`` (label distances), ``ClassLoss`` (class numbers) and ``VectorLoss`` (label vectors). Each file
-beside this one holds one loss: a module, and mostly a pure function. Gradients flow to the embeddings and the loss's
-own parameters, never to the labels.
+``LabelDistanceLoss`` (label distances), ``ClassLoss`` (class numbers) and ``VectorLoss`` (label vectors). Gradients
+flow to the embeddings and the loss's own parameters, never to the labels.
 """
 
 import inspect
@@ -126,10 +125,8 @@ class Loss(nn.Module):
     def set_extra_state(self, state: Tensor) -> None:
         """Take the fitted constants back from a ``state_dict``; those of another loss are a ``UserError``."""
         if len(state) not in (0, len(self.constants)):
-            raise UserError(
-                f"{type(self).__name__} has {len(self.constants)} fitted constants. Got {len(state)} of them in the "
-                "state_dict instead: it is that of another loss."
-            )
+            got = f"Got {len(state)} of them in the state_dict instead: it is that of another loss."
+            raise UserError(f"{type(self).__name__} has {len(self.constants)} fitted constants. {got}")
         self._fitted = dict(zip(self.constants, state.tolist(), strict=False))
 
     def count_left_out(self, counts: Tensor) -> None:

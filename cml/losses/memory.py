@@ -59,10 +59,8 @@ class CrossBatchMemory:
     def store(self, embeddings: Tensor, items: Tensor) -> None:
         """Put a batch (B, D) before what is stored, its item numbers (B,) int64; drop what is beyond the size."""
         if items.shape != embeddings.shape[:1]:
-            raise UserError(
-                f"A memory stores one item number per embedding. Got shapes {tuple(items.shape)} and "
-                f"{tuple(embeddings.shape)} instead."
-            )
+            got = f"Got shapes {tuple(items.shape)} and {tuple(embeddings.shape)} instead."
+            raise UserError(f"A memory stores one item number per embedding. {got}")
         if self.size == 0:
             return
         new = embeddings.detach()[: self.size]

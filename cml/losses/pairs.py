@@ -37,11 +37,9 @@ class Pairs(NamedTuple):
 
 
 def compare(embeddings: Tensor, label_distances: Tensor, *, normalize: bool) -> Pairs:
-    """Check a batch and compute the distances of its embeddings, in at least float32, also under autocast.
+    """Check a batch, and the distances of its embeddings, whose gradient is exact even where two nearly coincide.
 
-    Embeddings are (B, D), label distances (A, B). Distances have a gradient: 0 at distance 0, and exact where
-    embeddings nearly coincide. Autograd holds several (A, B) matrices; ``row_blocks.mean_over_pairs`` holds none, where
-    a loss is a sum over anchors.
+    Autograd holds several (A, B) matrices; ``row_blocks.mean_over_pairs``, for a sum over anchors, holds none.
     """
     label_distances = check_batch(embeddings, label_distances)
     with torch.autocast(embeddings.device.type, enabled=False):
@@ -58,21 +56,18 @@ def mean_of(values: Tensor, counts: Tensor) -> RowMean:
 def check_batch(embeddings: Tensor, label_distances: Tensor) -> Tensor:
     """The label distances, after checks of shapes and types and that no used one is NaN or negative.
 
-    They have a number on the diagonal then, whatever stood there. Symmetry is not asked for: a label distance may be
-    declared asymmetric.
+    They have a number on the diagonal then. They need not be symmetric: a label distance may be declared asymmetric.
     """
     check_matrix("embeddings", embeddings)
     label_distances = as_block(label_distances, embeddings.device)
     check_matrix("label_distances", label_distances, "(A, B)")
     anchors, items = label_distances.shape
     if items != len(embeddings):
-        raise UserError(
-            f"The 'label_distances' must have one column per embedding, {len(embeddings)}. Got {items} instead."
-        )
+        got = f"Got {items} instead."
+        raise UserError(f"The 'label_distances' must have one column per embedding, {len(embeddings)}. {got}")
     if not 1 <= anchors <= items or items < 2:
-        raise UserError(
-            f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. Got A={anchors}, B={items} instead."
-        )
+        got = f"Got A={anchors}, B={items} instead."
+        raise UserError(f"The anchors are the first A of B items: 1 <= A <= B and B >= 2. {got}")
     if bool(label_distances.amin() >= 0):  # the usual batch is told by this one pass; NaN is not
         return label_distances
     numbers = label_distances.clone()
@@ -96,10 +91,8 @@ def as_block(label_distances: Tensor | NDArray[Any], device: torch.device) -> Te
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
     """Check that a mask is a bool tensor of ``shape`` (A, B)."""
     if mask.dtype != torch.bool or mask.shape != shape:
-        raise UserError(
-            f"The {name!r} must be a bool tensor (A, B) = {tuple(shape)}. "
-            f"Got shape {tuple(mask.shape)}, {mask.dtype} instead."
-        )
+        got = f"Got shape {tuple(mask.shape)}, {mask.dtype} instead."
+        raise UserError(f"The {name!r} must be a bool tensor (A, B) = {tuple(shape)}. {got}")
 
 
 def masked(label_distances: Tensor, mask: Tensor | None) -> Tensor:
@@ -199,10 +192,9 @@ def _products(shifted: Tensor, norms: Tensor, block: slice, limit: float) -> tup
 
 
 def add_gradient(gradient: Tensor, full: Tensor, block: slice, slopes: Tensor, shifted: Tensor, pairs: Tensor) -> None:
-    """Add the block's part: sum over pairs of 2 slope (f_a - f_i) to anchor a, and its opposite to item i.
+    """Add 2 slope (f_a - f_i) of the block's pairs to anchor a, and its opposite to item i, in ``gradient`` (B, D).
 
-    ``gradient`` and ``full`` are (B, D); ``slopes`` (R, B) are derivatives in squared distances; ``shifted`` and
-    ``pairs`` are what ``squared_distances`` gave beside the block's distances.
+    ``slopes`` (R, B) are in squared distances; ``shifted`` and ``pairs`` are what ``squared_distances`` gave with them.
     """
     for rows, columns, differences in _differences(full, block, pairs):
         pull = differences.mul_(2 * slopes[rows, columns, None])

@@ -1,8 +1,4 @@
-"""Binary rules: which items of a batch are an anchor's positives and which its negatives, from label distances.
-
-They let losses for pairs or triplets of classes run on continuous labels, and are what those losses lose by: past the
-rule, label distances are gone.
-"""
+"""Binary rules: which items of a batch are an anchor's positives and which its negatives, from label distances."""
 
 import warnings
 from typing import Literal, NamedTuple, get_args
@@ -27,15 +23,7 @@ class BinaryPairs(NamedTuple):
 
 
 def threshold(label_distances: Tensor, distance: float) -> BinaryPairs:
-    """Positives are the items within ``distance`` of the anchor, or at exactly this distance, negatives all others.
-
-    Label distances are (A, B); the anchor's own column and infinite entries are neither. ``distance`` is in their unit.
-
-    Example:
-        >>> import torch
-        >>> threshold(torch.tensor([[0.0, 0.5, 2.0, torch.inf]]), 1.0).positives.tolist()
-        [[False, True, False, False]]
-    """
+    """Positives are the items at most ``distance`` from the anchor, negatives all others; itself it is neither."""
     check_number("distance", distance, least=0)
     return _split(label_distances, label_distances <= distance)
 
@@ -53,9 +41,8 @@ def nearest(label_distances: Tensor, k: int) -> BinaryPairs:
     """
     check_whole("k", k)
     if k > label_distances.shape[1]:
-        raise UserError(
-            f"The 'k' of nearest(k) must be at most the batch's {label_distances.shape[1]}. Got {k} instead."
-        )
+        got = f"Got {k} instead."
+        raise UserError(f"The 'k' of nearest(k) must be at most the batch's {label_distances.shape[1]}. {got}")
     usable = label_distances.masked_fill(~comparable(label_distances), torch.inf)
     return _split(label_distances, label_distances <= usable.kthvalue(k, dim=1, keepdim=True).values)
 
@@ -89,10 +76,7 @@ def _split(label_distances: Tensor, near: Tensor) -> BinaryPairs:
 
 
 class RuleLoss(LabelDistanceLoss):
-    """Base of the losses that turn label distances into positives and negatives first.
-
-    The settings are those of ``BinaryTripletLoss``; one that belongs to another rule is a ``UserError``.
-    """
+    """Base of the losses that make positives and negatives first; a setting of another rule is a ``UserError``."""
 
     constants = ("distance",)
     lacking = "both a positive and a negative"

@@ -91,9 +91,7 @@ def _log_sums(scores: Tensor, counted: Tensor, runs: tuple[Tensor, Tensor] | Non
     elif apart < _WIDEST:
         log_sums = exact.flip(1).logcumsumexp(1).flip(1)
     elif apart < torch.inf:
-        raise UserError(
-            f"Rank-N-Contrast's embeddings must lie less than {_WIDEST:g} temperatures apart. Got {apart:.3g} instead; "
-            "take normalize=True, a higher temperature or a lower learning rate."
-        )
+        got = f"Got {apart:.3g} instead; take normalize=True, a higher temperature or a lower learning rate."
+        raise UserError(f"Rank-N-Contrast's embeddings must lie less than {_WIDEST:g} temperatures apart. {got}")
     log_sums = log_sums if runs is None else log_sums.gather(1, runs[0].to(exact.device))
     return log_sums.to(scores) + largest

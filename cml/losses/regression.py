@@ -19,15 +19,11 @@ _PENALTIES = {"squared": functional.mse_loss, "absolute": functional.l1_loss, "h
 def regression_loss(predictions: Tensor, targets: Tensor, *, penalty: Penalty = "squared") -> Tensor:
     """``RegressionLoss`` without a scale, of predictions (B, V) and targets (B, V) in one unit; a scalar."""
     if predictions.ndim != 2 or predictions.shape != targets.shape:
-        raise UserError(
-            "The 'predictions' and 'targets' must both be (B, V). "
-            f"Got {tuple(predictions.shape)} and {tuple(targets.shape)} instead."
-        )
+        got = f"Got {tuple(predictions.shape)} and {tuple(targets.shape)} instead."
+        raise UserError(f"The 'predictions' and 'targets' must both be (B, V). {got}")
     if not (predictions.is_floating_point() and targets.is_floating_point()):
-        raise UserError(
-            "The 'predictions' and 'targets' must be floating-point tensors. "
-            f"Got {predictions.dtype} and {targets.dtype} instead."
-        )
+        got = f"Got {predictions.dtype} and {targets.dtype} instead."
+        raise UserError(f"The 'predictions' and 'targets' must be floating-point tensors. {got}")
     check_word("penalty", penalty, _PENALTIES)
     with torch.autocast(predictions.device.type, enabled=False):
         full = points(predictions, normalize=False)
@@ -79,15 +75,11 @@ class RegressionLoss(VectorLoss):
     ) -> None:
         """Find mean and scale of the training labels (N, V)."""
         if target.ndim != 2:
-            raise UserError(
-                f"prepare takes the label vectors (N, V) of the training items. Got shape {tuple(target.shape)} "
-                "instead; numbers are vectors of one, labels[:, None]."
-            )
+            got = f"Got shape {tuple(target.shape)} instead; numbers are vectors of one, labels[:, None]."
+            raise UserError(f"prepare takes the label vectors (N, V) of the training items. {got}")
         if dimension != target.shape[1]:
-            raise UserError(
-                "The loss 'regression' predicts the label, so the embedding has its dimension: set "
-                f"dimension={target.shape[1]}. Got dimension={dimension} instead."
-            )
+            said = "The loss 'regression' predicts the label, so the embedding has its dimension:"
+            raise UserError(f"{said} set dimension={target.shape[1]}. Got dimension={dimension} instead.")
         exact = target.double()
         scale = exact.var(dim=0, correction=0).mean().sqrt()
         if not bool(scale > 0):

@@ -1,9 +1,8 @@
 """Losses that are a sum over anchors of some function of the anchor's row of squared distances, with its gradient.
 
-Rows are taken a block at a time and the gradient is gathered on the way, so that no (A, B) matrix is held: what the
-backward pass keeps is (B, D). A loss says, for a block of rows, the value of each row (``mean_over_pairs``; autograd
-finds the slopes) or its slope in every squared distance as well (``mean_over_rows``: for counts, which autograd does
-not see through, and where it is faster). Losses in which rows meet other than by their sum take ``pairs.compare``.
+The gradient is gathered block by block of rows: no (A, B) matrix is held, and the backward pass keeps (B, D). A loss
+gives the value of each row of a block (``mean_over_pairs``; autograd finds the slopes) or its slopes in the squared
+distances too (``mean_over_rows``: for counts, which autograd does not see through, and where it is faster).
 """
 
 from collections.abc import Callable
@@ -45,9 +44,8 @@ def mean_over_rows(
 ) -> RowMean:
     """Check a batch and take the mean of a function of the anchors' rows of squared distances, with its gradient.
 
-    ``row_terms`` is given squared Euclidean distances (R, B), label distances of their type, which it must leave as
-    they are, and the pairs that may be used, bool. ``block_bytes`` is the size of one (R, B) block, by default what
-    stays in a processor's cache, or 256 MiB on other devices.
+    ``row_terms`` is given squared Euclidean distances (R, B), label distances, which it must leave as they are, and the
+    pairs that may be used. A block has ``block_bytes``, by default what a cache holds, or 256 MiB on other devices.
     """
     label_distances = check_batch(embeddings, label_distances)
 
@@ -69,8 +67,7 @@ def mean_over_pairs(
 ) -> RowMean:
     """Check a batch and take the mean of a function of the anchors' pairs, written in plain torch.
 
-    ``row_values`` gives the value (R,) of each anchor, a sum over its terms, and how many terms those are (R,), of the
-    pairs of R anchors, with Euclidean distances. All is computed in at least float32, whatever autocast says.
+    ``row_values`` gives the value of each of R anchors, a sum over its terms, and how many terms those are: (R,) each.
     """
     label_distances = check_batch(embeddings, label_distances)
     learns = embeddings.requires_grad and torch.is_grad_enabled()

@@ -1,8 +1,7 @@
-"""The order of each row of a block of distances, and weights by rank: the part of the losses that sorts.
+"""The order of each row of a block of distances, and weights by rank, without gradient.
 
-Sorting depends on values alone and carries no gradient. On the CPU float32 rows are sorted as integers that hold the
-value's bits above the column's number, which numpy sorts several times faster than it finds a permutation; rows are
-spread over torch's threads. Elsewhere torch sorts.
+On the CPU float32 rows are sorted as integers that hold the value's bits above the column's number, which numpy sorts
+several times faster than it finds a permutation; rows are spread over torch's threads. Elsewhere torch sorts.
 """
 
 from collections.abc import Callable
@@ -17,10 +16,7 @@ _CHUNK = 1 << 17  # entries sorted at a time by one thread: 1 MiB of 64-bit keys
 
 
 def rank_weights(label_distances: Tensor, used: Tensor, offset: float) -> Tensor:
-    """Weights (R, B), 1 / (rank + offset): rank 0 is the nearest used column of the row. 0 where a column is not used.
-
-    Equal label distances share the mean of the ranks they take up, so the order of the columns changes nothing.
-    """
+    """1 / (rank + offset), (R, B): rank 0 is the row's nearest used column, ties share the mean rank; 0 if not used."""
     ranked = torch.where(used, label_distances, torch.inf).abs_()  # abs: -0 is 0
     if ranked.device.type == "cpu" and ranked.dtype == torch.float32:
         return _rank_weights_by_keys(ranked, offset)
@@ -57,10 +53,7 @@ def ascending_rows(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def tie_runs(ascending: Tensor) -> tuple[Tensor, Tensor] | None:
-    """First and last position, (R, B) int64, of the run of equal entries that each entry of sorted rows lies in.
-
-    ``None`` if no finite entry has an equal: every run is one entry then.
-    """
+    """First and last position, (R, B), of each entry's run of equals in sorted rows; None if all finite ones differ."""
     step = ascending[:, 1:] != ascending[:, :-1]
     if bool((step | ascending[:, 1:].isinf()).all()):
         return None

@@ -128,18 +128,7 @@ def run_sweep(
 
     Of what is chosen alone the test set is evaluated, once; a study has the figures of everything. Every trial is a run
     folder, and trials.json lists them: a sweep that was cut off goes on where it was. The seed of ``config`` draws the
-    trials; without variants the recipe alone is trained.
-
-    The published studies of Proxy-Anchor are a command each, whatever the loss:
-    ``cml compare classes --data DATA --out OUT --study --losses proxy-anchor`` and
-
-    - ``--vary loss.alpha=8,16,32,64 --vary loss.delta=0,0.1,0.2,0.4``: its two constants;
-    - ``--vary sampler.batch_size=30,60,90,120,150,180``: the size of batches;
-    - ``--vary dimension=32,64,128,256,512,1024``: the size of the embedding;
-    - ``--vary backbone=googlenet,resnet50``: the network;
-    - ``--vary image_size=224,256,324,448``: the size of images.
-
-    Reference: Kim et al., Proxy Anchor Loss for Deep Metric Learning, CVPR 2020 (section 4.4, figures 4 to 6).
+    trials; without variants the recipe alone is trained. docs/results/proxy_anchor.md has published studies.
     """
     comparison.check_variants(task, variants)
     if trials and study:

@@ -79,10 +79,7 @@ def run_comparison(
     recall_within: float = 0.0,
     tracker: str | Tracker | None = None,
 ) -> Compared:
-    """Train every variant with every seed, evaluate, and write table, gallery and figures into ``out``.
-
-    ``config`` is what all variants share; its dimension is that of the table. The others are as for ``cml.compare``.
-    """
+    """Train, evaluate and compare; ``config`` is what all variants share. The others are as for ``cml.compare``."""
     check_variants(task, variants or ())
     chosen = [name for name in task.variants if variants is None or name in variants]
     if not chosen:
@@ -203,10 +200,7 @@ def finished(run: Planned, dataset: PreparedDataset) -> bool:
 
 
 def kept_evaluation(folder: Path, like: Evaluation, rows: Sequence[str] = ()) -> Evaluation | None:
-    """The evaluation that an earlier comparison left in a run folder, if it measures what ``like`` does, of ``rows``.
-
-    It is never of an earlier model: whoever starts a run takes it away.
-    """
+    """The evaluation in a run folder, always of its model, if it measures what ``like`` does, of ``rows``."""
     try:
         kept = Evaluation.from_json(read_json(folder / "evaluation.json", "an evaluation"))
     except (OSError, DataError):

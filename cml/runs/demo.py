@@ -31,11 +31,7 @@ def demonstrate(
     backbone: str = "",
     variants: Sequence[str] = (),
 ) -> Compared:
-    """Draw a task's pictures, train variants on them with a small network, evaluate, write the gallery.
-
-    ``out`` is for all of these; a call cut off goes on from there. The network is that of ``small_config`` when none is
-    named, and the variants are ``VARIANTS``.
-    """
+    """Draw a task's pictures, train variants (``VARIANTS``) with a small network, evaluate; a call cut off goes on."""
     chosen = tasks.get(task)
     say(f"1/2 drawing {chosen.sample}")
     settings: dict[str, Any] = {"count": count, "train": train}
@@ -51,10 +47,7 @@ def demonstrate(
 
 
 def small_config(steps: int, *, task: str = "pose", info: DatasetInfo | None = None) -> TrainConfig:
-    """A task's recipe for small pictures and a small network trained from scratch.
-
-    Pictures keep the height and width of the dataset's, scaled down if these have over 64 x 64 pixels.
-    """
+    """A recipe for a small network from scratch, on pictures scaled down to at most 64 x 64 pixels in all."""
     height, width = (64, 64) if info is None else info.details.get("image_size", (64, 64))
     scale = min(1.0, math.sqrt(_PIXELS / (height * width)))
     recipe = tasks.get(task).recipe

@@ -53,7 +53,6 @@ def _drawn(trained: TrainedRun, roles: Sequence[str], count: int, seed: int) -> 
 
 
 def _columns(trained: TrainedRun, pictures: Sequence[Drawn]) -> dict[str, tuple[NDArray[Any], float | None]]:
-    """The columns of plain labels, as the dataset calls them."""
     from cml.explore.views import columns_of
 
     info = trained.dataset.info
@@ -74,10 +73,7 @@ def explore_runs(
     count: int = 10_000,
     seed: int = 0,
 ) -> Explorer:
-    """Write the explorer of runs on one dataset: title to run, of which the first one's label distance counts.
-
-    The others are as for ``Run.explore``; ``seed`` is of the choice of items, the landmarks and the maps.
-    """
+    """Write the explorer of runs on one dataset, by title; the label distance is the first's. See ``Run.explore``."""
     from cml.explore.maps import known_maps
     from cml.explore.page import Items, write_explorer
     from cml.explore.views import embedding_view, label_side, oracle_view
@@ -120,10 +116,7 @@ def explore_runs(
 def write_run_square(
     trained: TrainedRun, path: Path, grid: str, *, roles: Sequence[str] = (), map_name: str = "tsne", side: int = 48
 ) -> Path:
-    """Write a PNG of a grid of pictures, near each other as their embeddings are; a number as label colours the frame.
-
-    ``grid`` is COLUMNSxROWS, and ``side`` pixels of a picture; items are drawn at random, if there are more.
-    """
+    """Write a PNG of COLUMNSxROWS pictures, near where their embeddings are; a number as label colours the frame."""
     from cml.explore.maps import MAPS, known_maps
     from cml.explore.square import frame_colours, grid_size, on_a_grid, write_square
 

@@ -207,10 +207,7 @@ def load(
 
 @contextlib.contextmanager
 def needs_plugins(run: RunConfig, folder: Path | None = None, *, advice: str = "") -> Iterator[None]:
-    """Name the plugins of a run that are not loaded where something of it is unknown; warn of those that changed.
-
-    ``advice`` is what to say where the run names no plugin that is not loaded.
-    """
+    """Name plugins that are not loaded, or else ``advice``, where something is unknown; warn of changed ones."""
     if changed := plugins.changed(run.plugins):
         warnings.warn(f"{folder or 'The run'}: {changed}", stacklevel=3)
     try:

@@ -35,10 +35,7 @@ _QUERIES, _K, _SIDE = 6, 4, 144  # of the sheet: rows, pictures per method, pixe
 
 
 def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out: Path) -> None:
-    """Write retrieval.png, sheet.png and, where there are several dimensions, dimension.png into ``out``.
-
-    ``opened`` are the variants that the sheet shows, to a run of each.
-    """
+    """Write retrieval.png, dimension.png if there are several, and sheet.png, of ``opened``: variant to a run of it."""
     quiet = comparison.reference_names
     labels = {kind: label for kind, label in _labels(comparison).items() if any(_over_k(comparison, kind).values())}
     panels = [Panel(_over_k(comparison, kind), f"{label[0]}@K{label[1]}") for kind, label in labels.items()]
@@ -68,10 +65,9 @@ def sheet_note(variants: Sequence[str]) -> str:
 
 
 def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
-    """Write a sheet of what runs on one dataset retrieve, beside frozen ImageNet features and the oracle.
+    """Write a sheet of what runs on one dataset retrieve, beside frozen features and the oracle.
 
-    The queries are evenly spaced by how far the methods, taken together, stay behind the oracle: from the worst row to
-    the best, whoever does well in it.
+    Rows go from the query for which all methods together are farthest behind the oracle to the best one, evenly spaced.
     """
     trained = next(iter(opened.values()))
     methods = {name: run.embeddings for name, run in opened.items()}
@@ -153,7 +149,6 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
 
 
 def _embedded(path: Path) -> str:
-    """A figure as an address that holds it."""
     if path.suffix == ".svg":
         return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
     with Image.open(path, formats=["PNG", "JPEG"]) as image:

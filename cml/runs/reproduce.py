@@ -74,10 +74,9 @@ def reproduce(
     seeds: int = 1,
     dimensions: Sequence[int] = (),
 ) -> Reproduction:
-    """Train what can be trained here, and write ``reproduction.json`` and ``.md`` beside the runs.
+    """Train what can be trained here, and write ``reproduction.json`` and ``.md``, if there are data, beside the runs.
 
-    Without data nothing is written, and without a graphics card the whole experiment is not begun. The options of
-    ``config`` that are not the experiment's hold for all its methods.
+    Options of ``config`` that are not the experiment's hold for all methods. Without a card nothing whole is begun.
     """
     device = pick_device(config.device).type
     changed, rows = experiment.config.difference(config), experiment.rows

@@ -74,11 +74,7 @@ def shown_row(
     gain: float = math.nan,
     ids: bool = True,
 ) -> GalleryRow:
-    """What each of ``methods`` retrieves for the query with that number.
-
-    With ``ids`` pictures have the item's id as name and the label in words as caption; otherwise the words alone, and
-    only where the picture does not show the label already.
-    """
+    """What ``methods`` retrieve for a query, with ``ids``, or else words where a picture does not show the label."""
     queries, gallery = dataset.split("query"), dataset.split("gallery")
 
     def picture(split: Split, item: int, distance: float | None) -> Picture:

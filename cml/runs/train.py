@@ -173,10 +173,7 @@ def train(
 
 
 def options_for(task: Task, config: TrainConfig | None, options: Mapping[str, Any]) -> TrainConfig:
-    """The options of a run on a task: those named, then ``config`` or else the task's recipe.
-
-    A frozen backbone sees every image once, as it is: with ``freeze_backbone`` the recipe's mirroring does not apply.
-    """
+    """Those named, then ``config`` or the recipe, whose mirroring does not apply to a frozen backbone."""
     if config is None and options.get("freeze_backbone") and "flip" not in options:
         return with_options(replace(task.recipe, flip="none"), options)
     return with_options(task.recipe if config is None else config, options)

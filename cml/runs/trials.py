@@ -1,9 +1,4 @@
-"""Options that vary, as people write them; trials of them: how they are drawn, what they reached, which is best.
-
-What a trial reached is its score on validation data, lower is better; no test set is looked at here. A trial is drawn
-by number from a seed and the trials before it alone, so that a search that was cut off and started again draws the same
-ones.
-"""
+"""Options that vary, as people write them; trials of them: how they are drawn, what they reached, which is best."""
 
 import dataclasses
 import itertools
@@ -198,13 +193,10 @@ class TrialLog:
 
 
 def drawn(varied: Sequence[Varied], number: int, *, seed: int = 0, done: Sequence[Trial] = ()) -> dict[str, Any]:
-    """Draw the settings of a trial by its number, from 0.
+    """Draw the settings of a trial by its number, from 0, and by the trials before it: the first ten are at random.
 
-    Without ``done`` trials do not depend on each other: they can be drawn in any order, by any process. With the trials
-    before it, the first ten are such ones too, and the others are drawn near those that went well.
-
-    Reference: Bergstra et al., Algorithms for Hyper-Parameter Optimization, NeurIPS 2011 (the tree-structured Parzen
-    estimator, as optuna has it).
+    So a search that was cut off draws the same again; without ``done``, trials are drawn in any order by any process.
+    Reference: Bergstra et al., Algorithms for Hyper-Parameter Optimization, NeurIPS 2011, as optuna has it.
     """
     with extra_needed("sweep", "Drawing trials"):
         import optuna

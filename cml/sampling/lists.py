@@ -121,10 +121,8 @@ class BinaryLists(Sampler):
         pool = pool[pool >= 0]
         count = self.batch_size - 1 - min(self.positives, len(pool))
         if (left := len(given) - 1 - len(pool)) < count:
-            raise UserError(
-                f"A list takes {count} negatives from outside the anchor's {self.pool} nearest neighbours, but "
-                f"{len(given)} training items leave {left}. Lower batch_size or pool."
-            )
+            said = f"A list takes {count} negatives from outside the anchor's {self.pool} nearest neighbours,"
+            raise UserError(f"{said} but {len(given)} training items leave {left}. Lower batch_size or pool.")
         drawn = rng.permutation(pool)[: self.positives]
         negatives = others(np.concatenate([anchors, pool]), count, len(given), rng)
         return Batch(np.concatenate([anchors, drawn, negatives]), 1)

@@ -1,7 +1,7 @@
 """The contract of a sampler: which items make a batch, and which of them are anchors.
 
-A batch is a pure function of (seed, epoch, step): there is no state to save, a run may continue at any step, and data
-workers may make batches out of order. Every epoch takes every training item as a counted anchor exactly once.
+A batch is a pure function of (seed, epoch, step): a run may continue at any step, and data workers may make batches out
+of order. Every epoch takes every training item as a counted anchor exactly once.
 """
 
 from __future__ import annotations
@@ -65,9 +65,8 @@ class LabelsOf:
             )
         numbers, names = self._classes
         if len(names) < 2:
-            raise UserError(
-                f"Losses and samplers over classes need at least 2 training classes. Got only {names[0]!r} instead."
-            )
+            got = f"Got only {names[0]!r} instead."
+            raise UserError(f"Losses and samplers over classes need at least 2 training classes. {got}")
         return numbers
 
     def class_names(self) -> Sequence[str]:
@@ -152,10 +151,8 @@ class Sampler:
     def check_given(self, given: NDArray[Any], dimensions: int) -> None:
         """``check_count`` of what is given, which should be an array of so many dimensions."""
         if getattr(given, "ndim", None) != dimensions:
-            raise UserError(
-                f"batch takes the array that the sampler's 'given' makes. Got {type(given).__name__} instead; take "
-                "sampler.batches(labels, distance) to draw from labels."
-            )
+            got = f"Got {type(given).__name__} instead; take sampler.batches(labels, distance) to draw from labels."
+            raise UserError(f"batch takes the array that the sampler's 'given' makes. {got}")
         self.check_count(len(given))
 
     def batch(self, given: NDArray[Any], *, seed: int, step: int) -> Batch:
@@ -181,10 +178,8 @@ class Batches:
 
     def __init__(self, sampler: Sampler, distance: Any, labels: Any, seed: int) -> None:  # noqa: ANN401
         if not hasattr(labels, "__len__") or isinstance(labels, str | LabelDistance):
-            raise UserError(
-                "batches takes the labels of the training set, then the label distance, as in "
-                f"batches(labels, 'euclidean'). Got {type(labels).__name__} for the labels instead."
-            )
+            takes = "the labels of the training set, then the label distance, as in batches(labels, 'euclidean')"
+            raise UserError(f"batches takes {takes}. Got {type(labels).__name__} for the labels instead.")
         distance = made(distance) if isinstance(labels, Labels) else made(distance).fit(labels)
         encoded = distance.encode(labels)
         self._sampler, self._seed, self._step = sampler, seed, 0
