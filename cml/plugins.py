@@ -130,7 +130,6 @@ def _run(file: Path) -> ModuleType:
 
 
 def _failure(name: str, error: BaseException) -> str:
-    """What went wrong in a plugin, and in which line of it."""
     said = " ".join(str(error).split())
     if isinstance(error, SyntaxError):
         return f"The plugin {name} cannot be read: {error.filename}, line {error.lineno}: {error.msg}."
@@ -142,7 +141,6 @@ def _failure(name: str, error: BaseException) -> str:
 
 
 def _module_at_hand(name: str) -> ModuleType | None:
-    """The imported module with that name or file name."""
     module = sys.modules.get(name.removesuffix(".py"))
     if name.endswith(".py") and Path(getattr(module, "__file__", None) or "").name != name:
         return None

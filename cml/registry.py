@@ -137,7 +137,6 @@ class Registry(Generic[T]):
         return made
 
     def _imported(self, name: str, entry: str) -> Callable[..., T]:
-        """Import ``"module:attribute"``."""
         module, _, attribute = entry.partition(":")
         before = loading.set(self.origin(name))
         try:
@@ -151,7 +150,6 @@ class Registry(Generic[T]):
             loading.reset(before)
 
     def _read_group(self) -> None:
-        """Add the entry points of the group, once."""
         if not self._unread_group:
             return
         for point in entry_points(group=self._unread_group):
@@ -206,7 +204,6 @@ class Registry(Generic[T]):
 
 
 def _is_own(module: str) -> bool:
-    """Whether a module is cml's or a script's."""
     return module.partition(".")[0] in ("cml", "__main__")
 
 

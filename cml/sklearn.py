@@ -93,7 +93,6 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
 
 def _are_images(given: Any) -> bool:  # noqa: ANN401 - whatever is given as X
-    """Whether these are images, and not rows of numbers."""
     if (axes := getattr(given, "ndim", 1)) != 1:
         return bool(axes == 4)
     first = next(iter(given), None) if hasattr(given, "__iter__") else None

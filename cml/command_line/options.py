@@ -38,7 +38,7 @@ def parse(
 
 
 def _unflagged(kind: type, arguments: Sequence[str], prog: str) -> Sequence[str]:
-    """The arguments, with a positional first option of ``kind`` that was given by its flag moved to the front."""
+    """The arguments, with a positional first option that was given by its flag moved to the front."""
     import tyro
 
     first = dataclasses.fields(kind)[0].name
@@ -82,7 +82,6 @@ def refused_by(kind: type, arguments: Sequence[str], prog: str) -> Iterator[None
 
 
 def _refusal(event: Any, prog: str) -> str:  # noqa: ANN401 - one of several events
-    """One sentence on what the parser refuses."""
     argument: Any = getattr(event, "argument", None)
     match type(event).__name__:
         case "UnrecognizedArgs":

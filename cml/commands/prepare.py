@@ -89,7 +89,6 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
 
 
 def _free(run: Path) -> str:
-    """A run folder that is not taken."""
     numbered = (run.with_name(f"{run.name}-{number}") for number in itertools.count(2))
     return str(next(one for one in itertools.chain([run], numbered) if not one.exists()))
 

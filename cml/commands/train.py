@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cml import plugins, tasks
-from cml.command_line.options import parse, parse_known, pick, print_json, say
+from cml.command_line.options import parse, parse_known, pick, say, show
 from cml.command_line.shared import AsJson
 from cml.errors import DataError, UserError
 from cml.training.config import TrainConfig
@@ -87,12 +87,10 @@ def run(arguments: Sequence[str]) -> None:
     last = next((record for record in reversed(trained.metrics) if "loss" in record), None)
     if last is None:
         raise DataError(f"{options.out} is finished, but its {METRICS} is missing or holds no loss.")
-    if options.json:
-        print_json({"run": str(options.out), "steps": last["step"], "loss": last["loss"]})
-        return
-    print(f"{options.out}: {last['step']} steps, last loss {last['loss']:.4f}, curve in {options.out}/loss.png")
     again = f"{shlex.quote(str(options.out))}{plugins.flags()}"
-    print(f"next: cml evaluate {again} && cml gallery {again}")
+    said = f"{options.out}: {last['step']} steps, last loss {last['loss']:.4f}, curve in {options.out}/loss.png"
+    result = {"run": str(options.out), "steps": last["step"], "loss": last["loss"]}
+    show(result, said, f"next: cml evaluate {again} && cml gallery {again}", as_json=options.json)
 
 
 def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:

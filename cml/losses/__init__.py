@@ -21,7 +21,6 @@ from cml.registry import Registry
 
 if TYPE_CHECKING:
     from cml.losses.binary import BinaryLoss
-    from cml.losses.binary_triplet import BinaryTripletLoss, binary_triplet_loss
     from cml.losses.class_loss import ClassLoss, ProxyLoss
     from cml.losses.class_pairs import ContrastiveLoss, LiftedStructureLoss, MultiSimilarityLoss, NPairLoss, TripletLoss
     from cml.losses.class_proxies import ProxyAnchorLoss, ProxyNCALoss, SoftTripleLoss
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
         proxy_gml_loss,
         proxy_nca_pp_loss,
     )
+    from cml.losses.positives import BinaryTripletLoss, binary_triplet_loss
     from cml.losses.rank_n_contrast import RankNContrastLoss, rank_n_contrast_loss
     from cml.losses.regression import RegressionLoss, regression_loss
     from cml.losses.rkd_distance import RKDDistanceLoss, rkd_distance_loss
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 _ENTRIES = {
     "log-ratio": "cml.losses.log_ratio:LogRatioLoss",
     "dense-triplet": "cml.losses.dense_triplet:DenseTripletLoss",
-    "binary-triplet": "cml.losses.binary_triplet:BinaryTripletLoss",
+    "binary-triplet": "cml.losses.positives:BinaryTripletLoss",
     "binary": "cml.losses.binary:BinaryLoss",
     "contrastive": "cml.losses.class_pairs:ContrastiveLoss",
     "triplet": "cml.losses.class_pairs:TripletLoss",

@@ -25,9 +25,7 @@ class ClassLoss(Loss):
         return torch.from_numpy(batch.classes())
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar.
-
-        Embeddings are computed with in at least float32, also under autocast.
+        """The loss of a batch: embeddings (B, D), in at least float32, classes (B,) int64, result a scalar.
 
         Raises:
             UserError: a tensor has another shape or type than it should, or a number is not a class.
@@ -69,14 +67,8 @@ class ProxyLoss(ClassLoss):
     ) -> None:
         """Make the proxies, before the optimiser that shall hold them: ``loss.prepare(classes, dimension=128)``.
 
-        Args:
-            target: (N,) int64 class numbers 0..C-1 of the training items.
-            dimension: D of the embeddings.
-            names: The names of the C classes; without them C is the largest number and 1.
-            generator: For where the proxies start; ``None``: seed 0.
-
-        Raises:
-            UserError: the target is not such a tensor.
+        ``target`` are the class numbers 0..C-1 (N,) int64 of the training items, or else it is a ``UserError``. Without
+        ``names`` C is the largest number and 1. The ``generator`` says where the proxies start; ``None``: seed 0.
         """
         if not isinstance(target, Tensor) or target.dtype != torch.int64 or target.ndim != 1 or len(target) == 0:
             got = f"{target.dtype} {tuple(target.shape)}" if isinstance(target, Tensor) else type(target).__name__
@@ -109,11 +101,9 @@ def check_classes(embeddings: Tensor, classes: Tensor, count: int | None = None)
     """Check that embeddings are (B, D) floating point, B >= 2, and classes (B,) int64, below ``count`` if given."""
     check_matrix("embeddings", embeddings)
     if classes.is_floating_point() or classes.is_complex():
-        raise UserError(
-            "The 'classes' must be whole numbers (B,), torch.int64. Got continuous labels, "
-            f"{classes.dtype}, instead: a loss over classes takes them through a rule, as in "
-            "binary(loss=triplet, rule=nearest, k=5)."
-        )
+        said = "The 'classes' must be whole numbers (B,), torch.int64."
+        advice = "a loss over classes takes them through a rule, as in binary(loss=triplet, rule=nearest, k=5)."
+        raise UserError(f"{said} Got continuous labels, {classes.dtype}, instead: {advice}")
     if classes.dtype != torch.int64 or classes.shape != embeddings.shape[:1]:
         got = f"Got shape {tuple(classes.shape)}, {classes.dtype} instead."
         raise UserError(f"The 'classes' must be one torch.int64 number per embedding, ({len(embeddings)},). {got}")

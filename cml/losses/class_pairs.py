@@ -81,11 +81,8 @@ class ContrastiveLoss(PmlPairLoss):
         Hadsell, Chopra, LeCun: Dimensionality Reduction by Learning an Invariant Mapping, CVPR 2006.
     """
 
-    about = About(
-        "O(B^2)",
-        "Hadsell et al., CVPR 2006",
-        "The oldest pair loss: a baseline, or where distances should have a fixed scale.",
-    )
+    _when = "The oldest pair loss: a baseline, or where distances should have a fixed scale."
+    about = About("O(B^2)", "Hadsell et al., CVPR 2006", _when)
 
     def __init__(self, margin: float = 1.0, squared: bool = True, normalize: bool = True) -> None:
         class AvgNonZeroSquareReducer(pml("reducers").AvgNonZeroReducer):  # type: ignore[misc]
@@ -124,11 +121,8 @@ class TripletLoss(PmlPairLoss):
         Schroff, Kalenichenko, Philbin: FaceNet, CVPR 2015. Hermans, Beyer, Leibe: In Defense of the Triplet Loss, 2017.
     """
 
-    about = About(
-        "O(triplets), at most O(B^3)",
-        "Schroff et al., CVPR 2015; Hermans et al., 2017",
-        "The usual baseline: semi-hard mining, or batch-hard with a few items per class.",
-    )
+    _when = "The usual baseline: semi-hard mining, or batch-hard with a few items per class."
+    about = About("O(triplets), at most O(B^3)", "Schroff et al., CVPR 2015; Hermans et al., 2017", _when)
 
     def __init__(
         self, margin: float = 0.2, mining: Mining = "semi-hard", squared: bool = True, normalize: bool = True
@@ -164,9 +158,8 @@ class NPairLoss(PmlPairLoss):
         Sohn: Improved Deep Metric Learning with Multi-class N-pair Loss Objective, NeurIPS 2016.
     """
 
-    about = About(
-        "O(C^2)", "Sohn, NeurIPS 2016", "Many classes with few items each, in batches of two items per class."
-    )
+    _when = "Many classes with few items each, in batches of two items per class."
+    about = About("O(C^2)", "Sohn, NeurIPS 2016", _when)
     needs_classes = True
 
     def __init__(self, regularization: float = 0.0, normalize: bool = False) -> None:
@@ -194,11 +187,8 @@ class LiftedStructureLoss(PmlPairLoss):
         Oh Song, Xiang, Jegelka, Savarese: Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016.
     """
 
-    about = About(
-        "O(positive pairs x negative pairs)",
-        "Oh Song et al., CVPR 2016",
-        "Batches with several items of each of a few classes.",
-    )
+    _when = "Batches with several items of each of a few classes."
+    about = About("O(positive pairs x negative pairs)", "Oh Song et al., CVPR 2016", _when)
 
     def __init__(self, margin: float = 1.0, normalize: bool = True) -> None:
         class Bounded(pml("losses").LiftedStructureLoss):  # type: ignore[misc]
@@ -235,11 +225,8 @@ class MultiSimilarityLoss(PmlPairLoss):
         Wang, Han, Huang, Dong, Scott: Multi-Similarity Loss with General Pair Weighting, CVPR 2019.
     """
 
-    about = About(
-        "O(B^2 log B)",
-        "Wang et al., CVPR 2019",
-        "Pairs weighted by how hard they are, with a few items of each class in a batch.",
-    )
+    _when = "Pairs weighted by how hard they are, with a few items of each class in a batch."
+    about = About("O(B^2 log B)", "Wang et al., CVPR 2019", _when)
 
     def __init__(self, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5, epsilon: float | None = 0.1) -> None:
         check_above_zero("alpha", alpha)

@@ -55,9 +55,8 @@ class ProxyNCALoss(PmlProxyLoss):
         Movshovitz-Attias, Toshev, Leung, Ioffe, Singh: No Fuss Distance Metric Learning using Proxies, ICCV 2017.
     """
 
-    about = About(
-        "O(B C)", "Movshovitz-Attias et al., ICCV 2017", "The first proxy loss; a baseline for the later ones."
-    )
+    _when = "The first proxy loss; a baseline for the later ones."
+    about = About("O(B C)", "Movshovitz-Attias et al., ICCV 2017", _when)
 
     def __init__(self, scale: float = 1.0) -> None:
         super().__init__("ProxyNCALoss", softmax_scale=check_above_zero("scale", scale))
@@ -83,11 +82,8 @@ class SoftTripleLoss(PmlProxyLoss):
         Qian, Shang, Sun, Hu, Li, Jin: SoftTriple Loss, ICCV 2019.
     """
 
-    about = About(
-        "O(B C M), M centres per class",
-        "Qian et al., ICCV 2019",
-        "Classes that fall into several kinds, such as views of a product.",
-    )
+    _when = "Classes that fall into several kinds, such as views of a product."
+    about = About("O(B C M), M centres per class", "Qian et al., ICCV 2019", _when)
 
     def __init__(self, centers: int = 10, scale: float = 20.0, gamma: float = 0.1, margin: float = 0.01) -> None:
         check_whole("centers", centers)
@@ -120,11 +116,8 @@ class ProxyAnchorLoss(PmlProxyLoss):
         Kim, Kim, Cho, Kwak: Proxy Anchor Loss for Deep Metric Learning, CVPR 2020.
     """
 
-    about = About(
-        "O(B C)",
-        "Kim et al., CVPR 2020",
-        "Classes with several items each: converges fast, and random batches will do.",
-    )
+    _when = "Classes with several items each: converges fast, and random batches will do."
+    about = About("O(B C)", "Kim et al., CVPR 2020", _when)
 
     def __init__(self, alpha: float = 32.0, delta: float = 0.1) -> None:
         alpha, delta = check_above_zero("alpha", alpha), check_number("delta", delta, least=0)

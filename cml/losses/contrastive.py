@@ -45,11 +45,8 @@ class GradedContrastiveLoss(ScaledLabelLoss):
         Supervision, CVPR 2023. psi as a function of a label distance is cml's.
     """
 
-    about = About(
-        "O(A B)",
-        "Leyva-Vallina et al., CVPR 2023",
-        "Labels overlap by a degree from 0 to 1, and most pairs do not overlap.",
-    )
+    _when = "Labels overlap by a degree from 0 to 1, and most pairs do not overlap."
+    about = About("O(A B)", "Leyva-Vallina et al., CVPR 2023", _when)
     lacking = "an item of a usable label distance"
 
     def __init__(
@@ -123,11 +120,8 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
         counts the anchor's own 0.
     """
 
-    about = About(
-        "O(A B)",
-        "Kim et al., CVPR 2021",
-        "Near labels should cluster; pairs farther apart than the mean are left alone.",
-    )
+    _when = "Near labels should cluster; pairs farther apart than the mean are left alone."
+    about = About("O(A B)", "Kim et al., CVPR 2021", _when)
 
     def __init__(
         self, label_scale: Auto = "auto", sigma: float = 0.5, delta: float = 1.0, normalize: bool = False

@@ -40,11 +40,8 @@ class CoSENTLoss(LabelDistanceLoss):
         ``CoSENTLoss`` of Sentence-Transformers.
     """
 
-    about = About(
-        "O(A B log(A B))",
-        "Su, 2022; Sentence-Transformers",
-        "All pairs should be in one order, so that a similarity means the same for every anchor.",
-    )
+    _when = "All pairs should be in one order, so that a similarity means the same for every anchor."
+    about = About("O(A B log(A B))", "Su, 2022; Sentence-Transformers", _when)
     normalize = True
     lacking = "two pairs of different label distance to compare (over the whole batch)"
 

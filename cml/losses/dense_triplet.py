@@ -39,11 +39,8 @@ class DenseTripletLoss(LabelDistanceLoss):
         The triplet baseline of Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019.
     """
 
-    about = About(
-        "O(A B log B), no tensor of triplets",
-        "the baseline of Kim et al., CVPR 2019",
-        "Only the order of label distances around each anchor matters, by a margin.",
-    )
+    _when = "Only the order of label distances around each anchor matters, by a margin."
+    about = About("O(A B log B), no tensor of triplets", "the baseline of Kim et al., CVPR 2019", _when)
     lacking = "two items of different usable label distance"
 
     def __init__(self, margin: float = 0.03, normalize: bool = True) -> None:

@@ -70,11 +70,8 @@ class DirectionTripletLoss(ClassLoss):
         Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
-    about = About(
-        "O(triplets), at most O(B^3)",
-        SOURCE,
-        "Triplets on classes that lie close together: negatives are not pushed through the class.",
-    )
+    _when = "Triplets on classes that lie close together: negatives are not pushed through the class."
+    about = About("O(triplets), at most O(B^3)", SOURCE, _when)
 
     def __init__(self, margin: float = 0.2, gamma: float = 0.3, normalize: bool = True) -> None:
         super().__init__()

@@ -131,11 +131,8 @@ class LambdaNDCGLoss(GradedRankLoss):
         Framework, CIKM 2018. Gains of label distances are cml's.
     """
 
-    about = About(
-        "O(A B^2)",
-        "Burges, 2010; Wang et al., CIKM 2018",
-        "nDCG is the goal: the top of the ranking counts, with graded gains.",
-    )
+    _when = "nDCG is the goal: the top of the ranking counts, with graded gains."
+    about = About("O(A B^2)", "Burges, 2010; Wang et al., CIKM 2018", _when)
 
     def compare(self, scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
         """Values (R,) and their slopes (R, B) in ``scores``; index i is the item of more gain, j of less."""

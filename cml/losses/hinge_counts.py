@@ -90,6 +90,5 @@ def _see(coarse: Int32, fine: Int32, rank: int) -> None:
 
 @numba.njit(nogil=True, cache=True)
 def _seen_below(coarse: Int32, fine: Int32, rank: int) -> int:
-    """How many of the places seen are below ``rank``."""
     seen: int = coarse[rank >> BITS] + fine[rank]
     return seen

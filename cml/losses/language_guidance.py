@@ -68,11 +68,8 @@ class LanguageGuidanceLoss(ClassLoss):
         Roth, Vinyals, Akata: Integrating Language Guidance into Vision-based Deep Metric Learning, CVPR 2022.
     """
 
-    about = About(
-        "O(B^2), beside the loss that it guides",
-        "Roth et al., CVPR 2022",
-        "Class names are words that say how classes relate: birds, cars, dishes.",
-    )
+    _when = "Class names are words that say how classes relate: birds, cars, dishes."
+    about = About("O(B^2), beside the loss that it guides", "Roth et al., CVPR 2022", _when)
     texts: Tensor
 
     def __init__(

@@ -63,11 +63,8 @@ class LogRatioLoss(LabelDistanceLoss):
         exponent, the floor and the rank weights are cml's.
     """
 
-    about = About(
-        "O(A B), with rank weights O(A B log B)",
-        "Kim et al., CVPR 2019",
-        "The default: ratios of embedding distances should follow those of label distances.",
-    )
+    _when = "The default: ratios of embedding distances should follow those of label distances."
+    about = About("O(A B), with rank weights O(A B log B)", "Kim et al., CVPR 2019", _when)
     constants = ("label_exponent", "floor")
 
     def __init__(

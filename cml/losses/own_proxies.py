@@ -193,11 +193,8 @@ class ProxyGMLLoss(OwnProxyLoss):
         with the minus that equation 7's cross-entropy lacks in print.
     """
 
-    about = About(
-        "O(B C M log(C M)), M proxies per class",
-        "Zhu et al., NeurIPS 2020",
-        "Classes that fall into kinds, where each item should learn from a few near proxies alone.",
-    )
+    _when = "Classes that fall into kinds, where each item should learn from a few near proxies alone."
+    about = About("O(B C M log(C M)), M proxies per class", "Zhu et al., NeurIPS 2020", _when)
 
     def __init__(self, per_class: int = 12, share: float = 0.05, regularization: float = 0.3) -> None:
         super().__init__()

@@ -157,8 +157,8 @@ def centred(full: Tensor) -> tuple[Tensor, Tensor]:
 def squared_distances(full: Tensor, shifted: Tensor, norms: Tensor, block: slice) -> tuple[Tensor, Tensor, Tensor]:
     """Squared distances of the block's anchors to all, (R, B), and what ``add_gradient`` needs of how they were made.
 
-    The points around 0, (B, D): ``shifted``, or float64 where two points lie so near each other that float32 loses
-    digits; and the pairs that coincide even so, (C, 2) row in block and column, which are made of their differences.
+    That is the points around 0, in float64 where float32 loses digits, and the pairs (C, 2), row in block and column,
+    which so nearly coincide that theirs are made of their differences.
     """
     single = full.dtype != torch.float64
     squared, near = _products(shifted, norms, block, NEAR if single else COINCIDENT)

@@ -45,11 +45,8 @@ class RankNContrastLoss(LabelDistanceLoss):
         equations 1 and 2. The sorted form is cml's.
     """
 
-    about = About(
-        "O(A B log B)",
-        "Zha et al., NeurIPS 2023",
-        "The order of label distances matters, but not by how much they differ.",
-    )
+    _when = "The order of label distances matters, but not by how much they differ."
+    about = About("O(A B log B)", "Zha et al., NeurIPS 2023", _when)
 
     def __init__(self, temperature: float = 2.0, normalize: bool = False) -> None:
         super().__init__()

@@ -56,9 +56,8 @@ class RegressionLoss(VectorLoss):
         The usual baseline, such as the L1 row of Zha and others: Rank-N-Contrast, NeurIPS 2023.
     """
 
-    about = About(
-        "O(B V)", "the usual baseline", "Labels are numbers or vectors, and retrieval by the predicted label is enough."
-    )
+    _when = "Labels are numbers or vectors, and retrieval by the predicted label is enough."
+    about = About("O(B V)", "the usual baseline", _when)
     starts_at_zero = True  # the mean label, not random ones
     center: Tensor  # (V,) mean of the training labels
     scale: Tensor  # () root of their mean variance over coordinates

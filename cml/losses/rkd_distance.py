@@ -34,11 +34,8 @@ class RKDDistanceLoss(LabelDistanceLoss):
         of the teacher's. Sums are means here.
     """
 
-    about = About(
-        "O(A B)",
-        "Park et al., CVPR 2019",
-        "Embedding distances should be proportional to label distances, far pairs above all.",
-    )
+    _when = "Embedding distances should be proportional to label distances, far pairs above all."
+    about = About("O(A B)", "Park et al., CVPR 2019", _when)
     lacking = "two items of a usable label distance, or all label distances of the batch are 0"
 
     def __init__(self, normalize: bool = False) -> None:

@@ -128,11 +128,8 @@ class KernelSupConLoss(ScaledLabelLoss):
         for classes Khosla et al.: Supervised Contrastive Learning, NeurIPS 2020.
     """
 
-    about = About(
-        "O(A B)",
-        "Dufumier et al., MICCAI 2021",
-        "As soft-target, but all items within a bandwidth count about equally.",
-    )
+    _when = "As soft-target, but all items within a bandwidth count about equally."
+    about = About("O(A B)", "Dufumier et al., MICCAI 2021", _when)
     normalize = True
 
     def __init__(self, label_scale: Auto = "auto", bandwidth: float = 0.5, temperature: float = 0.1) -> None:

@@ -72,11 +72,8 @@ class SumLoss(_OfLosses):
         True
     """
 
-    about = About(
-        "that of its parts",
-        "a sum",
-        "Each of two losses has what the other lacks, such as proportions and one order of all pairs.",
-    )
+    _when = "Each of two losses has what the other lacks, such as proportions and one order of all pairs."
+    about = About("that of its parts", "a sum", _when)
 
     def __init__(self, parts: Sequence[str] = ("log-ratio", "0.3*cosent(scale=2.0)")) -> None:
         super().__init__()
@@ -115,11 +112,8 @@ class MatryoshkaLoss(_OfLosses):
         Kusupati et al.: Matryoshka Representation Learning, NeurIPS 2022.
     """
 
-    about = About(
-        "that of its loss, once per size",
-        "Kusupati et al., NeurIPS 2022",
-        "One model should serve several sizes of embedding.",
-    )
+    _when = "One model should serve several sizes of embedding."
+    about = About("that of its loss, once per size", "Kusupati et al., NeurIPS 2022", _when)
 
     def __init__(self, loss: str = "log-ratio", dimensions: Sequence[int] = (16, 32, 64)) -> None:
         super().__init__()

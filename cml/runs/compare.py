@@ -223,14 +223,12 @@ class _Runs:
 
     def _planned(self, trial: Trial) -> comparison.Planned:
         task = replace(self.task, variants={trial.title: self.changes(trial.method, trial.settings)})
-        return comparison.planned(task, self.config, self.out, [trial.title], self.seeds, [self.config.dimension])[
-            trial.seed
-        ]
+        runs = comparison.planned(task, self.config, self.out, [trial.title], self.seeds, [self.config.dimension])
+        return runs[trial.seed]
 
     def curve(self, trial: Trial) -> Mapping[int, float]:
         """Step to rank correlation on the held-out items."""
-        log = self._planned(trial).folder / METRICS
-        records = [] if trial.failed else read_metrics(log)
+        records = [] if trial.failed else read_metrics(self._planned(trial).folder / METRICS)
         return {one["step"]: 1 - one["validation"] for one in records if "validation" in one}
 
 

@@ -100,14 +100,9 @@ def explore_runs(
     if "oracle" in beside:
         views.append(oracle_view(side, maps, seed=seed))
 
-    items = Items(
-        [one.split.item_ids[one.item] for one in pictures],
-        [one.words() for one in pictures],
-        roles,
-        pictures,
-        _columns(trained, pictures),
-        trained.task.legend(trained.dataset.info),
-    )
+    ids, words = [one.split.item_ids[one.item] for one in pictures], [one.words() for one in pictures]
+    legend = trained.task.legend(trained.dataset.info)
+    items = Items(ids, words, roles, pictures, _columns(trained, pictures), legend)
     factor, unit = trained.report
     write_explorer(path, items, side, views, title=trained.dataset.info.name, unit=unit, factor=factor)
     return Explorer(path)

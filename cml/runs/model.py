@@ -64,11 +64,9 @@ class Model(EmbeddingModel):
 
     def __init__(self, network: EmbeddingModel, run: RunConfig, label_distance: LabelDistance | None = None) -> None:
         if not isinstance(network, EmbeddingModel) or not isinstance(run, RunConfig):
-            raise UserError(
-                "cml.Model takes a trained network of cml and the config of its run: cml.fit and cml.load make it. "
-                "cml.retrieval.evaluate_embeddings measures the embeddings of any network. "
-                f"Got {type(network).__name__} and {type(run).__name__} instead."
-            )
+            said = "cml.Model takes a trained network of cml and the config of its run: cml.fit and cml.load make it."
+            got = f"Got {type(network).__name__} and {type(run).__name__} instead."
+            raise UserError(f"{said} cml.retrieval.evaluate_embeddings measures the embeddings of any network. {got}")
         vars(self).update(vars(network))  # parameters, buffers and settings: one network, seen with more methods
         self.run_config = run
         self._label_distance = label_distance
@@ -117,17 +115,9 @@ class Model(EmbeddingModel):
         if gallery is not None or gallery_labels is not None:
             ranked, among_labels = images_and_labels(gallery, gallery_labels, image=image, label=label)
             among = self.embed(ranked, bar="embed")
-        return evaluate_embeddings(
-            self.embed(source, bar="embed"),
-            raw,
-            among,
-            among_labels,
-            label_distance=self.label_distance,
-            gain=gain,
-            seed=seed,
-            count_lone=count_lone,
-            recall_within=recall_within,
-        )
+        embeddings, distance = self.embed(source, bar="embed"), self.label_distance
+        how: dict[str, Any] = {"gain": gain, "seed": seed, "count_lone": count_lone, "recall_within": recall_within}
+        return evaluate_embeddings(embeddings, raw, among, among_labels, label_distance=distance, **how)
 
     def search(
         self,

@@ -169,21 +169,14 @@ def write_run_gallery(
     order = np.argsort(-excess, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(queries, len(order))).round().astype(int))]
     titles = [name, ORACLE, *(title for title in methods if title != name)]
-    gain = retrieved.mean(list(methods)[-1]) - retrieved.mean(name)  # 0 where there is no baseline
+    baseline_mean = math.nan if baseline is None else retrieved.mean(list(methods)[-1])
+    scores, gains = excess.tolist(), (baseline_mean - retrieved.mean(name)).tolist()
+    task, dataset = trained.task, trained.dataset
     page = [
-        shown_row(
-            trained.task,
-            trained.dataset,
-            retrieved,
-            int(row),
-            titles,
-            size=2 * thumbnail,
-            score=float(excess[row]),
-            gain=float(gain[row]) if baseline is not None else math.nan,
-        )
-        for row in shown
+        shown_row(task, dataset, retrieved, row, titles, size=2 * thumbnail, score=scores[row], gain=gains[row])
+        for row in shown.tolist()
     ]
-    info, path = trained.dataset.info, path or trained.folder / GALLERY
+    info, path = dataset.info, path or trained.folder / GALLERY
     write_gallery(
         path,
         page,
@@ -193,10 +186,10 @@ def write_run_gallery(
             f"{len(page)} of {len(trained.query_labels)} queries against a gallery of {len(trained.gallery_labels)}. "
             f'"{BEHIND}" says how much larger the mean label distance of the top {k} of {name} is than that of the '
             f"best possible. Run {trained.folder}, {trained.config.train.steps} steps, "
-            f"label distance {trained.task.label_distance(trained.config.train, info)}. {note}"
+            f"label distance {task.label_distance(trained.config.train, info)}. {note}"
         ),
         table=table,
-        legend=trained.task.legend(info),
+        legend=task.legend(info),
         thumbnail=thumbnail,
         measure=BEHIND,
         baseline=titles[-1],

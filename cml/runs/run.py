@@ -90,20 +90,11 @@ class Run(TrainedRun):
         rankers: dict[str, Ranker] = {name: embedding_ranker(*both) for name, both in embeddings.items()}
         if references:
             rankers["random"] = random_ranker(len(self.query_labels), len(self.gallery_labels), seed)
-        evaluation = measured(
-            rankers,
-            self.distance,
-            self.query_labels,
-            self.gallery_labels,
-            same_items=self.dataset.info.queries_are_gallery,
-            recall_ks=published_recall_ks(self),
-            recall_within=(recall_within or published_recall_within(self)) / self.report[0],
-            gain=gain,
-            seed=seed,
-            count_lone=count_lone,
-            oracle=references,
-            ranks=self.ranks,
-        )
+        recall_within = (recall_within or published_recall_within(self)) / self.report[0]
+        how: dict[str, Any] = {"recall_ks": published_recall_ks(self), "recall_within": recall_within, "gain": gain}
+        how |= {"seed": seed, "count_lone": count_lone, "oracle": references, "ranks": self.ranks}
+        how["same_items"] = self.dataset.info.queries_are_gallery
+        evaluation = measured(rankers, self.distance, self.query_labels, self.gallery_labels, **how)
         evaluation = replace(evaluation, unit=self.unit).reported(*self.report)
         own, log = self.dataset.folder / PAIRS, self.folder / METRICS
         if pairs is not None or own.is_file():

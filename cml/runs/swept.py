@@ -76,7 +76,6 @@ def write_sweep_pictures(
 
 
 def _over_option(swept: Swept, done: Sequence[Trial], vary: Sequence[Varied]) -> list[Panel]:
-    """Metrics over the first option, a line for each combination of the others."""
     first, reached = vary[0], swept.held_out()
     measures = {_HELD_OUT: reached}
     if swept.study:

@@ -108,20 +108,10 @@ def fit(
         advice = "Mend the label, or choose another distance by label_distance=.."
         raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
     with joined(config.device) as ranks:
-        trained, run = train_run(
-            source,
-            encoded,
-            distance,
-            config,
-            loss=own_loss,
-            backbone=None if isinstance(backbone, str) else backbone,
-            out=None if out is None else Path(out),
-            resume=resume,
-            shrink=True,
-            callbacks=with_tracker(callbacks, tracker),
-            quiet=quiet,
-            ranks=ranks,
-        )
+        own: dict[str, Any] = {"loss": own_loss, "backbone": None if isinstance(backbone, str) else backbone}
+        how: dict[str, Any] = {"out": None if out is None else Path(out), "resume": resume, "quiet": quiet}
+        how["callbacks"] = with_tracker(callbacks, tracker)
+        trained, run = train_run(source, encoded, distance, config, shrink=True, ranks=ranks, **own, **how)
     return Model(trained.model, run, distance)
 
 
@@ -193,17 +183,6 @@ def train_task(
     """Train a task's embedding into a run folder, with its loss curve."""
     items, mirror = dataset.split("train"), task.mirror if config.flip == "image" else None
     distance = distances.registry.make(task.label_distance(config, dataset.info)).fit(items.labels)
-    trained, _ = train_run(
-        items.paths,
-        encode(distance, dataset, "train", None if mirror is None else lambda label: mirror(label, dataset.info)),
-        distance,
-        config,
-        task=task.name,
-        dataset=dataset,
-        out=out,
-        resume=resume,
-        callbacks=callbacks,
-        quiet=quiet,
-        ranks=ranks,
-    )
-    return trained
+    labels = encode(distance, dataset, "train", None if mirror is None else lambda label: mirror(label, dataset.info))
+    how: dict[str, Any] = {"out": out, "resume": resume, "callbacks": callbacks, "quiet": quiet, "ranks": ranks}
+    return train_run(items.paths, labels, distance, config, task=task.name, dataset=dataset, **how)[0]
