@@ -25,16 +25,11 @@ def parse(
     import tyro
 
     about = inspect.cleandoc(kind.__doc__ or "") if description is None else description
+    about = f"{about}\n{PLUGIN}: {PLUGIN_HELP}.".lstrip()
+    flat = (tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
     with refused_by(kind, arguments, prog):
-        made = tyro.cli(
-            kind,
-            args=_unflagged(kind, arguments, prog),
-            prog=prog,
-            description=f"{about}\n{PLUGIN}: {PLUGIN_HELP}.".lstrip(),
-            default=default,
-            config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
-        )
-    return cast("T", made)
+        args = _unflagged(kind, arguments, prog)
+        return cast("T", tyro.cli(kind, args=args, prog=prog, description=about, default=default, config=flat))
 
 
 def _unflagged(kind: type, arguments: Sequence[str], prog: str) -> Sequence[str]:

@@ -76,8 +76,7 @@ def run(arguments: Sequence[str]) -> None:
     if options.training.loss != task.recipe.loss:
         advice = "leave --loss out and choose with --variants and --losses"
         raise UserError(f"In a comparison the rows set the loss: {advice}.")
-    given = others(options, "training", "config", "markdown", "json")
-    comparison = compare(task, config=options.training, **given)
+    comparison = compare(task, config=options.training, **others(options, "training", "config", "markdown", "json"))
     if options.json:
         print_json(comparison.to_json())
         return

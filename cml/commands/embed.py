@@ -41,8 +41,7 @@ def run(arguments: Sequence[str]) -> None:
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.export.parquet_file import write_parquet
     model, images = cml.load(options.run, device=options.device), ImageList.open(options.images, options.roles)
-    how = others(options, "run", "images", "roles", "parquet", "device", "json")
-    made = embed_folder(model, images, **how)
+    made = embed_folder(model, images, **others(options, "run", "images", "roles", "parquet", "device", "json"))
     if options.parquet:
         write_parquet(made)
     items, dimension, skipped = (made.manifest[key] for key in ("items", "dimension", "skipped"))

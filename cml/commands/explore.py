@@ -76,7 +76,6 @@ def _runs_of(folder: Path) -> dict[str, Path]:
         return {"": folder}
     rows = read_json(comparison, "a comparison").get("rows", {})
     found = {name: min((folder / slug(name)).rglob(MODEL), default=None) for name in rows}
-    runs = {name: model.parent for name, model in found.items() if model is not None}
-    if not runs:
-        raise UserError(f"{folder} is a comparison whose runs are gone; give run folders.")
-    return runs
+    if runs := {name: model.parent for name, model in found.items() if model is not None}:
+        return runs
+    raise UserError(f"{folder} is a comparison whose runs are gone; give run folders.")

@@ -109,13 +109,10 @@ __all__ += ["proxy_gml_loss", "proxy_nca_pp_loss", "rank_n_contrast_loss", "regi
 __all__ += ["HAPLoss", "LambdaNDCGLoss", "relaxed_contrastive_loss", "rkd_distance_loss", "soft_target_loss"]
 __all__ += ["MatryoshkaLoss", "SumLoss", "h_ap_loss", "lambda_ndcg_loss", "leave_out_copies"]
 
+_FUNCTIONS = [name for name in __all__ if name.endswith("_loss")]
 _HOMES = {
     **{name: home for home, _, name in (entry.rpartition(":") for entry in _ENTRIES.values())},
-    **{
-        name: _ENTRIES[name.removesuffix("_loss").replace("_", "-")].partition(":")[0]
-        for name in __all__
-        if name.endswith("_loss")
-    },
+    **{name: _ENTRIES[name.removesuffix("_loss").replace("_", "-")].partition(":")[0] for name in _FUNCTIONS},
     **dict.fromkeys(("ClassLoss", "ProxyLoss"), "cml.losses.class_loss"),
     **dict.fromkeys(("About", "LabelSource", "Loss", "VectorLoss"), "cml.losses.loss"),
     "LabelDistanceLoss": "cml.losses.label_distance_loss",

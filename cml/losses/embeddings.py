@@ -28,8 +28,7 @@ def rescaled(tensor: Tensor) -> Tensor:
     """
     full = in_full(tensor)
     largest = full.detach().abs().amax(dim=1, keepdim=True)
-    power = torch.exp2(-largest.log2().floor().clamp(-120, 120))
-    return full * power.where(largest > 0, _NORMALIZE_EPS)
+    return full * torch.exp2(-largest.log2().floor().clamp(-120, 120)).where(largest > 0, _NORMALIZE_EPS)
 
 
 def unit(tensor: Tensor) -> Tensor:

@@ -204,9 +204,10 @@ class OwnModule(LabelDistanceLoss):
 def as_loss(loss: nn.Module) -> Loss:
     """A loss of cml as it is, any other module as one over label distances."""
     if not isinstance(loss, nn.Module):
-        takes = "embeddings (B, D) and label distances (A, B)"
-        rule = f"a text such as 'log-ratio' or a torch module that takes {takes}"
-        raise UserError(f"The 'loss' must be {rule}. Got {type(loss).__name__} instead.")
+        raise UserError(
+            "The 'loss' must be a text such as 'log-ratio' or a torch module that takes embeddings (B, D) and label "
+            f"distances (A, B). Got {type(loss).__name__} instead."
+        )
     return loss if isinstance(loss, Loss) else OwnModule(loss)
 
 

@@ -134,8 +134,7 @@ class LogRatioLoss(LabelDistanceLoss):
         mean = vecdot(weight, residual) / total.clamp_min_(limits.tiny)
         centred = residual.sub_(mean[:, None])
         pull = weight.mul_(scale[:, None]).mul_(centred)  # (R, B), 0 where not used
-        values = vecdot(pull, centred)
-        return RowTerms(values, counts, pull.mul_(2).div_(squared))
+        return RowTerms(vecdot(pull, centred), counts, pull.mul_(2).div_(squared))
 
 
 def log_ratio_loss(

@@ -125,12 +125,8 @@ class RuleLoss(LabelDistanceLoss):
 def with_warning(mean: RowMean) -> RowMean:
     """``mean``, with a warning if some anchors have no triplet, but not all: that is another."""
     if bool(mean.counts.any()) and not bool(mean.counts.all()):
-        warnings.warn(
-            "Some anchors have no positive or no negative in the batch and are left out (the module counts them in "
-            "left_out).",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+        said = "Some anchors have no positive or no negative in the batch and are left out"
+        warnings.warn(f"{said} (the module counts them in left_out).", RuntimeWarning, stacklevel=3)
     return mean
 
 

@@ -88,8 +88,7 @@ def row_cross_entropy(
     log_shares = squared.div_(-temperature).masked_fill_(~used, -torch.inf).log_softmax(dim=1)
     used &= counts[:, None]
     values = -(wanted * log_shares).where(used, 0).sum(dim=1)
-    slopes = wanted.sub_(log_shares.exp_()).div_(temperature).where(used, 0)
-    return RowTerms(values, counts, slopes)
+    return RowTerms(values, counts, wanted.sub_(log_shares.exp_()).div_(temperature).where(used, 0))
 
 
 class KernelSupConLoss(ScaledLabelLoss):

@@ -126,8 +126,7 @@ def run_comparison(
     (_, ours), *rest = shown.items()
     beside = [(name.partition(",")[0], run.embeddings) for name, run in rest]
     baseline = beside[0] if beside else ours.frozen
-    note = sheet_note(chosen)
-    page = write_run_gallery(ours, baseline, table=comparison.table(), note=note, path=out / GALLERY)
+    page = write_run_gallery(ours, baseline, table=comparison.table(), note=sheet_note(chosen), path=out / GALLERY)
     runs = {f"{visible_text(one.variant)}, {one.dimension} dimensions, seed {one.seed}": one.folder for one in plan}
     write_report(comparison, runs, out, title=f"{dataset.info.name}: {len(chosen)} losses, {seeds} runs each")
     return Compared(comparison, page, runs)

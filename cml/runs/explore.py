@@ -87,8 +87,7 @@ def explore_runs(
             raise UserError(f"{other.folder} was trained on another dataset than {trained.folder}.")
     pictures, labels = _drawn(trained, roles, count, seed)
     paths, roles = [one.path for one in pictures], [one.split.role for one in pictures]
-    held_out = np.array(roles) != "train"
-    side = label_side(trained.distance, labels, held_out=held_out, seed=seed)
+    side = label_side(trained.distance, labels, held_out=np.array(roles) != "train", seed=seed)
 
     views = [
         embedding_view(name, run.embed_files(paths), side, maps, stages=run.stages(paths), seed=seed)

@@ -64,9 +64,11 @@ class Model(EmbeddingModel):
 
     def __init__(self, network: EmbeddingModel, run: RunConfig, label_distance: LabelDistance | None = None) -> None:
         if not isinstance(network, EmbeddingModel) or not isinstance(run, RunConfig):
-            said = "cml.Model takes a trained network of cml and the config of its run: cml.fit and cml.load make it."
-            got = f"Got {type(network).__name__} and {type(run).__name__} instead."
-            raise UserError(f"{said} cml.retrieval.evaluate_embeddings measures the embeddings of any network. {got}")
+            raise UserError(
+                "cml.Model takes a trained network of cml and the config of its run: cml.fit and cml.load make it. "
+                "cml.retrieval.evaluate_embeddings measures the embeddings of any network. "
+                f"Got {type(network).__name__} and {type(run).__name__} instead."
+            )
         vars(self).update(vars(network))  # parameters, buffers and settings: one network, seen with more methods
         self.run_config = run
         self._label_distance = label_distance

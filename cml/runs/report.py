@@ -52,14 +52,12 @@ def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out
 def sheet_variants(variants: Sequence[str]) -> list[str]:
     """The variants that the sheet shows: the first, and beside it the first binary triplets, or else the second."""
     ours, *others = variants
-    binary = [name for name in others if name.startswith("binary")]
-    return [ours, *(binary or others)[:1]]
+    return [ours, *([name for name in others if name.startswith("binary")] or others)[:1]]
 
 
 def sheet_note(variants: Sequence[str]) -> str:
     """What the sheet and the gallery leave out, in a sentence; "" where they show all variants."""
-    shown = sheet_variants(variants)
-    if len(shown) == len(variants):
+    if len(shown := sheet_variants(variants)) == len(variants):
         return ""
     return f"The sheet and the gallery show {' and '.join(shown)}, of {len(variants)} trained methods in the table."
 
@@ -80,7 +78,7 @@ def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
     task, dataset = trained.task, trained.dataset
     every = [*methods, ORACLE]
-    rows = [shown_row(task, dataset, retrieved, int(row), every, size=_SIDE, ids=False) for row in shown]
+    rows = [shown_row(task, dataset, retrieved, row, every, size=_SIDE, ids=False) for row in shown.tolist()]
     write_sheet(path, rows, unit=trained.report[1], side=_SIDE, legend=task.legend(dataset.info))
 
 

@@ -91,11 +91,9 @@ def reproduce(
         if dataset.info.name != experiment.dataset:
             raise UserError(f"{data} holds {dataset.info.name!r}, not {experiment.dataset!r}: {experiment.prepare}.")
         piece += _fewer(experiment, dataset)
-        chosen = {name: changes for name, changes in variants.items() if name not in not_run}
-        if chosen:
+        if chosen := {name: changes for name, changes in variants.items() if name not in not_run}:
             task = replace(tasks.get(experiment.task), variants=chosen)
-            made = run_comparison(task, dataset, config, out, seeds=seeds, dimensions=dimensions)
-            found = made.comparison.rows()
+            found = run_comparison(task, dataset, config, out, seeds=seeds, dimensions=dimensions).comparison.rows()
     waiting = {row.name: varied(experiment.config, row.changes) for row in experiment.rows if not lacking[row.name]}
     hours, forecasts = _forecast(waiting if reason else {}, device, seeds)
     notes = [f"{experiment.paper}.", f"Claim: {experiment.claim}"]

@@ -80,20 +80,12 @@ def shown_row(
     def picture(split: Split, item: int, distance: float | None) -> Picture:
         return Drawn(task, dataset, split, split.paths[item], item, size).picture(distance, ids=ids)
 
-    return GalleryRow(
-        query=picture(queries, query, None),
-        retrieved={
-            name: [
-                picture(gallery, item, float(distance))
-                for item, distance in zip(retrieved.items[name][query], retrieved.distances[name][query], strict=True)
-                if item >= 0
-            ]
-            for name in methods
-        },
-        score=score,
-        gain=gain,
-        value=float(label) if isinstance(label := queries.labels[query], int | float) else math.nan,
-    )
+    shown = {}
+    for name in methods:
+        found = zip(retrieved.items[name][query].tolist(), retrieved.distances[name][query].tolist(), strict=True)
+        shown[name] = [picture(gallery, item, distance) for item, distance in found if item >= 0]
+    value = float(label) if isinstance(label := queries.labels[query], int | float) else math.nan
+    return GalleryRow(picture(queries, query, None), shown, score=score, gain=gain, value=value)
 
 
 @dataclass(frozen=True)

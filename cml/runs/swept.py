@@ -114,18 +114,16 @@ def _scattered(swept: Swept, done: Sequence[Trial], option: Varied) -> Panel:
 def _convergence(swept: Swept, curves: Sequence[Mapping[int, float]]) -> list[Panel]:
     """The score over steps and over seconds: means over seeds, of the best trials."""
     reached = swept.held_out()
-    best = sorted(reached, key=lambda name: -reached[name][0])[:_MOST_CURVES]
     over_steps: Points = {}
     over_seconds: Points = {}
-    for name in best:
+    for name in sorted(reached, key=lambda name: -reached[name][0])[:_MOST_CURVES]:
         found = [(one, curve) for one, curve in zip(swept.trials, curves, strict=True) if one.title == name and curve]
         if not found:
             continue
         shared = sorted(set.intersection(*(set(curve) for _, curve in found)))
         means: dict[float, Interval] = {step: over_seeds([curve[step] for _, curve in found]) for step in shared}
         over_steps[name] = means
-        rates = [one.seconds / max(curve) for one, curve in found if one.seconds is not None]
-        if rates:
+        if rates := [one.seconds / max(curve) for one, curve in found if one.seconds is not None]:
             over_seconds[name] = {step * statistics.fmean(rates): value for step, value in means.items()}
     panels = [Panel(over_steps, _HELD_OUT, "step")]
     return [*panels, Panel(over_seconds, _HELD_OUT, "seconds of training")] if over_seconds else panels

@@ -78,8 +78,7 @@ class Varied:
             if found["log"] and low <= 0:
                 raise UserError(f"The logarithmic range {values!r} of {name!r} should begin above 0.")
             return cls(name, (), low, high, bool(found["log"]))
-        given = _split(values) if isinstance(values, str) else values
-        made = tuple(_typed(name, one, kind) for one in given)
+        made = tuple(_typed(name, one, kind) for one in (_split(values) if isinstance(values, str) else values))
         if not made or len({value_text(one) for one in made}) < len(made):
             raise UserError(f"{name!r} should vary over different values. Got {values!r} instead.")
         return cls(name, made)
@@ -101,8 +100,7 @@ class Varied:
 
 def space(vary: Iterable[str] | Mapping[str, str | Iterable[Any]]) -> tuple[Varied, ...]:
     """The options that vary: texts as the command line takes them, or names to values or to such a text."""
-    given = itertools.starmap(Varied.of, vary.items()) if isinstance(vary, Mapping) else map(Varied.parse, vary)
-    found = tuple(given)
+    found = tuple(itertools.starmap(Varied.of, vary.items()) if isinstance(vary, Mapping) else map(Varied.parse, vary))
     names = [one.name for one in found]
     if len(set(names)) < len(names):
         raise UserError(f"Each option can vary once; give all its values together. Got {', '.join(names)}.")
