@@ -21,7 +21,7 @@ PLUGIN_HELP = "load your own parts, which the file or module registers; repeatab
 def parse(
     kind: type[T], arguments: Sequence[str], *, prog: str, description: str | None = None, default: T | None = None
 ) -> T:
-    """Read ``arguments`` into ``kind``, whose first option may be positional and a flag; ``--help`` exits."""
+    """Read ``arguments`` into the dataclass ``kind``; a positional first option may be given by its flag too."""
     import tyro
 
     about = inspect.cleandoc(kind.__doc__ or "") if description is None else description

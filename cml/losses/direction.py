@@ -1,6 +1,6 @@
-"""Direction regularisation: where a negative lies behind the anchor's positive, pushing it away would push it in.
+"""Direction regularisation: a negative behind the positive is pushed away less, for it would be pushed into the class.
 
-So the push is lessened by gamma cos(n - a, p - a). The printed shortcut for the cosine equals it only where both are
+The push is lessened by gamma cos(n - a, p - a). The printed shortcut for the cosine equals it only where both are
 orthogonal; here it is the true cosine everywhere. The default of gamma is ours: the sources at hand state none.
 """
 

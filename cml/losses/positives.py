@@ -25,7 +25,7 @@ class BinaryPairs(NamedTuple):
 
 
 def threshold(label_distances: Tensor, distance: float) -> BinaryPairs:
-    """Positives are the items at most ``distance`` from the anchor, negatives all others; itself it is neither."""
+    """Positives are the items within ``distance`` of the anchor, negatives all others; the anchor is neither."""
     check_number("distance", distance, least=0)
     return _split(label_distances, label_distances <= distance)
 

@@ -74,9 +74,9 @@ def reproduce(
     seeds: int = 1,
     dimensions: Sequence[int] = (),
 ) -> Reproduction:
-    """Train what can be trained here, and write ``reproduction.json`` and ``.md``, if there are data, beside the runs.
+    """Train what can be trained here, and write ``reproduction.json`` and ``.md`` beside the runs, if there is data.
 
-    Options of ``config`` that are not the experiment's hold for all methods. Without a card nothing whole is begun.
+    The whole experiment needs a graphics card. Options of ``config`` that are not the experiment's hold for all.
     """
     device = pick_device(config.device).type
     changed, rows = experiment.config.difference(config), experiment.rows

@@ -74,7 +74,7 @@ def shown_row(
     gain: float = math.nan,
     ids: bool = True,
 ) -> GalleryRow:
-    """What ``methods`` retrieve for a query, with ``ids``, or else words where a picture does not show the label."""
+    """What ``methods`` retrieve for a query, with ids and words; without ``ids``, words where nothing is drawn."""
     queries, gallery = dataset.split("query"), dataset.split("gallery")
 
     def picture(split: Split, item: int, distance: float | None) -> Picture:

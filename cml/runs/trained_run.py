@@ -215,7 +215,7 @@ def read_pairs(path: Path, places: Mapping[str, int]) -> Pairs:
 def with_pairs(
     evaluation: Evaluation, trained: TrainedRun, embeddings: Mapping[str, Embeddings], path: Path, seed: int
 ) -> Evaluation:
-    """With the metric pair_spearman, the mean over resamples, in every row; only of oracle and random no embeddings."""
+    """The evaluation with pair_spearman, a mean over resamples; ``embeddings``: of all rows but oracle and random."""
     splits = trained.splits[:1] if trained.dataset.info.queries_are_gallery else trained.splits
     ids = [item for split in splits for item in split.item_ids]
     labels = [label for split in splits for label in split.labels]
