@@ -119,4 +119,5 @@ def test_the_difference_is_told_of_the_whole_alone() -> None:
     found = {"BN-Inception": {"recall@1": (0.704, 0.684, 0.724)}}
     for whole, apart in ((True, "+0.020"), (False, "")):
         first = reproduce._figures(experiment.rows[0], experiment, found, whole=whole)[0]
-        assert first.cells() == ["BN-Inception", "recall@1", "0.684", "0.704 ± 0.020", apart]
+        grid = reproduce.Reproduction([first], {}, [], {}, []).grid()
+        assert grid[1] == ["BN-Inception", "recall@1", "0.684", "0.704 ± 0.020", apart]
