@@ -20,10 +20,13 @@ from torch import Tensor, nn
 from cml import losses
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss
-from cml.losses.direction import direction_multi_similarity_loss, direction_triplet_loss
+from cml.losses.direction_multi_similarity import direction_multi_similarity_loss
+from cml.losses.direction_proxy_nca import direction_proxy_nca_loss
+from cml.losses.direction_triplet import direction_triplet_loss
 from cml.losses.language_guidance import language_guidance_loss, text_embeddings
 from cml.losses.loss import Loss
-from cml.losses.own_proxies import direction_proxy_nca_loss, proxy_gml_loss, proxy_nca_pp_loss
+from cml.losses.proxy_gml import proxy_gml_loss
+from cml.losses.proxy_nca_pp import proxy_nca_pp_loss
 
 CLASSES = torch.tensor([0, 2, 1, 0, 2, 1, 0, 2, 1])
 PAIR_LOSSES = ("contrastive", "triplet", "lifted-structure", "multi-similarity")
@@ -427,7 +430,13 @@ def test_proxies_start_from_the_seed_alone() -> None:
         assert not torch.equal(proxies_of(first), proxies_of(other).double())
 
 
-@pytest.mark.parametrize("module", [*("class_pairs", "class_proxies", "direction", "own_proxies", "language_guidance")])
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("class_pairs", "class_proxies", "direction_triplet", "direction_multi_similarity", "direction_proxy_nca"),
+        *("proxy_nca_pp", "proxy_gml", "language_guidance"),
+    ],
+)
 def test_examples(module: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(f"cml.losses.{module}"))
     assert tried > 0

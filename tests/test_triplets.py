@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import cml.losses.binary_triplet
 import cml.losses.dense_triplet
 import cml.losses.positives
 from cml import losses
 from cml.errors import UserError
+from cml.losses.binary_triplet import BinaryTripletLoss, binary_triplet_loss
 from cml.losses.dense_triplet import DenseTripletLoss, _by_counting, _pair_by_pair, dense_triplet_loss
-from cml.losses.positives import BinaryTripletLoss, binary_triplet_loss, nearest, threshold
+from cml.losses.positives import nearest, threshold
 from cml.losses.row_blocks import mean_over_rows
 
 some_left_out = pytest.mark.filterwarnings("ignore:Some anchors have no positive:RuntimeWarning")
@@ -302,7 +304,7 @@ def test_wrong_arguments() -> None:
         BinaryTripletLoss(rule="threshold", quantile=0.1).fit(torch.tensor([torch.inf]))
 
 
-@pytest.mark.parametrize("module", [cml.losses.dense_triplet, cml.losses.positives])
+@pytest.mark.parametrize("module", [cml.losses.dense_triplet, cml.losses.binary_triplet, cml.losses.positives])
 def test_examples(module: ModuleType) -> None:
     failed, tried = doctest.testmod(module)
     assert tried > 0

@@ -13,13 +13,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.losses.cosent import CoSENTLoss
+from cml.losses.kernel_supcon import KernelSupConLoss
 from cml.losses.log_ratio import LogRatioLoss
 from cml.losses.loss import Loss
 from cml.losses.pairs import comparable
 from cml.losses.rank_n_contrast import RankNContrastLoss
 from cml.losses.rkd_distance import RKDDistanceLoss
 from cml.losses.row_order import ascending_rows, rank_weights, tie_runs
-from cml.losses.soft_target import KernelSupConLoss, SoftTargetLoss
+from cml.losses.soft_target import SoftTargetLoss
 from cml.losses.weighted_sum import SumLoss
 
 

@@ -21,48 +21,37 @@ from cml.registry import Registry
 
 if TYPE_CHECKING:
     from cml.losses.binary import BinaryLoss
+    from cml.losses.binary_triplet import BinaryTripletLoss, binary_triplet_loss
     from cml.losses.class_loss import ClassLoss, ProxyLoss
     from cml.losses.class_pairs import ContrastiveLoss, LiftedStructureLoss, MultiSimilarityLoss, NPairLoss, TripletLoss
     from cml.losses.class_proxies import ProxyAnchorLoss, ProxyNCALoss, SoftTripleLoss
-    from cml.losses.contrastive import (
-        GradedContrastiveLoss,
-        RelaxedContrastiveLoss,
-        graded_contrastive_loss,
-        relaxed_contrastive_loss,
-    )
     from cml.losses.cosent import CoSENTLoss, cosent_loss
     from cml.losses.dense_triplet import DenseTripletLoss, dense_triplet_loss
-    from cml.losses.direction import (
-        DirectionMultiSimilarityLoss,
-        DirectionTripletLoss,
-        direction_multi_similarity_loss,
-        direction_triplet_loss,
-    )
-    from cml.losses.graded_rank import HAPLoss, LambdaNDCGLoss, h_ap_loss, lambda_ndcg_loss
+    from cml.losses.direction_multi_similarity import DirectionMultiSimilarityLoss, direction_multi_similarity_loss
+    from cml.losses.direction_proxy_nca import DirectionProxyNCALoss, direction_proxy_nca_loss
+    from cml.losses.direction_triplet import DirectionTripletLoss, direction_triplet_loss
+    from cml.losses.graded_contrastive import GradedContrastiveLoss, graded_contrastive_loss
+    from cml.losses.h_ap import HAPLoss, h_ap_loss
+    from cml.losses.kernel_supcon import KernelSupConLoss, kernel_supcon_loss
     from cml.losses.label_distance_loss import LabelDistanceLoss
+    from cml.losses.lambda_ndcg import LambdaNDCGLoss, lambda_ndcg_loss
     from cml.losses.language_guidance import LanguageGuidanceLoss, language_guidance_loss
     from cml.losses.log_ratio import LogRatioLoss, log_ratio_loss
     from cml.losses.loss import About, LabelSource, Loss, VectorLoss
     from cml.losses.memory import CrossBatchMemory, leave_out_copies
-    from cml.losses.own_proxies import (
-        DirectionProxyNCALoss,
-        ProxyGMLLoss,
-        ProxyNCAPlusPlusLoss,
-        direction_proxy_nca_loss,
-        proxy_gml_loss,
-        proxy_nca_pp_loss,
-    )
-    from cml.losses.positives import BinaryTripletLoss, binary_triplet_loss
+    from cml.losses.proxy_gml import ProxyGMLLoss, proxy_gml_loss
+    from cml.losses.proxy_nca_pp import ProxyNCAPlusPlusLoss, proxy_nca_pp_loss
     from cml.losses.rank_n_contrast import RankNContrastLoss, rank_n_contrast_loss
     from cml.losses.regression import RegressionLoss, regression_loss
+    from cml.losses.relaxed_contrastive import RelaxedContrastiveLoss, relaxed_contrastive_loss
     from cml.losses.rkd_distance import RKDDistanceLoss, rkd_distance_loss
-    from cml.losses.soft_target import KernelSupConLoss, SoftTargetLoss, kernel_supcon_loss, soft_target_loss
+    from cml.losses.soft_target import SoftTargetLoss, soft_target_loss
     from cml.losses.weighted_sum import MatryoshkaLoss, SumLoss
 
 _ENTRIES = {
     "log-ratio": "cml.losses.log_ratio:LogRatioLoss",
     "dense-triplet": "cml.losses.dense_triplet:DenseTripletLoss",
-    "binary-triplet": "cml.losses.positives:BinaryTripletLoss",
+    "binary-triplet": "cml.losses.binary_triplet:BinaryTripletLoss",
     "binary": "cml.losses.binary:BinaryLoss",
     "contrastive": "cml.losses.class_pairs:ContrastiveLoss",
     "triplet": "cml.losses.class_pairs:TripletLoss",
@@ -72,21 +61,21 @@ _ENTRIES = {
     "proxy-nca": "cml.losses.class_proxies:ProxyNCALoss",
     "soft-triple": "cml.losses.class_proxies:SoftTripleLoss",
     "proxy-anchor": "cml.losses.class_proxies:ProxyAnchorLoss",
-    "proxy-nca-pp": "cml.losses.own_proxies:ProxyNCAPlusPlusLoss",
-    "proxy-gml": "cml.losses.own_proxies:ProxyGMLLoss",
-    "direction-triplet": "cml.losses.direction:DirectionTripletLoss",
-    "direction-multi-similarity": "cml.losses.direction:DirectionMultiSimilarityLoss",
-    "direction-proxy-nca": "cml.losses.own_proxies:DirectionProxyNCALoss",
+    "proxy-nca-pp": "cml.losses.proxy_nca_pp:ProxyNCAPlusPlusLoss",
+    "proxy-gml": "cml.losses.proxy_gml:ProxyGMLLoss",
+    "direction-triplet": "cml.losses.direction_triplet:DirectionTripletLoss",
+    "direction-multi-similarity": "cml.losses.direction_multi_similarity:DirectionMultiSimilarityLoss",
+    "direction-proxy-nca": "cml.losses.direction_proxy_nca:DirectionProxyNCALoss",
     "language-guidance": "cml.losses.language_guidance:LanguageGuidanceLoss",
     "rank-n-contrast": "cml.losses.rank_n_contrast:RankNContrastLoss",
     "rkd-distance": "cml.losses.rkd_distance:RKDDistanceLoss",
-    "relaxed-contrastive": "cml.losses.contrastive:RelaxedContrastiveLoss",
-    "graded-contrastive": "cml.losses.contrastive:GradedContrastiveLoss",
+    "relaxed-contrastive": "cml.losses.relaxed_contrastive:RelaxedContrastiveLoss",
+    "graded-contrastive": "cml.losses.graded_contrastive:GradedContrastiveLoss",
     "soft-target": "cml.losses.soft_target:SoftTargetLoss",
-    "kernel-supcon": "cml.losses.soft_target:KernelSupConLoss",
+    "kernel-supcon": "cml.losses.kernel_supcon:KernelSupConLoss",
     "cosent": "cml.losses.cosent:CoSENTLoss",
-    "h-ap": "cml.losses.graded_rank:HAPLoss",
-    "lambda-ndcg": "cml.losses.graded_rank:LambdaNDCGLoss",
+    "h-ap": "cml.losses.h_ap:HAPLoss",
+    "lambda-ndcg": "cml.losses.lambda_ndcg:LambdaNDCGLoss",
     "sum": "cml.losses.weighted_sum:SumLoss",
     "matryoshka": "cml.losses.weighted_sum:MatryoshkaLoss",
     "regression": "cml.losses.regression:RegressionLoss",

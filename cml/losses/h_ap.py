@@ -1,8 +1,7 @@
-"""Losses on an anchor's whole ranking, with gains in the place of right and wrong: H-AP, LambdaRank on nDCG."""
+"""H-AP: the average precision of each anchor's ranking, with gains in the place of right and wrong."""
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
 from cml.losses.loss import About
@@ -102,61 +101,3 @@ def h_ap_loss(
 ) -> Tensor:
     """``HAPLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
     return HAPLoss(temperature, neighbors, normalize).value(embeddings, label_distances, mask)
-
-
-class LambdaNDCGLoss(GradedRankLoss):
-    r"""A logistic loss of every pair of items of an anchor, weighted by the nDCG that lies between their ranks.
-
-    The mean over anchors of
-
-        sum_{g_i > g_j} (g_i - g_j) |1 / log2(1 + r_i) - 1 / log2(1 + r_j)| / IDCG softplus(-(s_i - s_j) / temperature)
-
-    with s the cosine to the anchor, r the ranks that it gives now, which have no gradient, and gains
-    g_j = exp(-D_y(a,j) / D_y(a, its 10th nearest)). Anchors whose items all have one gain do not count.
-    Relations: ``dense-triplet`` weighs all pairs alike. ``h-ap`` is the same idea for average precision.
-
-    Args:
-        temperature: Above 0, of differences of cosines.
-        neighbors: The rank whose label distance has a gain of 1 / e.
-        normalize: L2-normalise the embeddings first.
-
-    Example:
-        >>> points = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
-        >>> loss, near, far = LambdaNDCGLoss(), torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([[0.0, 3.0, 1.0]])
-        >>> bool(loss(points, near) < loss(points, far))
-        True
-
-    Reference:
-        Burges: From RankNet to LambdaRank to LambdaMART, 2010; Wang, Li, Golbandi, Bendersky, Najork: The LambdaLoss
-        Framework, CIKM 2018. Gains of label distances are cml's.
-    """
-
-    _when = "nDCG is the goal: the top of the ranking counts, with graded gains."
-    about = About("O(A B^2)", "Burges, 2010; Wang et al., CIKM 2018", _when)
-
-    def compare(self, scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (R,) and their slopes (R, B) in ``scores``; index i is the item of more gain, j of less."""
-        places = torch.arange(2, scores.shape[1] + 2, device=scores.device, dtype=scores.dtype).log2_()  # log2(1 + r)
-        order = scores.masked_fill(~used, -torch.inf).argsort(dim=1, descending=True, stable=True)
-        discounts = torch.empty_like(scores).scatter_(1, order, places.reciprocal().expand_as(scores))
-        ideal = (gains.sort(dim=1, descending=True).values / places).sum(dim=1)  # (R,)
-        more = (gains[:, :, None] - gains[:, None, :]).where(used[:, None, :] & used[:, :, None], 0).clamp_(min=0)
-        weights = more.mul_((discounts[:, :, None] - discounts[:, None, :]).abs_())
-        weights /= ideal.clamp(min=torch.finfo(gains.dtype).tiny)[:, None, None]
-        wrong = (scores[:, None, :] - scores[:, :, None]) / self.temperature  # (s_j - s_i) / temperature
-        values = (weights * functional.softplus(wrong)).sum(dim=(1, 2))
-        pull = weights.mul_(wrong.sigmoid_()).div_(self.temperature)
-        return values, pull.sum(dim=1) - pull.sum(dim=2)
-
-
-def lambda_ndcg_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Mask = None,
-    temperature: float = 0.1,
-    neighbors: int = 10,
-    normalize: bool = True,
-) -> Tensor:
-    """``LambdaNDCGLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
-    return LambdaNDCGLoss(temperature, neighbors, normalize).value(embeddings, label_distances, mask)
