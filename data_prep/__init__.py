@@ -3,8 +3,6 @@
 A source is a frozen dataclass; its fields are the flags of ``cml prepare SOURCE``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from string import capwords
 from typing import TYPE_CHECKING, Protocol
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 class DataSource(Protocol):
     """Makes a prepared dataset. A frozen dataclass whose fields are its settings and its command's flags."""
 
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
+    def prepare(self, out: Path, *, skip_bad: bool = False) -> "PreparedDataset":
         """Write the dataset to ``out``; do nothing if it is there already, made from the same input and settings.
 
         Args:

@@ -1,8 +1,4 @@
-"""Tar archives from strangers: read from start to end in memory, with limits, never unpacked under names of theirs.
-
-Every byte that is unpacked counts, whatever it belongs to: members that nobody asked for, headers, holes. Links and
-devices are passed over.
-"""
+"""Tar archives from strangers: read from start to end in memory, with limits, never unpacked under names of theirs."""
 
 import bz2
 import gzip
@@ -19,7 +15,7 @@ from cml.storage.atomic import open_regular
 
 MOST_MEMBERS = 2_000_000
 LARGEST = 64 << 20  # bytes of one member
-MOST_BYTES = 64 << 30  # unpacked, of all
+MOST_BYTES = 64 << 30  # unpacked, whatever they belong to: members that nobody asked for, headers, holes
 RATIO, FREE = 100, 256 << 20  # bytes unpacked for one packed, beyond what is free; annotations pack to a tenth at best
 _CHUNK = 1 << 20
 _PACKERS = ((gzip.open, b"\x1f\x8b"), (bz2.open, b"BZh"), (lzma.open, (b"\xfd7zXZ\x00", b"\x5d\x00")))
@@ -30,10 +26,7 @@ class _Fault(ValueError):
 
 
 def members(path: Path, wanted: re.Pattern[str]) -> Iterator[tuple[re.Match[str], bytes]]:
-    """The regular files of a tar archive (plain, gzip, bzip2 or xz) whose whole name ``wanted`` matches, in its order.
-
-    A DataError if it is not a complete tar archive, or larger than the limits of this file.
-    """
+    """The regular files of a tar archive (plain, gzip, bzip2 or xz) whose whole name ``wanted`` matches, in order."""
     try:
         with open_regular(path) as packed:
             limit = min(MOST_BYTES, FREE + RATIO * packed.seek(0, io.SEEK_END))
@@ -62,10 +55,7 @@ def members(path: Path, wanted: re.Pattern[str]) -> Iterator[tuple[re.Match[str]
 
 def _unpacked(packed: io.BufferedReader) -> IO[bytes]:
     start = packed.peek(6)
-    for open_packed, marks in _PACKERS:
-        if start.startswith(marks):
-            return cast("IO[bytes]", open_packed(packed))
-    return packed
+    return cast("IO[bytes]", next((unpack(packed) for unpack, marks in _PACKERS if start.startswith(marks)), packed))
 
 
 class _Counted:

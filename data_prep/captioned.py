@@ -4,7 +4,6 @@ import re
 import reprlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,7 +116,7 @@ class Flickr8k(CaptionedSource):
         files = filter(None, (self.captions, self.train_list, self.test_list))
         return made_with(self, revision=1, files=files, images=self.images)
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         left_out: Counter[str] = Counter()
         photos, bad = read_tokens(self.captions, self.images, left_out)
         split = "lists" if self.train_list else "hash of the names"
@@ -138,10 +137,7 @@ class Flickr8k(CaptionedSource):
 
 
 def read_tokens(path: Path, folder: Path, left_out: Counter[str]) -> tuple[dict[str, Photo], list[DataError]]:
-    """Read a caption file of the photographs in ``folder``; ``left_out`` counts what is left out.
-
-    Returns the photographs by name, in the file's order, what is wrong with one noted in it; and lines that are none.
-    """
+    """The photographs of a caption file by name, what is wrong with one noted in it; and lines that are none."""
     photos: dict[str, Photo] = {}
     numbers: dict[tuple[str, str], str] = {}
     bad: list[DataError] = []

@@ -1,10 +1,9 @@
 """Datasets of class labels with published protocols: which classes train, what is searched, the K of Recall@K."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -22,15 +21,9 @@ _SOP_HEADER = ["image_id", "class_id", "super_class_id", "path"]
 _SOP_LISTS: Mapping[str, str] = {"Ebay_train.txt": "train", "Ebay_test.txt": "query"}
 
 
-class Protocol(NamedTuple):
-    """How a dataset of classes is evaluated."""
-
-    recall_ks: Sequence[int]  # the published K of Recall@K
-    own_gallery: bool = False  # else every test image is a query that is searched among all others
-
-    def details(self) -> dict[str, Any]:
-        """What dataset.json says of it."""
-        return {"recall_ks": list(self.recall_ks), **({} if self.own_gallery else {"gallery": "queries"})}
+def protocol(*recall_ks: int, own_gallery: bool = False) -> dict[str, Any]:
+    """What dataset.json says of the K of Recall@K; without a gallery each test image is searched among all others."""
+    return {"recall_ks": list(recall_ks), **({} if own_gallery else {"gallery": "queries"})}
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ class Cars(ListedSource):
     licence = "none stated; research use only"
     lists = ("cars_annos.mat",)
     images = "car_ims"
-    details = Protocol((1, 2, 4, 8)).details()
+    details = protocol(1, 2, 4, 8)
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         cars, names = read_annotations(lists[0])
@@ -93,7 +86,7 @@ class Cub(ListedSource):
     task = "classes"
     published = "Caltech-UCSD Birds-200-2011, Wah and others, 2011"
     licence = "non-commercial research and education"
-    details = Protocol((1, 2, 4, 8)).details()
+    details = protocol(1, 2, 4, 8)
 
     def _files(self) -> tuple[list[Path], Path]:
         return [self.source / "images.txt", self.source / "image_class_labels.txt"], self.source / "images"
@@ -132,7 +125,7 @@ class InShop(ListedSource):
     task = "classes"
     published = "In-Shop Clothes Retrieval of DeepFashion, Liu and others, CVPR 2016"
     licence = "non-commercial research use only"
-    details = Protocol((1, 10, 20, 40), own_gallery=True).details()
+    details = protocol(1, 10, 20, 40, own_gallery=True)
 
     def _files(self) -> tuple[list[Path], Path]:
         places = [self.source / folder / "list_eval_partition.txt" for folder in ("Eval", "Anno", ".")]
@@ -172,7 +165,7 @@ class Sop(ListedSource):
     published = "Stanford Online Products, Oh Song and others, CVPR 2016"
     licence = "none stated; research use only"
     lists = _SOP_LISTS
-    details = Protocol((1, 10, 100, 1000)).details()
+    details = protocol(1, 10, 100, 1000)
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         for path in lists:
@@ -211,7 +204,7 @@ class Digits(DatasetSource):
     def _origin(self) -> dict[str, Any]:
         return made_with(self, revision=1)
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         from sklearn.datasets import load_digits
 
         digits = load_digits()
@@ -221,4 +214,4 @@ class Digits(DatasetSource):
             image = image.resize((self.size, self.size), Image.Resampling.BICUBIC)
             role = "train" if digit < 5 else "query"
             items.append(Item(f"{number:04d}", role, image, _DIGITS[digit], quality=None))
-        return Content(items, Protocol((1, 2, 4, 8)).details())
+        return Content(items, protocol(1, 2, 4, 8))

@@ -63,7 +63,7 @@ class CocoCaptions(CaptionedSource):
         texts = filter(None, (*files.values(), self.karpathy, *more))
         return made_with(self, revision=1, files=texts, images=[self._folder(name) for name in files])
 
-    def _content(self, skip_bad: bool, after: contextlib.ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         files = annotation_files(self.source, self.year, "captions")
         roles = None if self.karpathy is None else read_karpathy(self.karpathy, self.part)
         left_out: Counter[str] = Counter()
@@ -177,10 +177,7 @@ def load_coco(path: Path) -> Any:  # noqa: ANN401 - pycocotools has no types
 
 
 def read_captions(path: Path, folder: Path, year: int) -> dict[int, Photo]:
-    """The photographs of a caption file of a year, by their COCO ids; they lie in ``folder``.
-
-    They are in the file's order; what is wrong with one is noted in it, all else is an error.
-    """
+    """The photographs of a caption file, by COCO id, what is wrong with one noted in it; all else is an error."""
     coco = load_coco(path)
     annotations, images = coco.dataset["annotations"], coco.dataset["images"]
     if not all("caption" in annotation for annotation in annotations):
@@ -216,14 +213,11 @@ def read_karpathy(path: Path, held: str = "test") -> dict[int, str]:
     """The role of each COCO id in Karpathy's dataset_coco.json: "train", "test" for ``held``, "" for those left out."""
     try:
         images = read_json(path, "Karpathy's dataset_coco.json")["images"]
-        pairs = [
-            (int(image["cocoid"]), _KARPATHY[image["split"]] or "test" * (image["split"] == held)) for image in images
-        ]
+        known = {**_KARPATHY, held: "test"}
+        pairs = [(int(image["cocoid"]), known[image["split"]]) for image in images]
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise DataError(
-            f"{path} should be Karpathy's dataset_coco.json, with a cocoid and a split (train, restval, val, test) for "
-            f"each image: {error!r}."
-        ) from None
+        what = "with a cocoid and a split (train, restval, val, test) for each image"
+        raise DataError(f"{path} should be Karpathy's dataset_coco.json, {what}: {error!r}.") from None
     roles = dict(pairs)
     if len(roles) < len(pairs):
         twice = next(number for number, count in Counter(number for number, _ in pairs).items() if count > 1)

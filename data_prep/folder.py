@@ -4,7 +4,6 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from cml.data.images import native_size
 from cml.data.label_form import LabelForm
 from cml.data.prepared_writer import Item, unskipped
 from cml.data_prep import folder_labels
-from cml.data_prep.class_labels import Protocol
+from cml.data_prep.class_labels import protocol
 from cml.data_prep.folder_labels import KINDS, KindName, Labelled, found_ids, named_ids
 from cml.data_prep.layout_masks import MASK_FRAME, mask_image
 from cml.data_prep.listed import Shrink
@@ -145,7 +144,7 @@ class Folder(DatasetSource):
         files, folders = filter(None, [self.labels]), filter(None, [self.images, self.masks])
         return made_with(self, revision=3, files=files, images=folders)
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         read = list(self._read())
         if not skip_bad and (bad := next((one for one in read if isinstance(one, DataError)), None)) is not None:
             raise unskipped(str(bad))
@@ -157,7 +156,7 @@ class Folder(DatasetSource):
         own_gallery = "gallery" in roles.values()
         if self.kind == "classes":
             searched = Counter(roles.values())["gallery" if own_gallery else "query"]
-            details |= Protocol([k for k in (1, 2, 4, 8) if k < searched] or [1], own_gallery).details()
+            details |= protocol(*([k for k in (1, 2, 4, 8) if k < searched] or [1]), own_gallery=own_gallery)
         elif not own_gallery:
             details["gallery"] = "queries"
         if kind.distances and images:
@@ -170,8 +169,8 @@ class Folder(DatasetSource):
             joints = folder_labels.joint_names(self.joint_names, len(images[0].label) if images else 0)
             details |= {"joints": joints, "image_size": [self.image_size or _CROP_SIDE] * 2}
         about = {"name": self.images.resolve().name, "task": kind.task, "label_unit": self.unit or kind.unit}
-        about |= {"frame": _FRAMES.get(self.kind, "")}
-        about |= {"source": f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}"}
+        source = f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}"
+        about |= {"frame": _FRAMES.get(self.kind, ""), "source": source}
         items = [self._item(one, roles[one.name], details) if isinstance(one, Labelled) else one for one in read]
         return Content(items, details, about)
 

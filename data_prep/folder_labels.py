@@ -41,8 +41,7 @@ class Kind(NamedTuple):
     task: str  # the task that the dataset belongs to
     unit: str  # the unit of its labels, where the user states none
     default: tuple[str, ...]  # the columns of the user's file, where the user names none
-    # the label distance by how many numbers a label has, 0 for any; none where the task knows it
-    distances: Mapping[int, str] = {}
+    distances: Mapping[int, str] = {}  # by how many numbers a label has, 0 for any; none where the task knows it
 
 
 _ROTATIONS = {4: "rotation", 3: "rotation(form=euler)", 9: "rotation(form=matrix)"}
@@ -111,10 +110,7 @@ def checked_numbers(kind: KindName, row: Row, columns: Sequence[str], distance: 
 
 
 def box_of(row: Row, columns: Sequence[str], size: tuple[int, int], where: str) -> str:
-    """The box of a row as "class x0 y0 x1 y1", in shares of the image's width and height.
-
-    ``columns`` are those of its class and its corners, which are in pixels of an image of ``size`` (height, width).
-    """
+    """The box of a row as "class x0 y0 x1 y1", in shares of the image's width and height, where it is in pixels."""
     name, ends = class_of(row, columns[:1], where), size[::-1] * 2
     corners = [number(cell(row, column, where), column, where) for column in columns[1:]]
     for corner, column, end in zip(corners, columns[1:], ends, strict=True):
@@ -145,8 +141,8 @@ def class_of(row: Row, columns: Sequence[str], where: str) -> str:
     """The class of a row: a text or a whole number, as a text."""
     value = cell(row, columns[0], where)
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
-        what = "the name of a class, or a whole number"
-        raise DataError(f"{where}: {columns[0]} should be {what}. Got {value!r} instead.")
+        should = "should be the name of a class, or a whole number"
+        raise DataError(f"{where}: {columns[0]} {should}. Got {value!r} instead.")
     return str(value).strip()
 
 
@@ -154,19 +150,13 @@ READ = {"numbers": numbers_of, "captions": captions_of, "classes": class_of}  # 
 
 
 def joints_of(row: Row, columns: Sequence[str], names: Sequence[str], where: str) -> Float64:
-    """The joints of a row, of a JSONL cell: (J, 3), x, y and 1, or all 0 for one that is hidden.
-
-    The cell lists J joints, each [x, y] or [x, y, v], in pixels of the image; v = 0: hidden. At least ``MIN_JOINTS``
-    are visible. ``names`` are the joints'; () for any number of them.
-    """
+    """The joints of a JSONL cell in pixels: (J, 3), x, y and 1, or all 0 if hidden; as many as ``names``, if any."""
     column = columns[0]
     value = cell(row, column, where)
     pairs = isinstance(value, list) and all(isinstance(one, list) and len(one) in (2, 3) for one in value)
     if not pairs or not value:
-        raise DataError(
-            f"{where}: {column} should be a list of joints, each [x, y] or [x, y, visible], which takes a JSONL "
-            f"file. Got {reprlib.repr(value)} instead."
-        )
+        what = "a list of joints, each [x, y] or [x, y, visible], which takes a JSONL file"
+        raise DataError(f"{where}: {column} should be {what}. Got {reprlib.repr(value)} instead.")
     if names and len(value) != len(names):
         raise DataError(f"{where}: {column} should have {len(names)} joints, as joint_names has; it has {len(value)}.")
     joints = np.array([[*(number(one, column, where) for one in joint), 1.0][:3] for joint in value])
@@ -195,8 +185,7 @@ def named_ids(names: Sequence[str]) -> dict[str, str]:
     ids: dict[str, str] = {}
     for text in names:
         key, _, name = text.partition("=")
-        known = key.isdecimal() and int(key) <= 255
-        if not known or not name.strip() or str(int(key)) in ids:
+        if not (key.isdecimal() and int(key) <= 255) or not name.strip() or str(int(key)) in ids:
             form = "1=wall 2=floor .., an id from 0 to 255 once each"
             raise UserError(f"mask_names should read {form}. Got {text!r} instead.")
         ids[str(int(key))] = name.strip()
@@ -222,9 +211,7 @@ def roles(
 ) -> dict[str, str]:
     """Train, query or gallery for every item; where nothing is gallery, queries are searched among themselves.
 
-    Where no item has a split, ``test_share`` of them, or of whole classes, is for testing. ``query_share`` of the test
-    items are queries, where there are ``FEW`` or groups; with 1 all are, searched among themselves unless a gallery is
-    named. ``grouped``: groups were given, whose items must not find each other.
+    ``grouped``: groups were given, whose items must not find each other.
     """
     groups = {one.name: one.group for one in items}
     found = {one.name: one.split or "train" for one in items}
@@ -248,8 +235,7 @@ def deal_classes(classes: Iterable[str], test_share: float) -> set[str]:
     known = sorted(set(classes), key=lambda name: hashlib.sha256(name.encode()).digest())
     if len(known) < 3:  # 2 to train on and 1 that is never seen
         got = ", ".join(map(repr, sorted(known))) or "none"
-        raise UserError(
-            f"There should be at least 3 classes, as testing takes classes that were not trained on. Got {got}; with "
-            "fewer, name a split_column that says train, query and gallery."
-        )
+        mend = "with fewer, name a split_column that says train, query and gallery"
+        why = "as testing takes classes that were not trained on"
+        raise UserError(f"There should be at least 3 classes, {why}. Got {got}; {mend}.")
     return set(known[: min(max(1, math.floor(test_share * len(known) + 0.5)), len(known) - 2)])

@@ -3,7 +3,6 @@
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -78,7 +77,7 @@ class HuggingFace(DatasetSource):
             return made_with(self, revision=1, images=Path(name), without=["dataset"])
         return {**made_with(self, revision=1, without=["dataset"]), "input": f"hf:{name}@{revision}"}
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         name, revision = self._opened
         with extra_needed("datasets", f"The dataset hf:{self.dataset}"):
             import datasets

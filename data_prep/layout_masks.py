@@ -27,12 +27,10 @@ LAYOUT_TYPES: tuple[frozenset[int], ...] = tuple(
         *((LEFT, FRONT, RIGHT), (FRONT, CEILING), (FRONT, FLOOR), (LEFT, RIGHT)),
     )
 )
-"""The 11 layout types of the LSUN challenge by number: the surfaces in view.
+"""The 11 layout types of the LSUN challenge by number: the surfaces in view, which also say which of them touch.
 
-One wall in view is the front wall; two, which meet in a corner, are left and right; of three, one after the other from
-left to right, the middle one is the front. Each of these with or without floor and with or without ceiling, but for one
-wall alone, makes the 11 types: which surfaces are in view also says which of them touch. Source: the challenge's
-corner orders in its toolkit and in the published relabelling.
+One wall in view is the front wall; two, which meet in a corner, are left and right; of three the middle one is the
+front. Source: the challenge's corner orders in its toolkit and in the published relabelling.
 """
 
 

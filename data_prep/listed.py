@@ -3,7 +3,6 @@
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -32,10 +31,8 @@ class Shrink:
 
     def __post_init__(self) -> None:
         if self.short_side is not None and not 16 <= self.short_side <= self.long_side:
-            raise UserError(
-                "The short_side should be at least 16 pixels and the long_side no less than it. "
-                f"Got {self.short_side} and {self.long_side} instead."
-            )
+            rule = "The short_side should be at least 16 pixels and the long_side no less than it"
+            raise UserError(f"{rule}. Got {self.short_side} and {self.long_side} instead.")
 
     def picture(self, path: Path) -> Picture:
         """The photograph as it shall be stored, made when its turn comes."""
@@ -67,10 +64,7 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedSource(DatasetSource):
-    """A folder with lists of images and their labels. A source of its own names the files and reads the lists.
-
-    Unless it says otherwise, it is a dataset of numbers whose test images are searched among themselves.
-    """
+    """A folder with lists of images and labels: of numbers, test images searched among themselves, if not said else."""
 
     source: Path
     """The folder of the dataset; what it holds is said above."""
@@ -86,7 +80,7 @@ class ListedSource(DatasetSource):
         lists, folder = self._files()
         return made_with(self, revision=1, files=lists, images=folder / self.images)
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         lists, folder = self._files()
         seen: dict[str, str] = {}
         listed = (("", one) for one in self._listed(lists) if isinstance(one, DataError) or one.role)

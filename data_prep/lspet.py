@@ -2,7 +2,6 @@
 
 import math
 import re
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +11,7 @@ import numpy as np
 from cml.data.images import native_size
 from cml.data.prepared_writer import Item
 from cml.data_prep.mat_file import read_variable
-from cml.data_prep.person_crop import FRAME, Float64, outside_photo, person_box, person_item, pose_details
+from cml.data_prep.person_crop import FRAME, Float64, outside_photo, person_box, person_item
 from cml.data_prep.source import Content, DatasetSource, made_with, role_by_hash
 from cml.errors import DataError
 
@@ -59,7 +58,7 @@ class Lspet(DatasetSource):
     def _origin(self) -> dict[str, Any]:
         return made_with(self, revision=1, files=[self.source / "joints.mat"], images=self.source / "images")
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         people = read_joints(self.source / "joints.mat", self.third_number)
         photos = _photos(self.source / "images", len(people))
         items: list[Item | DataError] = []
@@ -77,8 +76,8 @@ class Lspet(DatasetSource):
                 box, role = person_box(joints, self.margin), role_by_hash(photo.stem, self.test_share, self.query_share)
                 items.append(person_item(photo.stem, role, photo, joints, box, self.image_size, str(photo)))
         left_out = {f"fewer than {self.min_joints} visible joints": len(people) - len(items)}
-        found = {"left_out": left_out, "joints_outside_the_photograph": outside}
-        return Content(items, pose_details(JOINTS, self.image_size) | found)
+        details = {"joints": list(JOINTS), "image_size": [self.image_size] * 2}
+        return Content(items, details | {"left_out": left_out, "joints_outside_the_photograph": outside})
 
     def _checked(self, photos: dict[int, Path], number: int, joints: Float64) -> Path:
         """The photograph of a person whose numbers make sense."""
@@ -95,11 +94,7 @@ class Lspet(DatasetSource):
 
 
 def read_joints(path: Path, third_number: str = "visible") -> Float64:
-    """The joints of joints.mat, whose third number of a joint is 1 for "visible" or for "occluded".
-
-    (N, 14, 3): x and y in pixels of the photograph and 1 if visible; hidden joints are all 0. Whether the numbers make
-    sense is not checked.
-    """
+    """The joints of joints.mat, (N, 14, 3): x, y in pixels and 1 if visible, hidden ones all 0; not yet checked."""
     joints = read_variable(path, "joints")
     if joints.ndim == 3 and joints.shape[:2] == (3, len(JOINTS)):
         joints = joints.swapaxes(0, 1)

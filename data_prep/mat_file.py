@@ -2,8 +2,7 @@
 
 scipy believes what a file claims: a few hundred bytes can ask for all memory, or nest until the process dies. So the
 variables asked for are unpacked up to a limit, and every array in them must have as many bytes as it says, before
-scipy sees them. Read are numbers, texts, cells and structs. (To run scipy in a process with a limit of memory instead
-takes a worker that sends thousands of arrays back, and not every system limits a process.)
+scipy sees them.
 """
 
 import io
@@ -31,8 +30,6 @@ class _Fault(ValueError):
 
 
 class _Array(NamedTuple):
-    """What stands before the content of an array."""
-
     kind: int
     is_complex: bool
     values: int
@@ -52,11 +49,7 @@ def read_variable(path: Path, name: str, **options: bool | int) -> Any:  # noqa:
 def read_variables(
     path: Path, names: Collection[str], *, most_bytes: int = MOST_BYTES, **options: bool | int
 ) -> dict[str, Any]:
-    """Some variables of a file, those that are there; under ``__others__`` the names of all others.
-
-    A file of more than ``most_bytes``, or one that claims more than it holds, is refused. ``options`` are those of
-    ``scipy.io.loadmat``: squeeze_me, struct_as_record.
-    """
+    """Those of some variables of a file that are there; under ``__others__`` other names. Options: ``loadmat``'s."""
     from scipy.io import loadmat
 
     try:
@@ -141,10 +134,7 @@ def _array(raw: bytes, start: int, end: int, order: str) -> _Array:
 
 
 def _check(element: bytes, order: str) -> None:
-    """Check that an array and all in it have the bytes they claim, no more and no fewer.
-
-    scipy reads on where an array's content ends, wherever the array says that it ends: both must be the same.
-    """
+    """Check that an array and all in it have the bytes they claim: scipy reads on where their content ends."""
     arrays = [(8, len(element), 0)]
     while arrays:
         start, end, depth = arrays.pop()

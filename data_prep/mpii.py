@@ -4,7 +4,6 @@ import math
 import reprlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -13,17 +12,10 @@ import numpy as np
 
 from cml.data.images import Size, native_size
 from cml.data.prepared_writer import Item
+from cml.data_prep import person_crop
+from cml.data_prep.listed import read_each
 from cml.data_prep.mat_file import read_variable
-from cml.data_prep.person_crop import (
-    FRAME,
-    Float64,
-    box_around,
-    check_joints_inside,
-    finite,
-    into_crop,
-    person_item,
-    pose_details,
-)
+from cml.data_prep.person_crop import FRAME, Float64, finite, into_crop
 from cml.data_prep.source import Content, DatasetSource, made_with, role_by_hash, text_lines
 from cml.errors import DataError
 from cml.storage.atomic import read_json
@@ -103,33 +95,27 @@ class Mpii(DatasetSource):
     def _origin(self) -> dict[str, Any]:
         return made_with(self, revision=1, files=filter(None, (self.annotations, self.split)), images=self.images)
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         listed = None if self.split is None else read_split(self.split, self.queries)
-        left_out: Counter[str] = Counter()
-        items = list(self._items(listed, left_out))
-        return Content(items, {**pose_details(JOINTS, self.image_size), "left_out": dict(left_out)})
+        return person_crop.pose_content(list(self._made(listed)), JOINTS, self.image_size)
 
-    def _items(self, listed: Listed | None, left_out: Counter[str]) -> Iterator[Item | DataError]:
+    def _made(self, listed: Listed | None) -> Iterator[Item | str | DataError]:
         sizes: dict[str, Size] = {}
         used: set[tuple[str, int | None]] = set()
-        for image, number, person in read_people(self.annotations):
+
+        def made(_: str, row: tuple[str, int, Person | DataError]) -> Item | str:
+            image, number, person = row
             keys: tuple[tuple[str, int | None], ...] = (image, number), (image, None)
             used.update(keys)
             if isinstance(person, DataError):
-                yield person
-                continue
-            role = next((listed[key][0] for key in keys if listed and key in listed), "")
+                raise person
             if listed is None:
                 role = role_by_hash(person.group, self.test_share, self.query_share)
-            try:
-                made = self._item(person, role, sizes) if role else "not in the split file"
-            except DataError as error:
-                yield error
-                continue
-            if isinstance(made, Item):
-                yield made
             else:
-                left_out[made] += 1
+                role = next((listed[key][0] for key in keys if key in listed), "")
+            return self._item(person, role, sizes) if role else "not in the split file"
+
+        yield from read_each((("", row) for row in read_people(self.annotations)), made)
         for key, (_, where) in (listed or {}).items():
             if key not in used:
                 who = key[0] if key[1] is None else f"person {key[1]} of {key[0]}"
@@ -150,9 +136,9 @@ class Mpii(DatasetSource):
         if person.image not in sizes:
             sizes[person.image] = native_size(photo)
         height, width = sizes[person.image]
-        check_joints_inside(person.joints, JOINTS, (height, width), person.where)
+        person_crop.check_joints_inside(person.joints, JOINTS, (height, width), person.where)
         side = self.room * tall / _SEEN
-        box = box_around(center[0], center[1] + _DOWN * tall, side)
+        box = person_crop.box_around(center[0], center[1] + _DOWN * tall, side)
         if side > 10 * max(height, width):
             raise DataError(f"{person.where}: its scale is out of proportion to an image of {width} x {height} pixels.")
         joints = into_crop(person.joints, box, self.image_size)
@@ -160,7 +146,7 @@ class Mpii(DatasetSource):
         if not np.any(np.all((placed >= 0) & (placed <= self.image_size), axis=1)):
             raise DataError(f"{person.where}: none of its joints lies in the crop around its annotated middle.")
         name = f"{PurePosixPath(person.image).with_suffix('')}_{person.number}"
-        return person_item(name, role, photo, person.joints, box, self.image_size, person.where)
+        return person_crop.person_item(name, role, photo, person.joints, box, self.image_size, person.where)
 
 
 def read_split(path: Path, queries: int) -> Listed:
@@ -173,10 +159,8 @@ def read_split(path: Path, queries: int) -> Listed:
         image, *who, role = words if len(words) > 1 else [*words, ""]
         counted = len(who) < 2 and all(one.isdecimal() and int(one) > 0 for one in who)
         if role not in ("train", "query", "gallery", "test") or not counted:
-            raise DataError(
-                f"{where}: should be IMAGE [PERSON] ROLE with a PERSON from 1 and train, query, gallery or test as the "
-                f"ROLE. Got {line.strip()!r} instead."
-            )
+            form = "IMAGE [PERSON] ROLE with a PERSON from 1 and train, query, gallery or test as the ROLE"
+            raise DataError(f"{where}: should be {form}. Got {line.strip()!r} instead.")
         if role == "test":
             tests += 1
             role = "query" if tests <= queries else "gallery"
@@ -190,10 +174,7 @@ def read_split(path: Path, queries: int) -> Listed:
 
 
 def read_people(path: Path) -> Iterator[tuple[str, int, Person | DataError]]:
-    """All people of an annotation file in its order: image, number, and the person or what is wrong with it.
-
-    Coordinates become pixels from the outer edge of the first pixel: both files count pixels from 1.
-    """
+    """All people of an annotation file, which counts pixels from 1: image, number, the person or what is wrong."""
     return _from_json(path) if path.suffix.lower() == ".json" else _from_mat(path)
 
 

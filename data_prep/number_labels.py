@@ -212,10 +212,7 @@ def read_numbers(path: Path, wanted: Sequence[int]) -> Float64:
 
 
 def head_box(camera: Float64, centre: Float64, millimetres: float, where: Path) -> Box:
-    """The square in the colour frame around a head's centre (3,) in mm before the depth camera.
-
-    ``camera`` (7, 3) is what rgb.cal has: intrinsics in pixels, rotation and shift in mm from the depth camera.
-    """
+    """The square in the colour frame around a head's centre (3,) in mm; ``camera`` (7, 3) is what rgb.cal has."""
     turn = _rotation(camera[3:6], where.with_name("rgb.cal")).as_matrix()
     x, y, depth = camera[:3] @ (turn @ centre + camera[6])
     side = camera[0, 0] * millimetres / depth if depth > 0 else 0.0
@@ -227,7 +224,6 @@ def head_box(camera: Float64, centre: Float64, millimetres: float, where: Path) 
 def _rotation(matrix: Float64, path: Path) -> Rotation:
     off = float(np.abs(matrix @ matrix.T - np.eye(3)).max())
     if not off <= _OFF or np.linalg.det(matrix) < 0:
-        raise DataError(
-            f"{path}: the matrix of 3 by 3 before the last three numbers should be a rotation; it is {off:.2g} off one."
-        )
+        what = "the matrix of 3 by 3 before the last three numbers"
+        raise DataError(f"{path}: {what} should be a rotation; it is {off:.2g} off one.")
     return Rotation.from_matrix(matrix)

@@ -7,7 +7,8 @@ Coordinates are in pixels, 0 at the outer edge of the first pixel: the first pix
 import functools
 import math
 import reprlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from PIL import Image
 
 from cml.data.images import Size, is_upright, opened_image, upright_rgb
 from cml.data.prepared_writer import Item
+from cml.data_prep.source import Content
 from cml.errors import DataError
 
 Float64 = NDArray[np.float64]
@@ -90,17 +92,17 @@ def person_item(item_id: str, role: str, photo: Path, joints: Float64, box: Box,
     return Item(item_id, role, picture, label, extra=extra, where=where)
 
 
-def pose_details(joints: Sequence[str], size: int) -> dict[str, Any]:
-    """What dataset.json says of crops of ``size`` pixels with these joints."""
-    return {"joints": list(joints), "image_size": [size, size]}
+def pose_content(
+    made: Sequence[Item | str | DataError], joints: Sequence[str], size: int, about: Mapping[str, Any] | None = None
+) -> Content:
+    """People in crops of ``size`` pixels; a text in place of an item is why somebody is left out, to be counted."""
+    left_out = Counter(one for one in made if isinstance(one, str))
+    details = {"joints": list(joints), "image_size": [size, size], "left_out": dict(left_out)}
+    return Content([one for one in made if not isinstance(one, str)], details, about or {})
 
 
 def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
-    """Read a photograph and cut ``box`` out of it; see ``crop``.
-
-    A JPEG much larger than the crop needs is decoded at a half, a quarter or an eighth of its size, still at least
-    twice the crop's scale.
-    """
+    """Cut ``box`` out of a photograph; a large JPEG is decoded smaller, still at least at twice the crop's scale."""
     with opened_image(photo) as image:
         width, height = image.size
         times = next(times for times in (8, 4, 2, 1) if times == 1 or box.side >= 2 * size * times)
@@ -112,10 +114,7 @@ def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
 
 
 def crop(image: Image.Image, box: Box, size: int) -> Image.Image:
-    """Cut ``box`` out of an RGB image and resize it with antialiasing to ``size`` pixels a side.
-
-    The box need not lie on whole pixels; what it covers outside of the image repeats the border pixels.
-    """
+    """Cut ``box`` out of an RGB image, whose border pixels are repeated outside, and resize it with antialiasing."""
     x, y = math.floor(box.left), math.floor(box.top)
     right, bottom = math.ceil(box.left + box.side), math.ceil(box.top + box.side)
     inner = (

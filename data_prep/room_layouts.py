@@ -86,7 +86,7 @@ class LsunLayout(DatasetSource):
         files = [self.source / f"{split}.mat" for split in ("training", "validation")]
         return files, (self.source / "images", self.layouts or self.source / "layout_seg")
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         files, folders = self._input()
         testing = self.source / "testing.mat"
         left_out = {"test rooms, which have no labels": len(_entries(testing)) if testing.exists() else 0}
@@ -103,8 +103,9 @@ class LsunLayout(DatasetSource):
         for path in files:
             rooms = ((f"{path}: room {place}", room) for place, room in enumerate(read_index(path), start=1))
             items += read_each(rooms, functools.partial(self._item, path.stem == "training", *folders, order))
+        after = ExitStack()
         after.callback(self._check_order, order)
-        return Content(items, details)
+        return Content(items, details, after=after)
 
     def _check_order(self, order: list[bool]) -> None:
         if self.labels == "corrected" and (share := sum(order) / max(1, len(order))) > _SUSPICIOUS:
@@ -129,10 +130,9 @@ def read_index(path: Path) -> list[Room | DataError]:
     """The rooms of training.mat or validation.mat in its order; a DataError stands for one that makes no sense."""
     rooms = _entries(path)
     if rooms.dtype.names is None or len(rooms.dtype.names) < 3 or rooms.ndim != 1:
-        raise DataError(
-            f"{path}: {path.stem} should be a struct array with image name, scene type, layout type, corner points and "
-            f"resolution. Got {' x '.join(map(str, rooms.shape))} of {rooms.dtype} instead."
-        )
+        fields = "image name, scene type, layout type, corner points and resolution"
+        got = f"{' x '.join(map(str, rooms.shape))} of {rooms.dtype}"
+        raise DataError(f"{path}: {path.stem} should be a struct array with {fields}. Got {got} instead.")
     return [_room(entry, f"{path}: room {place}") for place, entry in enumerate(rooms, start=1)]
 
 
@@ -214,7 +214,7 @@ class ZindLayouts(DatasetSource):
             raise DataError(f"{missing[0]} is missing: {self.source} should be {what}. {mend}.")
         return made_with(self, revision=1, files=files, images=(self.source / "images", self.source / "masks"))
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         path = self.source / "labels.json"
         views = read_json(path, "the views of the rooms")
         if not isinstance(views, list) or not views:
@@ -236,9 +236,8 @@ class ZindLayouts(DatasetSource):
             if not all(isinstance(name, str) for name in [*testing, *itertools.chain(*panos.values())]):
                 raise TypeError
         except (KeyError, TypeError, AttributeError):
-            raise DataError(
-                f"{path} should hold rooms, each with its panos and their views, and suggested_split with test_rooms."
-            ) from None
+            what = "rooms, each with its panos and their views, and suggested_split with test_rooms"
+            raise DataError(f"{path} should hold {what}.") from None
         if unknown := [name for name in testing if name not in rooms]:
             raise DataError(f"{path} has no room {unknown[0]!r}. There are: {', '.join(sorted(rooms))}.")
         gallery = self.gallery_rooms
@@ -248,10 +247,8 @@ class ZindLayouts(DatasetSource):
         roles = {name: "gallery" if name in gallery else "query" if name in testing else "train" for name in rooms}
         for name, pano in ((name, pano) for name, listed in panos.items() for pano in listed):
             if (first := roles.setdefault(f"pano {pano}", roles[name])) != roles[name]:
-                raise DataError(
-                    f"{path}: the panorama {pano!r} is listed in rooms with the roles {first} and {roles[name]}; its "
-                    "views would be on both sides. Give its rooms one role."
-                )
+                what = f"is listed in rooms with the roles {first} and {roles[name]}; its views would be on both sides"
+                raise DataError(f"{path}: the panorama {pano!r} {what}. Give its rooms one role.")
         return roles
 
     def _item(self, roles: Mapping[str, str], where: str, view: Any) -> Item:  # noqa: ANN401 - from JSON

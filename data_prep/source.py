@@ -33,6 +33,7 @@ class Content(NamedTuple):
     about: Mapping[str, Any] = {}  # texts of dataset.json that depend on the settings, in place of the source's own
     total: int | None = None  # how many items there are, where they are no list
     within: Collection[Path] = ()  # folders of the input that no setting names
+    after: ExitStack = ExitStack()  # closed when all is written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +65,8 @@ class DatasetSource:
         origin = self._origin()
         if (done := already_prepared(out, origin)) is not None:
             return done
-        with ExitStack() as after:
-            made = self._content(skip_bad, after)
+        made = self._content(skip_bad)
+        with made.after:
             own = {"name": self.name or type(self).__name__.lower(), "task": self.task, "frame": self.frame}
             texts: dict[str, Any] = {**own, "source": self.published, "licence": self.licence, **made.about}
             column, unit = _COLUMNS[texts["task"]]
@@ -79,8 +80,8 @@ class DatasetSource:
         """What ``made_with`` says of the source and its input."""
         raise NotImplementedError
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
-        """Read the input; with ``skip_bad`` a bad item is no reason to stop. ``after`` is closed at the end."""
+    def _content(self, skip_bad: bool) -> Content:
+        """Read the input; with ``skip_bad`` a bad item is no reason to stop."""
         raise NotImplementedError
 
 
@@ -94,17 +95,10 @@ def made_with(
 ) -> dict[str, Any]:
     """What decides the content of a prepared dataset: the source, its settings and a fingerprint of its input.
 
-    Args:
-        source: The data source. Its paths do not count, so that moved input is still the same input.
-        revision: Of the source's own code; raised when the same input gives another dataset.
-        files: Input files, taken into the fingerprint with their content.
-        images: Input folder or folders, taken into it with the names and sizes of their files.
-        without: Settings that do not change the content.
-
-    Raises:
-        DataError: an input is missing.
+    ``revision`` is of the source's own code, raised when the same input gives another dataset. Of ``files`` the content
+    counts, of folders of ``images`` the names and sizes of their files, of settings neither paths, so that moved input
+    is still the same, nor those in ``without``. An input that is missing is a DataError.
     """
-    settings = {field.name: getattr(source, field.name) for field in dataclasses.fields(source)}
     digest = hashlib.sha256()
     for file in files:
         try:
@@ -117,28 +111,21 @@ def made_with(
             raise DataError(f"The input {folder} should be a folder of images.")
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(folder).as_posix()}:{path.stat().st_size};".encode(errors="replace"))
-    kept = {name: value for name, value in settings.items() if not isinstance(value, Path) and name not in without}
-    made = {"source": type(source).__name__.lower(), "revision": revision, "settings": kept}
-    return {**made, "input": digest.hexdigest()}
+    settings = ((field.name, getattr(source, field.name)) for field in dataclasses.fields(source))
+    kept = {name: value for name, value in settings if not isinstance(value, Path) and name not in without}
+    name = type(source).__name__.lower()
+    return {"source": name, "revision": revision, "settings": kept, "input": digest.hexdigest()}
 
 
 def role_by_hash(item_id: str, test_share: float, query_share: float) -> str:
-    """A role that depends on the item's id alone: another item never moves this one from train to test.
-
-    ``query_share`` is the share of the test items that are queries; the others are the gallery.
-    """
-    test, query = (
-        int.from_bytes(hashlib.sha256(f"{salt}:{item_id}".encode()).digest()[:6]) / 2**48 for salt in ("test", "query")
-    )
+    """A role that depends on the item's id alone: another item never moves this one from train to test."""
+    digests = (hashlib.sha256(f"{salt}:{item_id}".encode()).digest() for salt in ("test", "query"))
+    test, query = (int.from_bytes(digest[:6]) / 2**48 for digest in digests)
     return "train" if test >= test_share else "query" if query < query_share else "gallery"
 
 
 def dealt(groups: Mapping[str, str], share: float, *, seed: int, salt: str) -> set[str]:
-    """A random share of the items, given with their groups; as nearly as whole groups of several items allow.
-
-    ``salt`` says what it is for, so that shares for different things do not depend on each other. At least one group is
-    chosen; one at least is left out where there are two.
-    """
+    """A random share of the items, given with their groups, as nearly as whole groups allow: never none, nor all."""
     sizes = Counter(groups.values())
     order = sorted(sizes, key=lambda group: hashlib.sha256(f"{salt}:{seed}:{group}".encode()).digest())
     wanted, total = round(share * len(groups)), 0

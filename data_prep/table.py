@@ -19,11 +19,7 @@ _EXACT = 1 << 53  # whole numbers beyond are not all floats
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row | DataError]]:
-    """The rows of a CSV or JSONL file, or what is wrong with one, each with "FILE:LINE".
-
-    Text is UTF-8, or UTF-16 with its mark. Cells are separated by commas, or where the header has none by semicolons
-    or tabs. White space around names of columns does not count. What is taken for other than plain CSV is said.
-    """
+    """The rows of a CSV or JSONL file, or what is wrong with one, each with "FILE:LINE"."""
     if path.suffix.lower() not in (".csv", ".jsonl"):
         raise UserError(f"The labels should be a .csv or .jsonl file. Got {path} instead.")
     empty = True
@@ -63,10 +59,8 @@ def number(value: object, column: str, where: str, *, own: bool = True) -> float
         raise DataError(f"{where}: {column} should be a finite number. Got {value!r} instead{mend}.")
     digits = str(value).strip().lstrip("+-") if abs(found) >= _EXACT else ""
     if digits.isdecimal() and int(digits) != abs(int(found)):
-        raise DataError(
-            f"{where}: {column} should be a number that float64 holds exactly; above 2**53 it may round. Got "
-            f"{value!r} instead; for ids take --kind classes."
-        )
+        what = "a number that float64 holds exactly; above 2**53 it may round"
+        raise DataError(f"{where}: {column} should be {what}. Got {value!r} instead; for ids take --kind classes.")
     return found
 
 

@@ -22,7 +22,8 @@ RECIPE = TrainConfig(
     crop=224 / 256,
     scale_jitter=12 / 256,
     shift_jitter=8 / 256,
-    # What stands left in a picture stands right in its mirror image. "image" mirrors the words as well: see mirror().
+    # What stands left in a picture stands right in its mirror image. "image" mirrors the words as well, see mirror();
+    # but text, clocks and cars on the right side of the road are no longer true of a mirrored photograph.
     flip="none",
 )
 VECTORS = "glove-6b-50d"
@@ -48,10 +49,7 @@ def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
 
 
 def mirror(label: Sequence[str], info: DatasetInfo) -> list[str]:
-    """The captions of the mirrored image: left and right exchanged wherever they stand, be it "has left" or "right up".
-
-    Not the default: text, clocks and cars on the right side of the road are no longer true of a mirrored photograph.
-    """
+    """The captions of the mirrored image: left and right exchanged wherever they stand, be it "has left" or not."""
     return [_SIDE.sub(_other_side, text) for text in label]
 
 

@@ -1,10 +1,8 @@
 """Class labels: the field's own case, trained with Proxy-Anchor and tested on classes that were never seen.
 
-The recipe is Proxy-Anchor's (Kim et al., CVPR 2020): AdamW at 1e-4, proxies at 100 times that, alpha 32, delta 0.1,
-batches of 180, 512 dimensions, 60 epochs. ``papers.py`` has its published figures, which were not repeated here: the
-data sets have to be fetched by hand. Where this recipe is not theirs: cosine instead of step-wise rates, a warm-up
-instead of an epoch with a frozen backbone, batch normalisation that keeps learning, torchvision's pooling. SOP and
-In-Shop took ``--learning-rate 6e-4``. docs/results/proxy_anchor.md has what it reaches on scikit-learn's digits.
+The recipe is Proxy-Anchor's (Kim et al., CVPR 2020), but for cosine instead of step-wise rates, a warm-up instead of an
+epoch with a frozen backbone, batch normalisation that keeps learning, torchvision's pooling. SOP and In-Shop took
+``--learning-rate 6e-4``. docs/results/proxy_anchor.md has what it reaches on scikit-learn's digits.
 """
 
 from cml.task import Task

@@ -3,9 +3,8 @@
 The recipe takes about an hour on 2 cores. It has not been run on LSUN; docs/results has what small networks reach.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +19,6 @@ from cml.tasks.value import variants
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from PIL.Image import Image
 
 RECIPE = TrainConfig(
@@ -75,7 +72,7 @@ def mirror(label: Path, info: DatasetInfo) -> NDArray[np.uint8]:
     return swapped[_mask(label)[:, ::-1]]
 
 
-def draw(image: Image, label: Path, info: DatasetInfo) -> Image:
+def draw(image: "Image", label: Path, info: DatasetInfo) -> "Image":
     """The surfaces tinted, and their borders."""
     from cml.reporting.drawing import draw_regions
 

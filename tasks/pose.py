@@ -4,8 +4,6 @@ The recipe takes about an hour on 2 cores. It has not been run on MPII; docs/res
 reach.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -69,7 +67,7 @@ def mirror(label: list[list[float]], info: DatasetInfo) -> list[list[float]]:
     return [[width - label[other][0], *label[other][1:]] for other in order]
 
 
-def draw(image: Image, label: list[list[float]], info: DatasetInfo) -> Image:
+def draw(image: "Image", label: list[list[float]], info: DatasetInfo) -> "Image":
     """The skeleton on the picture."""
     from cml.reporting.drawing import draw_skeleton
 

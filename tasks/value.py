@@ -3,8 +3,6 @@
 The recipe takes about an hour on 2 cores; docs/results has what heads reach.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -72,7 +70,7 @@ def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of
     return ", ".join(f"{number:.3g}" for number in np.ravel(label).tolist())
 
 
-def draw(image: Image, label: Any, info: DatasetInfo) -> Image:  # noqa: ANN401 - a label of any form
+def draw(image: "Image", label: Any, info: DatasetInfo) -> "Image":  # noqa: ANN401 - a label of any form
     """An angle as an arrow on a dial, a rotation as three axes, a place as a dot on a map, boxes as frames.
 
     Any other number has no place in a picture; it is said below. An angle of 0 points up and grows clockwise.
@@ -94,10 +92,8 @@ def draw(image: Image, label: Any, info: DatasetInfo) -> Image:  # noqa: ANN401 
         from cml.data_prep.folder_labels import SHARES
 
         size = (1, 1, 1, 1) if info.frame == SHARES else image.size * 2
-        shares = [
-            (kind, *(float(at) / most for at, most in zip(box, size, strict=True))) for kind, *box in _boxes(label)
-        ]
-        return label_marks.draw_boxes(image, shares)
+        boxes = ((kind, np.array(corners, float) / size) for kind, *corners in _boxes(label))
+        return label_marks.draw_boxes(image, [(kind, *corners.tolist()) for kind, corners in boxes])
     return image.copy()
 
 

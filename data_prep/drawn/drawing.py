@@ -45,10 +45,8 @@ def draw_items(name: str, draw: Draw, count: int, *, size: int, seed: int, worke
             with ProcessPoolExecutor(min(workers, len(chunks)), mp_context=context) as pool:
                 drawn = list(pool.map(chunk, chunks))
         except BrokenProcessPool:
-            raise UserError(
-                f"{name}: a worker process ended; with workers={workers} call it from a script file below "
-                "`if __name__ == '__main__'`, or use workers=1"
-            ) from None
+            script = f"with workers={workers} call it from a script file below `if __name__ == '__main__'`"
+            raise UserError(f"{name}: a worker process ended; {script}, or use workers=1") from None
     columns = zip(*itertools.chain.from_iterable(drawn), strict=True)
     return [np.stack(column) if isinstance(column[0], np.ndarray) else column for column in columns]
 

@@ -2,19 +2,16 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from PIL import Image
 
 from cml.data.prepared_writer import Item
-from cml.data_prep.class_labels import Protocol
+from cml.data_prep.class_labels import protocol
 from cml.data_prep.layout_masks import DETAILS, MASK_FRAME, layout_type
 from cml.data_prep.source import Content, DatasetSource, made_with
 from cml.errors import UserError
-
-_LICENCE = "drawings: as cml; photographs {}: scikit-learn's sample images, CC BY"
 
 
 class _Drawing(NamedTuple):
@@ -39,36 +36,29 @@ class _Drawn(DatasetSource):
     workers: int = 1
     """Processes to draw in; the pictures do not depend on it."""
 
+    licence = "drawings: as cml; photographs behind them: scikit-learn's sample images, CC BY"
+
     def __post_init__(self) -> None:
         if self.count < 12:
             raise UserError(f"The count should be at least 12, so that every role has items. Got {self.count} instead.")
         if self.train is not None and not 1 <= self.train <= self.count - 4:
-            raise UserError(
-                f"'train' should leave at least 4 of the {self.count} pictures for testing. Got {self.train} instead."
-            )
+            what = f"at least 4 of the {self.count} pictures for testing"
+            raise UserError(f"'train' should leave {what}. Got {self.train} instead.")
 
     def _origin(self) -> dict[str, Any]:
         return made_with(self, revision=1, without=["workers", *(["train"] if self.train is None else [])])
 
-    def _content(self, skip_bad: bool, after: ExitStack) -> Content:
+    def _content(self, skip_bad: bool) -> Content:
         drawn, train = self._draw(), self._training
         query = self.count // 12 if self.train is None else (self.count - train) // 4
         if drawn.details.get("gallery") == "queries":
             query = self.count - train
-        items = (
-            Item(
-                item_id=f"{number:05d}",
-                role="train" if number < train else "query" if number < train + query else "gallery",
-                image=Image.fromarray(image),
-                label=label,
-                quality=None,
-                extra=extra,
-            )
-            for number, (image, label, extra) in enumerate(
-                zip(drawn.images, drawn.labels, drawn.extras, strict=False)  # extras may go on forever
-            )
-        )
-        about = {"source": f"drawn by cml.data_prep.drawn.{self.name}.{self.name}"}
+        ids = (f"{number:05d}" for number in range(self.count))
+        roles = itertools.chain(["train"] * train, ["query"] * query, itertools.repeat("gallery"))
+        images, lossless = map(Image.fromarray, drawn.images), itertools.repeat(None)
+        items = map(Item, ids, roles, images, drawn.labels, lossless, drawn.extras)
+        name = type(self).__name__.lower()
+        about = {"source": f"drawn by cml.data_prep.drawn.{name}.{name}"}
         return Content(items, {**drawn.details, "image_size": [self.size, self.size]}, about, self.count)
 
     @property
@@ -94,10 +84,8 @@ class People(_Drawn):
     Licence: the drawings are free; the two photographs behind them are scikit-learn's sample images (CC BY).
     """
 
-    name = "people"
     task = "pose"
     frame = "pixels of the image: x to the right, y down, 0 at the outer edge of the first pixel"
-    licence = _LICENCE.format("behind them")
 
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.people.people import JOINTS, draw_people
@@ -118,11 +106,9 @@ class Heads(_Drawn):
     Licence: the drawings are free; the two photographs behind them are scikit-learn's sample images (CC BY).
     """
 
-    name = "heads"
     task = "value"
     label_unit = "rotation"
     frame = "quaternion x, y, z, w from the head to the camera: x to the right, y down, z away from the camera"
-    licence = _LICENCE.format("behind them")
 
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.heads.heads import draw_heads
@@ -143,10 +129,9 @@ class Rooms(_Drawn):
     (CC BY).
     """
 
-    name = "rooms"
     task = "layout"
     frame = MASK_FRAME
-    licence = _LICENCE.format("in windows and frames")
+    licence = "drawings: as cml; photographs in windows and frames: scikit-learn's sample images, CC BY"
 
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.rooms.rooms import draw_rooms
@@ -168,9 +153,7 @@ class Scenes(_Drawn):
     Licence: the drawings are free; the two photographs behind them are scikit-learn's sample images (CC BY).
     """
 
-    name = "scenes"
     task = "caption"
-    licence = _LICENCE.format("behind them")
 
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.scenes.scenes import draw_scenes
@@ -192,9 +175,7 @@ class Things(_Drawn):
     Licence: the drawings are free; the two photographs behind them are scikit-learn's sample images (CC BY).
     """
 
-    name = "things"
     task = "classes"
-    licence = _LICENCE.format("behind them")
 
     def _draw(self) -> _Drawing:
         from cml.data_prep.drawn.scenes.scenes import TEST, TRAINING, draw_singles
@@ -202,4 +183,4 @@ class Things(_Drawn):
         halves = ((self._training, TRAINING), (self.count - self._training, TEST))
         drawn = [self._drawn(draw_singles, count, classes) for count, classes in halves]
         images, classes = (itertools.chain(*parts) for parts in zip(*drawn, strict=True))
-        return _Drawing(images, classes, Protocol((1, 2, 4, 8)).details())
+        return _Drawing(images, classes, protocol(1, 2, 4, 8))

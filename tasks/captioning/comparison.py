@@ -1,8 +1,7 @@
 """``cml compare captioning``: one captioner on two representations of the same images, with one budget.
 
-*Img*: the trunk as ImageNet left it. *Cap*: the same trunk after training on caption distances. Each is taken to the
-captioner after cross-entropy (XE) and after self-critical training (RL): the four rows of the paper's table. A seed
-draws the same batches for both, so their differences seed by seed are two more rows, with narrower intervals.
+*Img*: the trunk as ImageNet left it. *Cap*: the same trunk after training on caption distances. XE: the captioner after
+cross-entropy, RL: after self-critical training. A seed draws the same batches for Img and Cap.
 """
 
 import hashlib
@@ -76,11 +75,7 @@ def run(arguments: Sequence[str]) -> None:
 
 @going_on()
 def compare(options: CompareCaptioning) -> dict[str, dict[str, Interval]]:
-    """Train and score; what is in ``options.out`` already is not made again.
-
-    "Img XE", "Cap XE", "Img RL", "Cap RL", and of either method "Cap - Img", the difference of captioners of one seed,
-    to score to mean and 95 % interval (Student's t) over seeds.
-    """
+    """Rows such as "Cap XE", and "Cap - Img XE" of captioners of one seed, to score to 95 % interval (Student's t)."""
     if not options.runs or options.seeds < 1:
         raise UserError("Give at least one run with --runs, and at least one seed.")
     for line in unavailable().values():

@@ -1,8 +1,4 @@
-"""The field's scores of captions: BLEU, ROUGE-L, METEOR, CIDEr-D and SPICE, and CIDEr-D once more as a fast reward.
-
-The published numbers come from ``pycocoevalcap`` (extra ``captioning``). Self-critical training wants CIDEr-D of one
-caption at a time against a fixed corpus, thousands of times: ``CiderD`` is that, equal to the package's to rounding.
-"""
+"""The field's scores of captions, of ``pycocoevalcap``, and CIDEr-D once more as a fast reward, equal to rounding."""
 
 import contextlib
 import io
@@ -40,8 +36,7 @@ class CiderD:
         for reference, reference_norms, reference_length in self._references[image]:
             dots = [0.0] * _ORDERS
             for ngram, weight in vector.items():
-                other = reference.get(ngram)
-                if other is not None:
+                if (other := reference.get(ngram)) is not None:
                     dots[len(ngram) - 1] += min(weight, other) * other
             products = zip(dots, norms, reference_norms, strict=True)
             cosines = sum(dot / (a * b) for dot, a, b in products if a and b)
@@ -59,11 +54,7 @@ class CiderD:
 
 
 def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) -> tuple[dict[str, float], list[str]]:
-    """Score captions, by image, against references, both tokenised with blanks between words.
-
-    Scores by name, BLEU-1..4, ROUGE-L and METEOR in 0..1, CIDEr-D in 0..10, and a line about each that failed. What is
-    ``unavailable`` is not tried.
-    """
+    """Scores by name of captions, by image, both tokenised with blanks between words; a line about each that failed."""
     absent = unavailable()
     from pycocoevalcap.bleu.bleu import Bleu
     from pycocoevalcap.cider.cider import Cider

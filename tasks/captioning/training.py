@@ -1,11 +1,10 @@
 """The captioner, and its training: cross-entropy on the words of people, then self-critical on CIDEr-D.
 
-Top-Down attention over a grid of image features: Anderson et al., *Bottom-Up and Top-Down Attention for Image
-Captioning and Visual Question Answering*, CVPR 2018, section 3.2: one LSTM decides where to look, a second one says the
-next word. Self-critical: Rennie et al., *Self-critical Sequence Training for Image Captioning*, CVPR 2017: a drawn
-caption is made likelier by as much as its CIDEr-D exceeds what the captioner reaches by itself. That is here the mean
-of the other captions drawn of the image (Luo, *A Better Variant of Self-Critical Sequence Training*, 2020), which
-reached more in the same time than the greedy caption. They are drawn without dropout: of the captioner then used.
+Top-Down attention over a grid of image features: Anderson et al., CVPR 2018, section 3.2: one LSTM decides where to
+look, a second one says the next word. Self-critical: Rennie et al., CVPR 2017: a drawn caption is made likelier by as
+much as its CIDEr-D exceeds what the captioner reaches by itself. That is here the mean of the other captions drawn of
+the image (Luo, *A Better Variant of Self-Critical Sequence Training*, 2020), which reached more in the same time than
+the greedy caption. They are drawn without dropout: of the captioner then used.
 """
 
 import copy
@@ -78,19 +77,14 @@ class Regions(NamedTuple):
 
 
 class TopDown(nn.Module):
-    """Top-Down attention captioner: V = ``words``, ``END`` included; C = ``features``, channels of image features.
-
-    H = ``hidden`` is the size of both LSTMs, of the projected features and of the word embeddings; ``dropout`` is the
-    share of the projected features and of the word states dropped in training.
-    """
+    """Top-Down attention captioner of V = ``words``, ``END`` included, C = ``features`` channels and H = ``hidden``."""
 
     def __init__(self, words: int, features: int, hidden: int = 512, dropout: float = 0.5) -> None:
         super().__init__()
         self.embedding = nn.Embedding(words, hidden)
         # features of different networks come in different scales: none shall have an advantage by that alone
-        self.project = nn.Sequential(
-            nn.LayerNorm(features), nn.Linear(features, hidden), nn.ReLU(), nn.Dropout(dropout)
-        )
+        projection = nn.Linear(features, hidden)
+        self.project = nn.Sequential(nn.LayerNorm(features), projection, nn.ReLU(), nn.Dropout(dropout))
         self.attention_lstm = nn.LSTMCell(3 * hidden, hidden)
         self.language_lstm = nn.LSTMCell(2 * hidden, hidden)
         self.key = nn.Linear(hidden, hidden // 2)
@@ -127,11 +121,7 @@ class TopDown(nn.Module):
         return torch.stack(logits, dim=1)
 
     def speak(self, regions: Regions, longest: int, *, sample: bool) -> tuple[Tensor, Tensor]:
-        """Captions (B, T), T <= longest, word after word, with the log-probability of each word (B, T).
-
-        ``sample`` draws each word from its distribution; else the likeliest is taken. Behind the end of a caption are
-        ``END`` and 0.
-        """
+        """Captions (B, T), T <= longest, and words' log-probabilities (B, T); ``END`` and 0 behind a caption's end."""
         images = len(regions.mean)
         state, words = self.start(images), torch.full((images,), END, device=regions.mean.device)
         going, said, log_probabilities = torch.ones_like(words, dtype=torch.bool), [], []
@@ -264,8 +254,7 @@ def caption(
     captioner: TopDown, vocabulary: Vocabulary, features: NDArray[Any], config: CaptionerConfig
 ) -> list[list[str]]:
     """Captions of images with features (N, R, C), by beam search among the words that are known."""
-    captions: list[list[str]] = []
-    unknown = len(vocabulary.words) - 1
+    captions, unknown = list[list[str]](), len(vocabulary.words) - 1
     for part in np.array_split(features, max(1, len(features) // 64)):
         regions = captioner.look(_onto(captioner.embedding.weight.device, part))
         found = captioner.search(regions, config.words, config.beams, without=unknown)

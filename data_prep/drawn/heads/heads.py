@@ -1,7 +1,4 @@
-"""Drawn heads, turned any way round, over photographs, with their exact rotations.
-
-A head is a handful of ellipsoids; each pixel's ray is cut with them, so that shape, shading and rotation are exact.
-"""
+"""Drawn heads, turned any way round, over photographs: ellipsoids cut with each pixel's ray, with exact rotations."""
 
 import functools
 from typing import Any, NamedTuple

@@ -1,7 +1,4 @@
-"""Clothes for the jointed figure, and its painting: flesh and cloth as tapered, shaded shapes in the order of depth.
-
-Every part of the body is the convex hull of a few spheres, painted three times from shade to light.
-"""
+"""Clothes for the jointed figure, and its painting: hulls of a few spheres each, from far to near, shade to light."""
 
 import colorsys
 import itertools

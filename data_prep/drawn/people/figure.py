@@ -1,8 +1,7 @@
 """A jointed human figure in three dimensions: random bodies and poses, and where the joints lie.
 
-The limits of joints are rounded from clinical ranges of motion, the proportions from drawing manuals. A pose is a
-stance and a gesture of each arm, with continuous variation around both; the weights were chosen so that the spread of
-the projected joints resembles that of the MPII poses, the angles come from no recorded motion.
+The limits of joints are rounded from clinical ranges of motion, the proportions from drawing manuals. The weights were
+chosen so that projected joints spread as those of the MPII poses; the angles come from no recorded motion.
 
 Frames are right-handed and the figure's own: x to its left, y up, z to its front. Lengths are in torso lengths (pelvis
 to thorax of the average figure), angles in degrees.
@@ -18,17 +17,13 @@ from numpy.typing import NDArray
 
 from cml.data_prep.drawn.drawing import Rng
 
-Vector = NDArray[np.float64]
-"""(3,) a point or direction."""
-Frame = NDArray[np.float64]
-"""(3, 3) a rotation; its columns are the part's left, up and front."""
+Vector = NDArray[np.float64]  # (3,) a point or direction
+Frame = NDArray[np.float64]  # (3, 3) a rotation; its columns are the part's left, up and front
 
-# fmt: off
 JOINTS: tuple[str, ...] = (
-    "r_ankle", "r_knee", "r_hip", "l_hip", "l_knee", "l_ankle", "pelvis", "thorax",
-    "upper_neck", "head_top", "r_wrist", "r_elbow", "r_shoulder", "l_shoulder", "l_elbow", "l_wrist",
+    *("r_ankle", "r_knee", "r_hip", "l_hip", "l_knee", "l_ankle", "pelvis", "thorax", "upper_neck", "head_top"),
+    *("r_wrist", "r_elbow", "r_shoulder", "l_shoulder", "l_elbow", "l_wrist"),
 )
-# fmt: on
 """The 16 MPII joints in their order; ``r_`` is the person's own right."""
 
 LIMITS: dict[str, tuple[float, float]] = {
@@ -100,14 +95,11 @@ class Figure:
 
 def clip_angles(angles: Mapping[str, float]) -> dict[str, float]:
     """Bring every angle within ``LIMITS``, and the elevation of an arm that points backwards below its own."""
-    clipped = {}
-    for name, angle in angles.items():
-        low, high = LIMITS[name[2:] if name[:2] in ("r_", "l_") else name]
-        clipped[name] = float(min(max(angle, low), high))
+    limits = {name: LIMITS[name[2:] if name[:2] in ("r_", "l_") else name] for name in angles}
+    clipped = {name: float(min(max(angle, limits[name][0]), limits[name][1])) for name, angle in angles.items()}
     for side, _ in SIDES:
         if clipped[f"{side}_shoulder_plane"] < -20.0:
-            name = f"{side}_shoulder_elevation"
-            clipped[name] = min(clipped[name], BACKWARD_ELEVATION)
+            clipped[f"{side}_shoulder_elevation"] = min(clipped[f"{side}_shoulder_elevation"], BACKWARD_ELEVATION)
     return clipped
 
 
@@ -115,11 +107,8 @@ def pose_figure(angles: Mapping[str, float], proportions: Proportions) -> Figure
     """Forward kinematics: place every joint for these angles, pelvis at the origin, facing along z."""
     p, a = proportions, angles
     pelvis = turn("z", -a["list"]) @ turn("x", a["lean"])
-    half = (
-        turn("y", a["spine_twist"] / 2)
-        @ turn("z", -a["spine_side"] / 2)  # about +z, the head would go to the figure's right
-        @ turn("x", a["spine_flexion"] / 2)
-    )
+    sway, bend = turn("z", -a["spine_side"] / 2), turn("x", a["spine_flexion"] / 2)  # +z: the head to the right
+    half = turn("y", a["spine_twist"] / 2) @ sway @ bend
     waist = pelvis @ half
     chest = waist @ half
     neck = chest @ turn("x", 14.0 + 0.5 * a["neck_flexion"])  # the neck leans forward at rest
@@ -228,20 +217,15 @@ def sample_proportions(rng: Rng) -> Proportions:
     adult = Proportions()
     legs, arms, shoulders, hips, torso = (1.0 + 0.05 * np.clip(rng.standard_normal(5), -2.5, 2.5)).tolist()
     childlike = max(0.0, rng.normal(-0.1, 0.14))  # shorter limbs, larger head
-    return Proportions(
-        torso=adult.torso * torso,
-        thigh=adult.thigh * legs * (1 - 0.5 * childlike),
-        shin=adult.shin * legs * (1 - 0.5 * childlike),
-        foot=adult.foot * legs,
-        upper_arm=adult.upper_arm * arms * (1 - 0.4 * childlike),
-        forearm=adult.forearm * arms * (1 - 0.4 * childlike),
-        hand=adult.hand * arms,
-        neck=adult.neck * float(rng.uniform(0.7, 1.3)),
-        head=adult.head * (1 + childlike) * (1 + 0.06 * float(np.clip(rng.standard_normal(), -2, 2))),
-        half_shoulders=adult.half_shoulders * shoulders * (1 - 0.4 * childlike),
-        half_hips=adult.half_hips * hips,
-        girth=float(np.clip(rng.lognormal(0.0, 0.14), 0.75, 1.45)),
-    )
+    short, shorter = 1 - 0.4 * childlike, 1 - 0.5 * childlike
+    leg = {"thigh": adult.thigh * legs * shorter, "shin": adult.shin * legs * shorter, "foot": adult.foot * legs}
+    upper, lower, hand = adult.upper_arm * arms * short, adult.forearm * arms * short, adult.hand * arms
+    trunk = {"torso": adult.torso * torso, "half_shoulders": adult.half_shoulders * shoulders * short}
+    neck = adult.neck * float(rng.uniform(0.7, 1.3))
+    head = adult.head * (1 + childlike) * (1 + 0.06 * float(np.clip(rng.standard_normal(), -2, 2)))
+    trunk |= {"neck": neck, "head": head, "half_hips": adult.half_hips * hips}
+    girth = float(np.clip(rng.lognormal(0.0, 0.14), 0.75, 1.45))
+    return Proportions(**leg, **trunk, upper_arm=upper, forearm=lower, hand=hand, girth=girth)
 
 
 def sample_angles(rng: Rng) -> dict[str, float]:

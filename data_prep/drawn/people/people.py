@@ -19,17 +19,13 @@ class People(NamedTuple):
     """Drawn people and where their joints are."""
 
     images: NDArray[np.uint8]  # (N, size, size, 3) RGB
-    # (N, 16, 3): x and y in pixels, the first pixel's centre at 0.5, and 1 where the joint lies inside the
-    # image, 0 where it lies outside. Joints hidden by the body or by clutter count as visible: a person who
-    # labels a photograph guesses those too.
+    # (N, 16, 3): x and y in pixels, the first pixel's centre at 0.5, and 1 where the joint is in the image, else 0;
+    # joints that something hides count as visible: a person who labels a photograph guesses those too
     keypoints: NDArray[np.float32]
 
 
 def draw_people(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> People:
-    """Draw people in random poses; another size shows the same people, with other noise.
-
-    Arguments and errors are those of ``draw_items``; several workers are worth it from some 2,000 images on.
-    """
+    """Draw people in random poses, as ``draw_items`` does; several workers are worth it from some 2,000 images on."""
     draw = functools.partial(_draw_person, photos=sample_photos())
     return People(*draw_items("draw_people", draw, count, size=size, seed=seed, workers=workers))
 

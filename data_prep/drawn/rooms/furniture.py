@@ -1,7 +1,4 @@
-"""Furniture of drawn rooms: what stands in which kind of room, where, and of which boxes and balls it is made.
-
-A piece's frame has its origin on the floor in the middle of the piece: x along its back, y up, z to its front.
-"""
+"""Furniture of drawn rooms: what stands in which kind of room, where, and of which boxes and balls it is made."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -73,15 +70,9 @@ def _table(rng: Rng, height: float) -> Made:
 def _chair(rng: Rng, height: float) -> Made:
     w, d, seat, back = 0.44, 0.46, 0.45, rng.uniform(0.8, 1.05)
     wood = sample_wood(rng) if rng.random() < 0.6 else sample_cloth(rng)
-    return (
-        w,
-        d,
-        [
-            _box(-w / 2, w / 2, seat - 0.05, seat, -d / 2, d / 2, wood),
-            _box(-w / 2, w / 2, seat, back, -d / 2, -d / 2 + 0.05, wood),
-            *_legs(w, d, seat - 0.05, 0.04, wood),
-        ],
-    )
+    board = _box(-w / 2, w / 2, seat - 0.05, seat, -d / 2, d / 2, wood)
+    rest = _box(-w / 2, w / 2, seat, back, -d / 2, -d / 2 + 0.05, wood)
+    return w, d, [board, rest, *_legs(w, d, seat - 0.05, 0.04, wood)]
 
 
 def _cabinet(rng: Rng, height: float) -> Made:
@@ -141,15 +132,9 @@ def _plant(rng: Rng, height: float) -> Made:
 def _lamp(rng: Rng, height: float) -> Made:
     top = rng.uniform(1.3, 1.7)
     metal, shade = Material(darker((1, 1, 1), rng.choice([0.02, 0.4]))), Material(linear(0.95, 0.88, 0.7))
-    return (
-        0.35,
-        0.35,
-        [
-            _box(-0.13, 0.13, 0, 0.03, -0.13, 0.13, metal),
-            _box(-0.015, 0.015, 0, top - 0.2, -0.015, 0.015, metal),
-            Part((0, top - 0.1, 0), (0.18, 0.16, 0.18), shade, "ball", glow=rng.choice([0.0, 1.2])),
-        ],
-    )
+    foot, pole = _box(-0.13, 0.13, 0, 0.03, -0.13, 0.13, metal), _box(-0.015, 0.015, 0, top - 0.2, -0.015, 0.015, metal)
+    bulb = Part((0, top - 0.1, 0), (0.18, 0.16, 0.18), shade, "ball", glow=rng.choice([0.0, 1.2]))
+    return 0.35, 0.35, [foot, pole, bulb]
 
 
 def _kitchen(rng: Rng, height: float) -> Made:
@@ -176,15 +161,9 @@ def _kitchen(rng: Rng, height: float) -> Made:
 def _bath(rng: Rng, height: float) -> Made:
     w, d, h = rng.uniform(1.4, 1.8), rng.uniform(0.7, 0.8), rng.uniform(0.5, 0.62)
     white = Material(linear(0.95, 0.95, 0.94), uneven=0.01)
-    water = Material(linear(0.7, 0.75, 0.77))
-    return (
-        w,
-        d,
-        [
-            _box(-w / 2, w / 2, 0, h, -d / 2, d / 2, white),
-            _box(-w / 2 + 0.07, w / 2 - 0.07, h, h + 0.002, -d / 2 + 0.07, d / 2 - 0.07, water),
-        ],
-    )
+    tub = _box(-w / 2, w / 2, 0, h, -d / 2, d / 2, white)
+    inner = (-w / 2 + 0.07, w / 2 - 0.07, h, h + 0.002, -d / 2 + 0.07, d / 2 - 0.07)
+    return w, d, [tub, _box(*inner, Material(linear(0.7, 0.75, 0.77)))]
 
 
 def _crate(rng: Rng, height: float) -> Made:

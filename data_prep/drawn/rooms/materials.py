@@ -1,8 +1,4 @@
-"""Materials and surfaces of drawn rooms: paint, wallpaper, tiles, planks, carpet, cloth as colours at places in metres.
-
-Patterns fade where they are finer than a pixel, as they do in photographs. Colours are linear: twice the number is
-twice the light.
-"""
+"""Materials and surfaces of drawn rooms as linear colours at places in metres; patterns finer than a pixel fade."""
 
 import colorsys
 from dataclasses import dataclass, replace

@@ -24,10 +24,7 @@ class Rooms(NamedTuple):
 
 
 def draw_rooms(count: int, *, size: int = 64, seed: int = 0, workers: int = 1) -> Rooms:
-    """Draw furnished rooms; another size shows the same rooms, with other noise.
-
-    Arguments and errors are those of ``draw_items``; several workers are worth it from some 500 rooms on.
-    """
+    """Draw furnished rooms, as ``draw_items`` does; several workers are worth it from some 500 rooms on."""
     return Rooms(*draw_items("draw_rooms", _draw_room, count, size=size, seed=seed, workers=workers))
 
 

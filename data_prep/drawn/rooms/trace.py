@@ -18,7 +18,7 @@ _NEAREST = 0.05  # metres along a ray
 
 @dataclass(frozen=True)
 class Part:
-    """A box or an ellipsoid in the frame of its piece of furniture: x along its back, y up, z to its front."""
+    """A box or an ellipsoid in its piece's frame, which begins on the floor: x along its back, y up, z to its front."""
 
     centre: tuple[float, float, float]  # (3,) its middle
     half: tuple[float, float, float]  # (3,) half its width, height and depth
@@ -98,10 +98,7 @@ def trace(view: View, rays: Float32, surfaces: Sequence[Surface], pieces: Sequen
 
 
 def _met(view: View, rays: Float32, parts: Sequence[tuple[Piece, Part]]) -> tuple[Float32, NDArray[np.int32], Float32]:
-    """What each pixel sees (n, n): how far it is, its face, or FACES and the number of a part, and that part's normal.
-
-    Boxes and ellipsoids are cut with the rays of the part of the picture that they can cover, in their piece's frame.
-    """
+    """What each pixel sees (n, n): how far it is, its face, or FACES and a part's number, and that part's normal."""
     side = rays.shape[1]
     depth, faces = view.leave(rays)
     owner, normals = faces.astype(np.int32), np.zeros((3, side, side), np.float32)

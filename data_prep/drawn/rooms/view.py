@@ -1,7 +1,4 @@
-"""A camera in a cuboid room: which surface each pixel sees, and the LSUN ids and layout type that follow from it.
-
-A pixel's ray is cut with the six planes of the room; the first it leaves through is what the pixel sees, so that masks
-are exact at pixel centres. No mask knows furniture.
+"""A camera in a cuboid room: which of its six planes each pixel's ray leaves through, so that masks are exact.
 
 Coordinates are in metres: x to the right, y up, z ahead, the room from 0 to its width, height and depth.
 """
@@ -13,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.data_prep.drawn.drawing import Rng
+from cml.data_prep.drawn.rooms.materials import Float32
 from cml.data_prep.layout_masks import CEILING, FLOOR, FRONT, LEFT, RIGHT
 
-Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 UInt8 = NDArray[np.uint8]
 

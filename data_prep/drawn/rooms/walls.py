@@ -1,7 +1,4 @@
-"""Walls, floor and ceiling of drawn rooms: their materials and what is on them, windows, doors, pictures, rugs, lamps.
-
-Everything here lies in the plane of its surface, so that it never hides the border between two of them.
-"""
+"""Walls, floor and ceiling of drawn rooms: materials, and what lies flat on them and so never hides their borders."""
 
 from dataclasses import replace
 from itertools import product
@@ -10,29 +7,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from cml.data_prep.drawn.drawing import Rng, pick
-from cml.data_prep.drawn.rooms.materials import (
-    Material,
-    Patch,
-    Photo,
-    Surface,
-    cloudy,
-    darker,
-    linear,
-    sample_cloth,
-    sample_key,
-    sample_paint,
-    sample_tiles,
-    sample_wood,
-    tint,
-)
+from cml.data_prep.drawn.rooms import materials
+from cml.data_prep.drawn.rooms.materials import Material, Patch, Photo, Surface, darker, sample_cloth, tint
 from cml.data_prep.drawn.rooms.view import Float64
 
 Photos = tuple[Photo, ...]
 
 
 class _Style(NamedTuple):
-    """What the surfaces of one room have in common."""
-
     trim: Material
     skirting: float
     cornice: float
@@ -42,12 +24,12 @@ class _Style(NamedTuple):
 
 def sample_surfaces(rng: Rng, room: Float64, photos: Photos, wet: bool) -> list[Surface]:
     """Draw the six surfaces of a room (3,), in the order of its faces; one that is ``wet`` has tiles."""
-    trim = tint(rng, light=(0.85, 0.98), vivid=(0, 0.08)) if rng.random() < 0.6 else sample_wood(rng).colour
-    paint = sample_tiles(rng) if wet and rng.random() < 0.5 else sample_paint(rng)
-    accent = sample_paint(rng) if rng.random() < 0.3 else paint
+    trim = tint(rng, light=(0.85, 0.98), vivid=(0, 0.08)) if rng.random() < 0.6 else materials.sample_wood(rng).colour
+    paint = materials.sample_tiles(rng) if wet and rng.random() < 0.5 else materials.sample_paint(rng)
+    accent = materials.sample_paint(rng) if rng.random() < 0.3 else paint
     panelling = None
     if rng.random() < (0.5 if wet else 0.15):
-        panelling = sample_tiles(rng) if wet else sample_wood(rng)
+        panelling = materials.sample_tiles(rng) if wet else materials.sample_wood(rng)
     skirting = rng.uniform(0.05, 0.16) if rng.random() < 0.7 else 0.0
     cornice = rng.uniform(0.04, 0.14) if rng.random() < 0.35 else 0.0
     style = _Style(Material(trim, uneven=0.01), skirting, cornice, panelling, rng.uniform(0.8, 1.5))
@@ -109,7 +91,7 @@ def _window(rng: Rng, style: _Style, height: float, photos: Photos) -> tuple[flo
 def _door(rng: Rng, style: _Style, height: float, photos: Photos) -> tuple[float, list[Patch]]:
     width, high = rng.uniform(0.75, 1.0), min(height - 0.08, rng.uniform(1.98, 2.15))
     frame = rng.uniform(0.05, 0.1)
-    leaf = sample_wood(rng).colour if rng.random() < 0.5 else style.trim.colour
+    leaf = materials.sample_wood(rng).colour if rng.random() < 0.5 else style.trim.colour
     if rng.random() < 0.15:  # open, and dark behind
         leaf = darker(leaf, 0.08)
     panels = (int(rng.integers(1, 3)), int(rng.integers(1, 4)))
@@ -117,7 +99,7 @@ def _door(rng: Rng, style: _Style, height: float, photos: Photos) -> tuple[float
     return width, [
         Patch("flat", (0, width, 0, high), style.trim),
         Patch("door", (frame, width - frame, 0, high - frame), Material(leaf, uneven=0.02), bars=panels),
-        Patch("round", knob, Material(linear(0.75, 0.72, 0.6))),
+        Patch("round", knob, Material(materials.linear(0.75, 0.72, 0.6))),
     ]
 
 
@@ -135,13 +117,13 @@ def _picture(rng: Rng, style: _Style, height: float, photos: Photos) -> tuple[fl
         return width, [rim, Patch("flat", inner, sample_cloth(rng))]
     if kind < 0.9:  # a mirror or a dark screen
         shine = darker((1, 1, 1), rng.choice([0.01, 0.35]))
-        return width, [rim, Patch("flat", inner, Material(shine, uneven=0.3, key=sample_key(rng)))]
+        return width, [rim, Patch("flat", inner, Material(shine, uneven=0.3, key=materials.sample_key(rng)))]
     return width, [Patch("round", (0, width, middle - width / 2, middle + width / 2), rim.material)]  # a clock, a plate
 
 
 def _floor(rng: Rng, room: Float64, wet: bool) -> Surface:
     kind = rng.random() + (0.5 if wet else 0.0)
-    material = (sample_wood if kind < 0.5 else sample_cloth if kind < 0.75 else sample_tiles)(rng)
+    material = (materials.sample_wood if kind < 0.5 else sample_cloth if kind < 0.75 else materials.sample_tiles)(rng)
     patches: list[Patch] = []
     if rng.random() < 0.4:
         wide, deep = rng.uniform(0.2, 0.6, 2) * (room[0], room[2])
@@ -156,10 +138,10 @@ def _floor(rng: Rng, room: Float64, wet: bool) -> Surface:
 
 def _ceiling(rng: Rng, room: Float64, paint: Material) -> Surface:
     base = tint(rng, light=(0.86, 0.99), vivid=(0, 0.06))
-    material = Material(base, uneven=rng.uniform(0, 0.04), key=sample_key(rng))
+    material = Material(base, uneven=rng.uniform(0, 0.04), key=materials.sample_key(rng))
     kind = rng.random()
     if kind < 0.1:
-        material = sample_wood(rng)
+        material = materials.sample_wood(rng)
     elif kind < 0.2:  # panels, as in offices
         material = Material(base, "tiles", darker(base, 0.5), (rng.uniform(0.4, 0.7),) * 2, 0.05)
     elif kind < 0.3:  # as the walls
@@ -181,13 +163,13 @@ def _outside(rng: Rng, photos: Photos) -> Photo:
     """What is behind a window: the upper part of the first photograph, which has a sky, or sky over green."""
     if rng.random() < 0.4:
         return _crop(rng, (photos[0][: photos[0].shape[0] * 3 // 4],))
-    sky = np.array(linear(rng.uniform(0.6, 0.95), rng.uniform(0.75, 1), 1), np.float32)
-    haze = np.array(linear(0.95, 0.95, 0.95), np.float32)
-    green = np.array(linear(rng.uniform(0.15, 0.5), rng.uniform(0.3, 0.6), rng.uniform(0.1, 0.4)), np.float32)
+    sky = np.array(materials.linear(rng.uniform(0.6, 0.95), rng.uniform(0.75, 1), 1), np.float32)
+    haze = np.array(materials.linear(0.95, 0.95, 0.95), np.float32)
+    green = np.array(materials.linear(rng.uniform(0.15, 0.5), rng.uniform(0.3, 0.6), rng.uniform(0.1, 0.4)), np.float32)
     line = np.arange(48, dtype=np.float32)
     height = line[:, None] / 48
     across, down = np.meshgrid(line / np.float32(5), line / np.float32(5))
-    bumps = cloudy(across, down, sample_key(rng))
+    bumps = materials.cloudy(across, down, materials.sample_key(rng))
     ground = (height + 0.35 * bumps > rng.uniform(0.5, 1.2))[..., None]
     return np.where(ground, green * (0.5 + bumps[..., None]), sky + (haze - sky) * height[..., None])
 

@@ -1,8 +1,7 @@
-"""What one may say of a scene: five different English sentences from a small grammar, and the vectors of its words.
+"""What one may say of a scene: five different, true English sentences from a small grammar, and its words' vectors.
 
-Some name everything, some a part; some count, some say where a thing is or where two things are to each other. Every
-sentence is true. All words stand in the tables below, so that ``vocabulary`` can list them. As a script it writes the
-packaged scene_words.txt anew, so that the embedded dataset needs no other package; scene_words.md says whose they are.
+As a script it writes the packaged scene_words.txt anew, so that the embedded dataset needs no other package;
+scene_words.md says whose they are.
 """
 
 import itertools
@@ -35,11 +34,7 @@ _WORDS = {  # of each kind: its names, one and several, the usual one first; and
     "tree": ((("tree", "trees"), ("plant", "plants")), ("standing", "growing")),
 }
 NOUNS: Mapping[str, Sequence[tuple[str, str]]] = {kind: names for kind, (names, _) in _WORDS.items()}
-SIZE_WORDS: Mapping[str, Sequence[str]] = {
-    "small": ("small", "little", "tiny"),
-    "": (),
-    "large": ("large", "big", "huge"),
-}
+SIZE_WORDS = {"small": ("small", "little", "tiny"), "": (), "large": ("large", "big", "huge")}
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
 
 RELATIONS = {
@@ -152,9 +147,8 @@ def glove_text() -> str:
     vectors, words = open_word_vectors(PACKAGED), vocabulary()
     rows = vectors.find(words)
     if missing := [word for word in words if word not in rows]:
-        raise DataError(
-            f"The vectors {PACKAGED!r} lack the word {missing[0]!r} of the scenes' captions; choose another."
-        )
+        lack = f"lack the word {missing[0]!r} of the scenes' captions; choose another"
+        raise DataError(f"The vectors {PACKAGED!r} {lack}.")
     lines = []
     for word in words:
         numbers = vectors.rows(np.array([rows[word]]))[0].astype(np.float32)

@@ -1,7 +1,4 @@
-"""The pen that draws a thing in its own frame: x from -1 to 1 across its width, y upwards from 0 where it stands.
-
-Shapes are drawn on a canvas larger than the picture, which smooths their edges when it is shrunk.
-"""
+"""The pen that draws a thing in its own frame: x from -1 to 1 across its width, y upwards from 0 where it stands."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +16,7 @@ TURN = np.linspace(0, 2 * math.pi, 28, endpoint=False)
 
 @dataclass
 class Pen:
-    """Draws in the frame of one thing, on a canvas larger than the picture."""
+    """Draws in the frame of one thing, on a canvas larger than the picture: shrinking it smooths the edges."""
 
     canvas: ImageDraw.ImageDraw  # made with mode "RGBA", so that colours with an alpha blend
     foot: Place  # where the thing stands in the canvas

@@ -73,10 +73,7 @@ def _draw_scene(rng: Rng, size: int, photos: Photos) -> tuple[NDArray[np.uint8],
 def draw_singles(
     count: int, classes: Sequence[str], *, size: int = 64, seed: int = 0, workers: int = 1
 ) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
-    """Draw one thing each, of classes drawn at random: pictures (N, size, size, 3) RGB, and N names of classes.
-
-    Item i depends on the classes too. Other arguments and errors are those of ``draw_items``.
-    """
+    """Draw one thing each, of classes drawn at random: pictures (N, size, size, 3) RGB, and N names of classes."""
     draw = functools.partial(_draw_single, photos=sample_photos(), classes=tuple(classes))
     images, names = draw_items("draw_singles", draw, count, size=size, seed=seed, workers=workers)
     return images, names
@@ -93,10 +90,7 @@ def _draw_single(rng: Rng, size: int, photos: Photos, classes: Sequence[str]) ->
 
 
 def _draw_picture(rng: Rng, size: int, photos: Photos, things: Sequence[Thing], place: float) -> NDArray[np.uint8]:
-    """Draw things over a photograph tinted as a place of the ring: (size, size, 3).
-
-    Noise comes last: what is before it suits any size.
-    """
+    """Things over a photograph tinted as a place of the ring: (size, size, 3). Noise comes last: it varies by size."""
     oversampling = 4 if size <= 96 else 3 if size <= 160 else 2
     side = size * oversampling
     background = sample_background(rng, photos, size).filter(ImageFilter.GaussianBlur(0.8 * size / 64))
@@ -130,10 +124,7 @@ def _tint(rng: Rng, place: float) -> tuple[int, int, int]:
 
 
 def sample_things(rng: Rng, place: float) -> tuple[Thing, ...]:
-    """Draw 2 to 5 things of 2 kinds or more: single ones, pairs and threes; in a third of the scenes one on another.
-
-    ``place`` is on the ring, 0 to the number of kinds.
-    """
+    """Draw 2 to 5 things of 2 kinds or more near a place of the ring; in a third of the scenes one is on another."""
     apart = np.abs(np.arange(len(RING)) - place)
     usual = np.exp(-0.5 * (np.minimum(apart, len(RING) - apart) / SPREAD) ** 2)
     shares = dict(zip(RING, (1 - STRAY) * usual / usual.sum() + STRAY / len(RING), strict=True))
