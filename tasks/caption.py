@@ -32,10 +32,7 @@ _SIDE = re.compile(r"\b(?:left|right)\b", re.IGNORECASE)
 
 
 def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
-    """The recipe's choice; without word vectors of its own it takes the dataset's, or else GloVe.
-
-    A caption without a known word is left out, counted and named, as long as its image keeps another.
-    """
+    """The recipe's choice, with the dataset's word vectors or else GloVe; captions of no known word are left out."""
     choice = Choice.parse(recipe.label_distance)
     if choice.name not in ("captions", "captions-rwmd") or "vectors" in choice.settings:
         return recipe.label_distance

@@ -71,10 +71,7 @@ def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of
 
 
 def draw(image: "Image", label: Any, info: DatasetInfo) -> "Image":  # noqa: ANN401 - a label of any form
-    """An angle as an arrow on a dial, a rotation as three axes, a place as a dot on a map, boxes as frames.
-
-    Any other number has no place in a picture; it is said below. An angle of 0 points up and grows clockwise.
-    """
+    """An angle as an arrow on a dial (0 is up, clockwise), a rotation as axes, a place on a map, boxes as frames."""
     from cml.reporting import label_marks
 
     name = _distance(info)

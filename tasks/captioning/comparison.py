@@ -161,8 +161,7 @@ def _scores(
         if there.get("made_with") != made_with:
             how = difference(there.get("made_with"), made_with)
             raise UserError(f"{options.out} holds captioners of different settings ({how}). Choose another folder.")
-        scores: dict[str, dict[str, float]] = there["scores"]
-        return scores
+        return dict(there["scores"])
     say(f"captioner on {name}, seed {seed}")
     learned = Captioned(_read(features, list(train)), list(train.values()))
     trained = train_captioner(learned, options.config, seed=seed, device=options.device)

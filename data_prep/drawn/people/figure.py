@@ -51,8 +51,7 @@ LIMITS: dict[str, tuple[float, float]] = {
 }
 """Lowest and highest angle of each degree of freedom; those of limbs hold for both sides."""
 
-BACKWARD_ELEVATION = 60.0
-"""Highest shoulder elevation when the upper arm points behind the trunk (plane below -20)."""
+BACKWARD_ELEVATION = 60.0  # highest shoulder elevation when the upper arm points behind the trunk (plane below -20)
 
 SIDES: tuple[tuple[str, float], ...] = (("r", -1.0), ("l", 1.0))
 
