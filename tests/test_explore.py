@@ -19,8 +19,7 @@ from cml.distances import made
 from cml.errors import UserError
 from cml.explore import views
 from cml.explore.maps import known_maps, landmark_mds, principal, turned_to
-from cml.explore.page import Items, write_explorer
-from cml.explore.sprites import along_a_curve, make_sheets
+from cml.explore.page import Items, along_a_curve, make_sheets, write_explorer
 from cml.explore.square import frame_colours, on_a_grid
 from cml.explore.views import columns_of, embedding_view, label_side, oracle_view
 

@@ -27,10 +27,9 @@ import cml
 from cml.cli import main
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
-from cml.export.captioning import CaptioningFeatures, Estimate, View, export_captioning
+from cml.export.captioning import CaptioningFeatures, Estimate, View, export_captioning, open_trunk
 from cml.export.feature_stores import STORES, FeatureStore, Layout
 from cml.export.image_list import ImageList
-from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel, ModelConfig, backbone_fingerprint
 
 NATIVE = CaptioningFeatures()
@@ -282,7 +281,7 @@ from pathlib import Path
 import cml.export.captioning as captioning
 from cml.export.feature_stores import STORES
 from cml.export.image_list import ImageList
-from cml.export.trunk import open_trunk
+from cml.export.captioning import open_trunk
 Hdf5Store = STORES["hdf5"]
 captioning.CHUNK, real, calls = 2, Hdf5Store.write, []
 def write(self, features):

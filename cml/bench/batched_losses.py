@@ -1,8 +1,6 @@
-"""Losses of many heads on one batch: what depends on labels alone once, what depends on embeddings for all at a time.
+"""Losses of ``cml.losses`` of many heads on one batch: what depends on labels alone once, on embeddings for all.
 
-Each formula here is that of a loss of ``cml.losses`` with a dimension more; its file says what it is, and the tests
-hold the two against each other. Distances of embeddings come from products in float64, so that near points keep their
-digits.
+Distances of embeddings come from products in float64, so that near points keep their digits.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,10 +42,7 @@ class Batch:
 
 
 def batched(losses: Sequence[Loss]) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """The values (H,) of H losses of one kind on embeddings (H, B, D), of length 1 already where a loss wants them so.
-
-    None where there is no such form; it is called with the label distances (B, B) as well.
-    """
+    """The values (H,) of H losses of one kind, by embeddings (H, B, D) and label distances (B, B); None of others."""
     parts = {tuple(map(type, one.losses())) if isinstance(one, SumLoss) else (type(one),) for one in losses}
     if len(parts) > 1 or any(kind not in _FORMS for kind in next(iter(parts))):
         return None

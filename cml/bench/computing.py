@@ -4,9 +4,8 @@
     dask worker tcp://HOST:8786 --nthreads 1 --nworkers 4       # on each of the others, with cml installed
     cml bench --scheduler tcp://HOST:8786
 
-A worker prepares a set in its own cache, and sends back scores and ranks. The asking process alone writes, so that the
-files are those of one machine, to rounding, with the seconds and the hardware of the workers; a killed worker costs
-what it had under way.
+A worker prepares a set in its own cache, and sends back scores and ranks. The asking process alone writes; a killed
+worker costs what it had under way.
 """
 
 from __future__ import annotations
@@ -72,10 +71,7 @@ def frozen(data: BenchSet, config: TrainConfig) -> Fitted:
 
 
 def label_mds(data: BenchSet, config: TrainConfig) -> Fitted:
-    """Classical scaling of the training labels' distances, and ridge regression of it on features.
-
-    Reference: Torgerson, Multidimensional scaling: I, Psychometrika 1952.
-    """
+    """Classical scaling of the training labels' distances (Torgerson, 1952), and ridge regression of it on features."""
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -143,10 +139,7 @@ class Here:
     def each(
         self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
-        """Make a call with the set and each of some arguments: yields their numbers and results as they come.
-
-        Pickle finds the call by its name; ``parts`` are the loss and the backbone, which plugins may bring.
-        """
+        """Make a named call with each of some arguments; ``parts`` may be of plugins. Yields results as they come."""
         for number, some in enumerate(arguments):
             yield number, call(data, *some)
 

@@ -1,8 +1,4 @@
-"""Many linear heads on the same frozen features, trained at once: one wide product, one batch, one optimiser.
-
-What a head learns is, to rounding, what ``cml train --freeze-backbone`` learns with its options from the same features:
-the same start, batches, loss, rates and updates.
-"""
+"""Many linear heads on the same frozen features, trained at once, each as by ``cml train --freeze-backbone``."""
 
 import functools
 import json
@@ -61,9 +57,8 @@ def train_heads(
     """Train a head for each of the options, which differ in loss, learning rate and weight decay alone.
 
     Of N training items there are features (N, F), label distances (N, N), and labels as vectors (N, V) where they are
-    some. A head whose loss cannot be made of these labels, or is no longer a number, is given back as failed. ``kept``
-    is the file of the state, from which a call with the same arguments goes on: a kill loses of the work in it at most
-    that of one head, or a second.
+    some. A head without a loss, or whose loss is no longer a number, is given back as failed. ``kept`` is the file of
+    the state, from which a call with the same arguments goes on.
     """
     begun, first = time.perf_counter(), configs[0]
     if len({replace(one, loss="", learning_rate=1.0, weight_decay=0.0) for one in configs}) > 1:

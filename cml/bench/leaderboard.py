@@ -1,7 +1,4 @@
-"""The leaderboard as one page without scripts: a table a track, sorted and filtered by style rules alone.
-
-Beside it, for each set, a page of pictures: what every method retrieves.
-"""
+"""The leaderboard as one page without scripts, a table a track, and beside it for each set a page of pictures."""
 
 import math
 import os
@@ -42,11 +39,7 @@ legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
 
 
 def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
-    """Write the page of all versions and tracks, which links to the files of results by their places relative to it.
-
-    Beside it stand galleries of so many queries of each set. Returns a sentence for each set that has none, as it
-    cannot be had here.
-    """
+    """Write the page of all versions and tracks, with galleries of so many queries; says which sets lack one, why."""
     if queries < 0:
         raise UserError(f"A gallery has 0 queries or more. Got {queries}.")
     kinds = sorted({(found.suite, found.track) for found in map(read_result, results_in(results))})

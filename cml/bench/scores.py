@@ -1,8 +1,4 @@
-"""Scores of retrieval, each a function of ranks and label distances alone, so that anybody can compute them again.
-
-Ranks are of a method's final runs: the first items of each query, and the order of some items fixed for all methods,
-which tells the rank correlation without the whole ranking.
-"""
+"""Scores of retrieval, each a function of ranks and label distances alone, so that anybody can compute them again."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -117,10 +113,7 @@ def summary(values: Mapping[str, Float64]) -> dict[str, dict[str, Any]]:
 
 
 def interval(values: Float64) -> tuple[float, float]:
-    """95 % bootstrap interval of the mean of values (S, Q), seeds and queries drawn with replacement.
-
-    Of the difference of two methods on the same seeds and queries it is the paired interval.
-    """
+    """95 % bootstrap interval of the mean of values (S, Q); of a difference of two methods it is the paired one."""
     seeds, queries = values.shape
     rng = np.random.default_rng(0)
     known = np.isfinite(values)

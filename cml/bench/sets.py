@@ -1,8 +1,4 @@
-"""The parts of a data set: training and validation to whoever asks, the test part to final runs alone.
-
-Which items a part has follows from hashes of their ids, or of their groups' names, and ``split`` digests all of it:
-ids, labels and label distance. Features and label distances are computed once and kept in the cache.
-"""
+"""The parts of a data set, by hashes of ids or groups: the test part for final runs alone; ``split`` digests all."""
 
 import contextlib
 import functools

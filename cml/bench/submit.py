@@ -22,10 +22,7 @@ from cml.storage.npy import map_array
 
 
 def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
-    """Check results and copy them, with ranks and plugins, to the folder ``results`` of a checkout.
-
-    Returns the text of the pull request. Without names of methods, all are copied.
-    """
+    """Check results, of all methods if none is named, and copy them to a checkout; returns the pull request's text."""
     paths = [path for path in results_in(results) if not methods or read_result(path).method in methods]
     if not paths:
         raise UserError(f"There are no results of {', '.join(methods)} in {results}.")

@@ -1,7 +1,4 @@
-"""What the benchmark measures: sets, sizes of their parts, training budget; and the methods with their ranges.
-
-Another of these is another version, and results of two versions are never mixed.
-"""
+"""What a version of the benchmark measures: sets, sizes of their parts, training budget, methods with their ranges."""
 
 import os
 from collections.abc import Iterable, Mapping

@@ -184,10 +184,7 @@ def score_of(found: Result) -> float:
 
 
 def board(out: Path, version: str = "", track: str = "") -> Board:
-    """The results of a version and track, and beside them those of track C on the same sets.
-
-    Without a version, it is the latest that has results; a track may be its letter alone, or else the first.
-    """
+    """The results of a version, by default the latest, and a track, or its letter, beside those of track C."""
     found = [read_result(path) for path in results_in(out)]
     version = version or next(name for name in SUITES if any(one.suite == name for one in found))
     found = [one for one in found if one.suite == version]

@@ -1,8 +1,4 @@
-"""The rules: equal trials on the validation part, all of them recorded, then final runs on the test part, once.
-
-A method on a set is one piece of work in a folder of its own, with a journal and a lock: a process that was killed
-loses at most one trial, and several processes take different pieces.
-"""
+"""The rules: equal trials on the validation part, all of them recorded, then final runs on the test part, once."""
 
 import contextlib
 import itertools
@@ -55,10 +51,7 @@ class Plan:
 
 
 def run(plan: Plan, scheduler: str = "") -> list[str]:
-    """Run what is missing of a plan, with the workers of a Dask scheduler, or in this process alone.
-
-    Returns the sets that cannot be had here, each with the reason.
-    """
+    """Run what is missing of a plan, here or by a Dask scheduler; returns why sets are left out."""
     hows = {one: method_of(one) for one in plan.methods}
     for name, method in itertools.product(plan.sets, hows):
         path = place(plan.out, plan.suite.version, name, plan.place, method)

@@ -46,10 +46,9 @@ class Captioning:
 def run(arguments: Sequence[str]) -> None:
     """Export features, and say where they are."""
     from cml.command_line.amounts import size_text
-    from cml.export.captioning import export_captioning
+    from cml.export.captioning import export_captioning, open_trunk
     from cml.export.feature_stores import STORES
     from cml.export.image_list import ImageList
-    from cml.export.trunk import open_trunk
 
     options = parse(Captioning, arguments, prog="cml export captioning")
     images = ImageList.open(options.images).with_coco_ids(options.ids)

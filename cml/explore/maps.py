@@ -19,9 +19,8 @@ def landmark_mds(to_landmarks: Float32, landmarks: NDArray[np.int64], dimensions
     """Points whose distances are near the given ones: classical scaling of the landmarks, the others placed by it.
 
     ``to_landmarks`` are the distances (N, m) of every item to the landmarks (m,); infinite ones count as the middle
-    finite one. The points (N, dimensions), of at most m dimensions, have the widest first, and 0 in those that the
-    distances do not fill. Memory is O(N m). De Silva and Tenenbaum, Sparse multidimensional scaling using landmark
-    points, 2004.
+    one. The points (N, dimensions) have the widest first, and 0 in those that are not filled. Memory is O(N m). De
+    Silva and Tenenbaum, Sparse multidimensional scaling using landmark points, 2004.
     """
     from scipy.linalg import eigh
 
@@ -96,10 +95,7 @@ def known_maps(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def turned_to(points: NDArray[Any], target: NDArray[Any]) -> Float32:
-    """A map (N, 2) turned, mirrored, scaled and centred to lie as near as it can to another one (N, 2), centred.
-
-    The scale is the target's, however little they agree. A map without extent is left where it is.
-    """
+    """A map (N, 2) turned, mirrored, centred and scaled to another's size, to lie as near as it can to it."""
     ours, theirs = (each - each.mean(axis=0, dtype=np.float64) for each in (points, target))
     u, s, vt = np.linalg.svd(ours.T @ theirs)  # of the orthogonal Procrustes problem
     size = np.square(ours).sum()

@@ -28,10 +28,7 @@ def grid_size(text: str) -> tuple[int, int]:
 
 
 def on_a_grid(points: NDArray[Any], columns: int, rows: int) -> NDArray[np.int64]:
-    """The cell of each item (N,), row by row from the top: the assignment with the least sum of squared ways.
-
-    The places on a map (N, 2), y upwards, are stretched to the grid of at least N cells.
-    """
+    """The cell of each item (N,), row by row, with the least sum of squared ways from a map (N, 2), y upwards."""
     from scipy.optimize import linear_sum_assignment
 
     low, high = points.min(axis=0), points.max(axis=0)

@@ -1,7 +1,6 @@
 """Where an embedding and the labels agree on the same items, and where not: neighbours, ranks, pairs, errors.
 
-The work is O(N) blocks of embedding distances and O(N m) label distances, m of them landmarks; up to 2,000 items all
-are. Figures to report are those of queries and gallery (cml.retrieval).
+The work is O(N) blocks of embedding distances and O(N m) label distances to m landmarks; up to 2,000 items all are.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,11 +55,7 @@ class LabelSide:
         return found
 
     def ranks(self, distances: Float32) -> Int64:
-        """The rank, from 1, that label distances (N, k) from each item have among its label distances to all others.
-
-        Exact among the ``DEPTH`` nearest, and wherever all items are landmarks; else told from the share of landmarks
-        that are nearer.
-        """
+        """The rank, from 1, of label distances (N, k) among all of an item: exact for the nearest, else estimated."""
         n, m = self.to_landmarks.shape
         own = np.zeros(n, np.int64)
         own[self.landmarks] = 1
@@ -109,10 +104,7 @@ class View:
 def label_side(
     distance: LabelDistance, labels: Labels, *, held_out: NDArray[np.bool_] | None = None, seed: int = 0
 ) -> LabelSide:
-    """Look at N items, of encoded labels, through their label distance; ``seed`` is of the landmarks and the pairs.
-
-    Pairs of the items ``held_out`` (N,) are compared, if there are enough of them.
-    """
+    """Look at N items through their label distance; pairs are of the items ``held_out`` (N,), if they are enough."""
     n = len(labels)
     if n < 4:
         raise UserError(f"There should be at least 4 items to explore. Got {n} instead.")
@@ -227,10 +219,7 @@ def _worst(ids: Int64, ranks: Int64) -> Int64:
 
 
 def columns_of(name: str, labels: Sequence[Any], distance: LabelDistance) -> Columns:
-    """The columns that plain labels have: name to values (N,), numbers or texts, and the period where they go round.
-
-    Numbers, vectors of up to 8 numbers and texts; dicts of them, part by part. Structured labels have none.
-    """
+    """The columns, and periods, of labels that are numbers, up to 8 of them, texts or dicts of these; else none."""
     from cml.distances import made
     from cml.distances.circular import Circular
     from cml.distances.combined import Combined

@@ -1,7 +1,4 @@
-"""Approximate indexes, which are fast and may miss some neighbours: faiss's flat, HNSW and IVF, chosen by size.
-
-Their recall is measured against exact search (cml.retrieval.search), which needs no extra package.
-"""
+"""Approximate indexes, which are fast and may miss some neighbours: faiss's flat, HNSW and IVF, chosen by size."""
 
 import hashlib
 import math

@@ -27,11 +27,16 @@ from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.embeddings import usual_batch
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
 from cml.export.image_list import ImageList
+from cml.models import registry
 from cml.models.backbone import evaluating
-from cml.models.embedding import EmbeddingModel, backbone_fingerprint
+from cml.models.embedding import EmbeddingModel, ModelConfig, backbone_fingerprint
 from cml.processes.bar import Bar
+from cml.processes.device import pick_device
+from cml.storage.hugging_face import local_run
 from cml.storage.resumable import Building, building
 from cml.storage.saved_options import Count, record
+from cml.training.run_config import RunConfig
+from cml.training.run_folder import load_model
 from cml.version import __version__
 
 CHUNK = 64  # images decoded, computed and recorded together
@@ -76,10 +81,7 @@ class Estimate:
 
 
 class View:
-    """Decodes the part of an image that a feature sees, (H, W, 3): all of it at its own size, or its centre.
-
-    The centre has ``image_size``, (height, width); a native image at most ``longest`` pixels a side.
-    """
+    """Decodes what a feature sees: all of an image, of ``longest`` pixels at most, or its centre, of ``image_size``."""
 
     def __init__(self, kind: Literal["native", "crop"], image_size: Size, longest: int) -> None:
         self._kind, self._image_size, self._longest = kind, image_size, longest
@@ -118,9 +120,8 @@ def export_captioning(
 ) -> dict[str, Any]:
     """Write features of a model's trunk; a killed call is continued by the same call. Returns the manifest in ``out``.
 
-    The images are under their COCO ids (``ImageList.with_coco_ids``); the folder may hold other things. The manifest
-    calls the trunk ``trunk`` and lists images that cannot be read, with ``skip_bad``. ``batch_size`` is in images of
-    640 x 480 pixels, 16 by default, or 1 on a CPU. ``tell`` is called before the work begins.
+    The images are under their COCO ids (``ImageList.with_coco_ids``). ``batch_size`` is in images of 640 x 480 pixels,
+    16 by default, or 1 on a CPU. ``tell`` is called before the work begins.
     """
     options = CaptioningFeatures() if options is None else options
     batch_size = usual_batch(model, batch_size, threads, 16, 1)
@@ -228,10 +229,7 @@ def _chunk_features(work: _Work, chunk: Decoded) -> Iterator[Features]:
 
 
 def same_size_batches(chunk: Decoded, batch_size: int) -> Iterator[tuple[list[int], UInt8]]:
-    """The images of a chunk in batches (B, H, W, 3) of equal size, with their indices in its pixels.
-
-    A batch has ``batch_size`` images of 640 x 480 pixels, fewer if they are larger, more if smaller.
-    """
+    """Batches (B, H, W, 3) of equal size, of ``batch_size`` times 640 x 480 pixels, and their rows in the chunk."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for row, pixels in enumerate(chunk.pixels):
         groups.setdefault(pixels.shape, []).append(row)
@@ -257,3 +255,34 @@ def _channels(model: EmbeddingModel) -> int:
     height, width = model.config.image_size
     blank = torch.zeros(1, 3, height, width, dtype=torch.uint8, device=model.mean.device)
     return int(model.feature_maps(blank).shape[1])
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """A network for features (the head of ``model`` is not used), its title, and a warning for the user or ""."""
+
+    model: EmbeddingModel
+    title: str
+    warning: str = ""
+
+
+def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Trunk:
+    """Open the trunk of a run, here or on the hub, or with ``imagenet`` its backbone's published one, or a backbone."""
+    place = pick_device(device)
+    folder = local_run(run)
+    if not folder.exists() and (run == folder.name or run.partition("/")[0] in registry.names()):
+        config = ModelConfig(run, "imagenet", dimension=1, normalize=False, image_size=(224, 224))
+        try:
+            return Trunk(EmbeddingModel(config).to(place).eval(), f"{run}, ImageNet")
+        except UserError as error:
+            raise UserError(f"There is no run folder {run!r}, and as a backbone: {error}") from None
+    saved = RunConfig.load(folder)
+    if imagenet:
+        return Trunk(EmbeddingModel(saved.model.published).to(place).eval(), f"{saved.model.backbone}, ImageNet")
+    warning = (
+        f"{run} was trained with --freeze-backbone: its trunk is the published network, so these features equal "
+        "those of --imagenet. Train the whole network for features of its own."
+    )
+    told = warning if saved.train.freeze_backbone and saved.model.weights != "none" else ""
+    title = f"{saved.model.backbone}, run {folder.resolve().name}"
+    return Trunk(load_model(folder, saved.model, place), title, told)

@@ -30,8 +30,7 @@ def decoded_chunks(
     """Decode ``paths[start:]`` in chunks that begin at multiples of ``size``, one chunk ahead, on several threads.
 
     Close it, as with ``contextlib.closing``: the garbage collector would wait for its threads at any point, and could
-    hang in the start of another thread. An image that cannot be read is a ``DataError``, or with ``skip_bad`` one of
-    its chunk's ``faults``.
+    hang in the start of another thread.
     """
     waiting: deque[tuple[int, list[Future[UInt8]]]] = deque()
     with ThreadPoolExecutor(threads) as pool:

@@ -132,9 +132,8 @@ def embed_folder(
 ) -> EmbeddingFolder:
     """Embed images into a folder; memory is O(batch). A killed call is continued by the same call, byte for byte.
 
-    Nothing is done if the folder holds these embeddings already. A forward pass takes 64 images by default, or 16 on a
-    CPU. With ``skip_bad`` images that cannot be read are left out and listed in skipped.jsonl, with ``tsv`` also
-    vectors.tsv and metadata.tsv are written, the pair that the TensorBoard projector loads.
+    A forward pass takes 64 images by default, or 16 on a CPU. With ``tsv`` also vectors.tsv and metadata.tsv are
+    written, the pair that the TensorBoard projector loads.
     """
     batch_size = usual_batch(model, batch_size, threads, 64, 16)
     # without batch size and threads: they change at most rounding, and a call may be continued with others

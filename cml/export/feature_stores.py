@@ -1,8 +1,7 @@
 """The three layouts of captioning features that the loaders of public captioning code read.
 
 Directories (``NAME_fc/ID.npy``, ``NAME_att/ID.npz`` with one array ``feat``), two HDF5 files with one dataset per id,
-two LMDB files with ASCII ids as keys and the same .npy and .npz bytes as values. When ``write`` returns, the features
-are on the disk; writing an id again changes nothing.
+two LMDB files with ASCII ids as keys and the same .npy and .npz bytes as values. Writing an id again changes nothing.
 """
 
 import contextlib

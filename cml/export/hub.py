@@ -27,9 +27,8 @@ def export_hub(
 ) -> list[str]:
     """Write the new folder of a finished run; returns one sentence for each gap in its card.
 
-    The model has the ``name`` of the run folder or of the hub's ``repository``, ``user/name``, where it has no other.
-    The ``licence`` of the weights is an identifier of the hub (``mit``, ``cc-by-4.0``, ..). ``data`` is the dataset's
-    folder, if it was moved after training; only its dataset.json is read.
+    The ``name`` is by default that of the hub's ``repository``, ``user/name``, or of the run; the ``licence`` an
+    identifier of the hub. ``data`` is the dataset's folder, if it was moved after training.
     """
     config = RunConfig.load(run)
     model = load_model(run, config.model, torch.device("cpu"))
@@ -83,11 +82,8 @@ def model_card(
     evaluation: Evaluation | None = None,
     place: str = "PATH OF THIS FOLDER",
 ) -> str:
-    """The README.md of a model, which ``cml.load(place)`` loads: Markdown with a YAML header.
-
-    The header's values are JSON, a subset of YAML, so that no text can break its line.
-    """
-    header: dict[str, Any] = {
+    """The README.md of a model, which ``cml.load(place)`` loads: Markdown with a YAML header."""
+    header: dict[str, Any] = {  # its values are written as JSON, a subset of YAML, so that no text can break its line
         "library_name": "cml",
         "license": licence,
         "pipeline_tag": "image-feature-extraction",

@@ -95,11 +95,7 @@ class ImageList:
         return digest.hexdigest()
 
     def with_coco_ids(self, listing: Path | None = None) -> Self:
-        """The images under their unique COCO ids as decimal strings, as captioning code looks them up.
-
-        Only images in a ``listing`` are taken: COCO's JSON (``images[]`` with ``id`` and ``file_name``) or Karpathy's
-        (``cocoid``, ``filename``). Without it the ids are those in the item ids.
-        """
+        """The images under unique COCO ids: those in the item ids, or of a ``listing``, COCO's JSON or Karpathy's."""
         items, ids = (range(len(self)), self._ids_in_names()) if listing is None else self._ids_in_listing(listing)
         first: dict[str, int] = {}
         for item, coco_id in zip(items, ids, strict=True):

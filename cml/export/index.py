@@ -103,10 +103,7 @@ class Index:
             )
 
     def search(self, query: Float32, k: int, *, exact: bool = False) -> list[list[Hit]]:
-        """The k nearest items of each query (Q, D), nearest first; fewer if there are, or are found, no more.
-
-        With ``exact`` every item is compared, also if there is an approximate index.
-        """
+        """The k nearest items, or fewer, of each query (Q, D); ``exact`` does without an approximate index."""
         if k < 1:
             raise UserError(f"'k' must be 1 or more. Got {k} instead.")
         k = min(k, len(self))
@@ -136,11 +133,7 @@ class Index:
 def build_index(
     model: EmbeddingModel, images: ImageList, out: Path, *, run: str, method: Method | Auto = "auto", **how: object
 ) -> Index:
-    """Embed images and index them in a folder; a killed call is continued by the same call.
-
-    The model's ``run`` is kept for ``cml search``. The method auto depends on the number of images. ``how`` are
-    ``batch_size``, ``threads``, ``skip_bad`` and ``quiet`` of ``embed_folder``.
-    """
+    """Embed images, ``how`` as ``embed_folder`` takes it, and index them; the same call continues a killed one."""
     with _alone(out):
         if (out / _MANIFEST).exists():
             index = Index.open(out)
@@ -159,10 +152,7 @@ def build_index(
 
 
 def add_to_index(model: EmbeddingModel, images: ImageList, out: Path, *, run: str, **how: object) -> tuple[Index, int]:
-    """Embed the images that an index does not hold yet and add them; a killed call is continued by the same call.
-
-    Returns the index, and how many of the images it already held.
-    """
+    """Add the images that an index does not hold yet, as ``build_index`` does; returns it, and how many it held."""
     with _alone(out):
         index = Index.open(out)
         index.check_model(model, run)
@@ -193,10 +183,7 @@ def add_to_index(model: EmbeddingModel, images: ImageList, out: Path, *, run: st
 
 @contextlib.contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Keep other processes out of an index; a call that fails before there is anything to continue leaves nothing.
-
-    At the end, approximate indexes that the manifest does not name are deleted.
-    """
+    """Keep other processes out of an index; delete what is of no use: an empty one after a failure, an old graph."""
     check_no_link(out, _PARTS)
     with folder_made(out), locked(out / _LOCK, f"the index {out}"):
         try:
@@ -218,7 +205,7 @@ def _publish(
 ) -> Index:
     """Write the approximate index, if there is one, then the manifest that names it."""
     embeddings = [part.embeddings for part in parts]
-    file, recall, digest = None, None, None
+    file = recall = digest = None
     if made is not None:
         file = f"{method}-{len(parts):04}.faiss"
         digest = made.save(out / file)

@@ -1,7 +1,4 @@
-"""``cml export onnx``: the model as an ONNX graph, from uint8 pixels to embeddings, checked against torch.
-
-The graph contains the centre crop, scaling and normalisation; the config describes decoding and resizing.
-"""
+"""``cml export onnx``: the model as an ONNX graph, from uint8 pixels to embeddings, checked against torch."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The loss of a run as PNG, with the validation metric below it."""
+"""The loss of a run as PNG, with the validation metric below it, and histograms of label distances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import UserError
-from cml.reporting.figure import COLORS, dress, new_figure, save_figure
+from cml.reporting.figure import COLORS, INK, dress, new_figure, save_figure
 from cml.reporting.visible_text import visible_text
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     Float64 = NDArray[np.float64]
 
 _MOST_POINTS = 2000  # of the raw loss; a longer run is drawn as the range of each of this many stretches
+BARS = 80  # of a histogram
+TAIL = 0.0005  # the smallest distances, left out on its logarithmic axis: they would take half of it
 _LOG_RANGE = 20.0  # a loss that falls by more than this factor gets a logarithmic axis
 
 
@@ -33,9 +35,8 @@ def write_curves(
 ) -> None:
     """Draw the loss of a run as PNG, raw and smoothed, and below it the validation metric where there is one.
 
-    ``metrics`` are the records of a run's metrics file, with ``step`` and an entry named ``loss`` or ``validation``, of
-    which at least one must be finite; other entries are ignored. The last record of a step counts. Values that are not
-    finite leave a gap. The axis of the validation metric is called ``validation_label``.
+    ``metrics`` are records with ``step`` and an entry named ``loss`` or ``validation``, of which the last of a step
+    counts; values that are not finite leave a gap.
     """
     steps, losses = _series(metrics, loss)
     marks, values = _series(metrics, validation)
@@ -57,10 +58,7 @@ def write_curves(
 
 
 def smoothed(values: Float64, window: int) -> Float64:
-    """Centred moving mean over ``window`` values, an odd number or the next one, shorter at both ends.
-
-    Values that are not finite are left out; NaN where a window holds no other.
-    """
+    """Centred moving mean of the finite ones among ``window`` values, an odd number or the next; NaN of none."""
     half = window // 2
     finite = np.isfinite(values)
     totals = np.concatenate([[0.0], np.cumsum(np.where(finite, values, 0.0))])
@@ -111,3 +109,47 @@ def _draw_loss(axis: Axes, steps: Float64, losses: Float64) -> None:
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_minor_locator(NullLocator())
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def write_histogram(
+    path: Path, distances: NDArray[np.float32], *, unit: str, quantiles: Mapping[float, float], title: str = ""
+) -> None:
+    """Draw label distances, infinite ones in the title alone, and mark ``quantiles``, share to distance."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+
+    positive = distances[np.isfinite(distances) & (distances > 0)].astype(np.float64)
+    if len(positive) == 0:
+        raise UserError("There is nothing to draw: no label distance is above 0 and finite.")
+    low, high = float(np.quantile(positive, TAIL)), float(positive.max())
+    if high <= 1.001 * low:
+        low, high = low / 1.5, high * 1.5
+    figure = new_figure(10, 4.2)
+    left, right = figure.subplots(1, 2)
+    finite = distances[np.isfinite(distances)].astype(np.float64)
+    for axis, drawn, edges in (
+        (left, finite, np.linspace(0, high, BARS + 1)),
+        (right, positive, np.geomspace(low, high, BARS + 1)),
+    ):
+        axis.hist(drawn, edges, color=COLORS[0], weights=np.full(len(drawn), 100 / len(distances)))
+    right.set_xscale("log")
+    # ticks as plain numbers: at powers of ten, or evenly spaced if the range has too few of them
+    powers = LogLocator(subs=(1,) if high / low > 300 else (1, 2, 5), numticks=8)
+    right.xaxis.set_major_locator(powers if high / low > 8 else MaxNLocator(7, steps=[1, 2, 5, 10]))
+    right.xaxis.set_minor_locator(NullLocator())
+    right.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    right.set_xlim(low, high)
+    for axis in (left, right):
+        dress(axis, ylabel="share of pairs, %")
+        top = 1.16 * axis.get_ylim()[1]
+        axis.set_ylim(0, top)
+        marked = sorted((share, value) for share, value in quantiles.items() if low <= value <= high)
+        for number, (share, value) in enumerate(marked):  # names in steps, so that close ones do not overlap
+            axis.axvline(value, color=COLORS[1], linewidth=1, linestyle=(0, (4, 2)))
+            height = top * (0.985 - 0.05 * (number % 3))
+            axis.text(value, height, f" {share:.0%}", color=COLORS[1], fontsize=8, va="top", ha="left")
+    left.set_xlabel(visible_text(f"label distance, {unit}"), parse_math=False)
+    right.set_xlabel(visible_text(f"label distance, {unit}, logarithmic"), parse_math=False)
+    counts = f"{(distances == 0).mean():.2%} at 0, {np.isinf(distances).mean():.2%} infinite"
+    above = visible_text(f"{title}{', ' if title else ''}{len(distances):,} pairs: {counts}")
+    figure.suptitle(above, x=0.01, ha="left", fontsize=11, color=INK, parse_math=False)
+    save_figure(figure, path)

@@ -1,8 +1,4 @@
-"""Marks drawn on pictures: skeletons, region borders, gauges, text; and sheets of many pictures.
-
-Each function returns a new RGB image. A picture whose longer side is below 192 pixels is enlarged first, so that lines
-are thin on a small one.
-"""
+"""Skeletons, region borders, gauges and text drawn on a new picture, enlarged if it is small; sheets of pictures."""
 
 import math
 import re
@@ -51,9 +47,8 @@ def draw_skeleton(
 ) -> Image.Image:
     """Draw the visible joints and the limbs between them, which are pairs of joints.
 
-    ``points`` (J, 3) are x and y in pixels of ``image``, and a number above 0 if the joint is visible. A joint that is
-    not visible or not finite is not drawn, nor are its limbs. Joints of the person's ``left`` and ``right`` side have a
-    colour each, and so have their limbs.
+    ``points`` (J, 3) are x and y in pixels of ``image``, and a number above 0 if the joint is visible. Joints of the
+    person's ``left`` and ``right`` side have a colour each, and so have their limbs.
     """
     joints = np.asarray(points, np.float64)
     if joints.ndim != 2 or joints.shape[1] != 3:
@@ -85,10 +80,7 @@ def draw_skeleton(
 def draw_regions(
     image: Image.Image, mask: ArrayLike, *, colors: Mapping[int, str] = {}, ignore: Some = (), tint: float = 0.25
 ) -> Image.Image:
-    """Tint the regions of a mask (H, W) of integer ids, of any size, and draw the borders between them.
-
-    Ids to ``ignore`` are not tinted; those without one of the ``colors`` get a default. ``tint`` is the colour's share.
-    """
+    """Tint the regions of a mask (H, W) of ids, of any size, but those to ``ignore``, and draw their borders."""
     from scipy.ndimage import binary_dilation
 
     ids = np.asarray(mask)
@@ -115,10 +107,7 @@ def draw_regions(
 
 
 def draw_gauge(image: Image.Image, value: float, low: float, high: float, *, text: str | None = None) -> Image.Image:
-    """Draw a number as a bar on a scale from ``low`` to ``high`` along the lower edge, with the number or a ``text``.
-
-    The bar starts at 0 if the scale contains 0, else at ``low``. A value outside the scale fills it to its end.
-    """
+    """Draw a number as a bar from 0, or else from ``low``, on a scale along the lower edge, and its ``text``."""
     if not (math.isfinite(value) and math.isfinite(high - low) and low < high):
         raise UserError(f"A gauge needs finite numbers with low < high. Got {value}, {low}, {high} instead.")
     signed = low < 0

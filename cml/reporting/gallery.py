@@ -1,7 +1,4 @@
-"""The gallery: one self-contained HTML page with the results of an embedding, in an order that the reader chooses.
-
-It has no script; its content security policy allows only its own style sheets (by hash) and embedded pictures.
-"""
+"""The gallery: one HTML page, without a script, of the results of an embedding, in an order that the reader chooses."""
 
 import bisect
 import itertools
@@ -27,10 +24,7 @@ _LISTED = 8  # up to this many different labels can be chosen one by one
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture of the gallery.
-
-    Equal functions make equal pictures, when they are written, so that only one is in memory.
-    """
+    """One picture of the gallery; equal functions make equal pictures, when they are written, one in memory."""
 
     image: Image.Image | Callable[[], Image.Image]  # with its label drawn on it
     caption: str  # any text: the label in words
@@ -65,11 +59,9 @@ def write_gallery(
 ) -> None:
     """Write the page. It opens in a random order, by ``seed``; the reader can sort it by median, worst, best or gain.
 
-    Queries of equal score keep their order; all have the same methods. A click enlarges a picture, which is otherwise
-    at most ``thumbnail`` CSS pixels wide and high; if labels are numbers, a fifth of them can be chosen. Below the
-    ``title`` stand paragraphs, the lines of ``summary``, and a ``table``, whose first row and column are headings.
-    ``legend`` is a word to the colour that it has on all pictures, ``unit`` of the label distances, ``measure`` says in
-    a few words what the rows' score is, and ``baseline`` over which method their gain is.
+    Below the ``title`` stand the lines of ``summary`` and a ``table``, whose first row and column are headings. A
+    picture is at most ``thumbnail`` CSS pixels wide and high until it is clicked. ``legend`` is a word to its colour,
+    ``measure`` what the rows' score is in a few words, and ``baseline`` the method over which their gain is.
     """
     _check(rows, table, thumbnail)
     legend = legend or {}
@@ -123,10 +115,7 @@ def _falling(values: Sequence[float]) -> list[int]:
 
 
 def _parts(values: Sequence[float]) -> tuple[list[str], list[str]]:
-    """Parts of the range of labels in words, and each row's classes; none if labels are not numbers.
-
-    A few different labels are a part each; of more, each part has about as many rows.
-    """
+    """A few labels, or parts of their range with about as many rows, in words, and each row's class of style."""
     known = sorted(value for value in values if math.isfinite(value))
     few = sorted(set(known))
     starts = few if len(few) <= _LISTED else [known[len(known) * part // _PARTS] for part in range(1, _PARTS)]
@@ -179,16 +168,11 @@ class _Views:
         span = max(max(finite, default=0.0) - low, self._least_span)
         groups = []
         for method in self.methods:
-            top = row.retrieved[method]
-            compared = finite_distances(top)
-            groups.append(
-                {
-                    "title": visible_text(method),
-                    "mean": self._show(statistics.fmean(compared)) if compared else None,
-                    "left_out": sum(p.distance is not None for p in top) - len(compared) if compared else 0,
-                    "pictures": [self._picture(picture, low, span) for picture in top],
-                }
-            )
+            top, compared = row.retrieved[method], finite_distances(row.retrieved[method])
+            mean = self._show(statistics.fmean(compared)) if compared else None
+            left_out = sum(p.distance is not None for p in top) - len(compared) if compared else 0
+            pictures = [self._picture(picture, low, span) for picture in top]
+            groups.append({"title": visible_text(method), "mean": mean, "left_out": left_out, "pictures": pictures})
         score = "not comparable" if math.isnan(row.score) else self._scores(row.score)
         return {"query": self._picture(row.query, low, span), "score": score, "groups": groups}
 

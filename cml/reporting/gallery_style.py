@@ -1,8 +1,4 @@
-"""What all pages share: generated style rules, the content security policy, and writing the file.
-
-Pictures are backgrounds in the style sheet instead of ``img`` elements, since a background is stored only once even if
-many elements show it.
-"""
+"""What all pages share: style rules, in which each picture is once, the content security policy, writing the file."""
 
 import base64
 import hashlib
@@ -29,10 +25,7 @@ Drawable = Image.Image | Callable[[], Image.Image | None]
 
 
 class PictureRules:
-    """The embedded pictures: each distinct one is encoded once, as a rule that any number of elements use.
-
-    They are at most ``thumbnail`` CSS pixels wide and high.
-    """
+    """The embedded pictures, at most ``thumbnail`` CSS pixels a side, each encoded once as a rule for any element."""
 
     def __init__(self, thumbnail: int) -> None:
         self.thumbnail = thumbnail
@@ -99,8 +92,7 @@ def write_html(
 ) -> None:
     """Write a page atomically: a template with its style sheets and script and their hashes, every text escaped.
 
-    The names are those of files in the ``package``'s folder ``templates``: ``styles`` beside that of all pages and
-    generated ``rules``, ``scripts`` that are joined to its only one. The template shows the values in ``shown``.
+    Of the ``package``'s folder ``templates`` are ``styles``, beside generated ``rules``, and the joined ``scripts``.
     """
     import jinja2
 

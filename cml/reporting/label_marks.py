@@ -31,10 +31,7 @@ def draw_dial(image: Image.Image, turn: float) -> Image.Image:
 
 
 def draw_axes(image: Image.Image, rotation: ArrayLike) -> Image.Image:
-    """Draw the axes x, y and z of a turned object from the picture's middle, the nearest last.
-
-    ``rotation`` (3, 3) is from the object to the camera, whose x is to the right, y down and z away from it.
-    """
+    """Draw the axes of an object from the picture's middle, by its ``rotation`` (3, 3) to right, down and away."""
     matrix = np.asarray(rotation, np.float64)
     if matrix.shape != (3, 3):
         raise UserError(f"A rotation must be (3, 3). Got the shape {matrix.shape} instead.")
@@ -55,10 +52,7 @@ def draw_axes(image: Image.Image, rotation: ArrayLike) -> Image.Image:
 
 
 def draw_place(image: Image.Image, latitude: float, longitude: float, heading: float | None = None) -> Image.Image:
-    """Draw a place as a dot on a small map of the globe in the lower right corner: a graticule of 30 degrees, no coast.
-
-    All are in degrees; ``heading`` is the camera's, clockwise from north: an arrow from the dot.
-    """
+    """Draw a place as a dot on a small map, a graticule of 30 degrees, with an arrow at ``heading``, from north."""
     if not (-90 <= latitude <= 90 and math.isfinite(longitude) and math.isfinite(heading or 0)):
         raise UserError(f"A place needs -90 <= latitude <= 90 and finite numbers. Got {latitude}, {longitude}.")
     canvas = Canvas(image)
@@ -81,10 +75,7 @@ def draw_place(image: Image.Image, latitude: float, longitude: float, heading: f
 
 
 def draw_boxes(image: Image.Image, boxes: Sequence[tuple[str, float, float, float, float]]) -> Image.Image:
-    """Draw boxes (class, x0, y0, x1, y1) as frames with the names of their classes, one colour per class.
-
-    Their corners are in shares of the picture's width and height.
-    """
+    """Draw boxes (class, x0, y0, x1, y1), in shares of width and height, as named frames, one colour per class."""
     canvas = Canvas(image)
     draw, zoom = canvas.draw, canvas.zoom
     width = max(1.4, canvas.side / 96) * zoom

@@ -1,7 +1,6 @@
 """Metrics over K, or over the embedding's dimension, as a figure with one panel per metric and a common legend.
 
-Compared methods have colours, marks and interval bars; references (oracle, random, frozen features) are grey, without
-intervals. The axis spans the compared methods: a reference far from all of them is named at the edge.
+References (oracle, random, frozen features) are grey, without intervals; those far from all methods are only named.
 """
 
 from __future__ import annotations
@@ -60,7 +59,6 @@ def write_metric_curves(
     """Draw metrics side by side, one line per method; bars are the intervals of the methods that are not ``quiet``.
 
     An SVG and a PDF for papers are written next to the PNG, with panels of 3.4 inches (a column) and 8 point letters.
-    A method looks the same in all panels; ``quiet`` ones are grey: references, not competitors.
     """
     if not panels:
         raise UserError("There is nothing to draw: no panel was given.")

@@ -28,11 +28,7 @@ _SMALLEST_TEXT = 7.0  # pixels
 def write_sheet(
     path: Path, rows: Sequence[GalleryRow], *, unit: str, side: int = 144, legend: Mapping[str, str] | None = None
 ) -> None:
-    """Write the sheet as PNG; rows and methods keep their order.
-
-    The number below a picture is its label distance to the query, in ``unit``, the words are its caption, wrapped and
-    cut. A picture's longer side is ``side`` pixels. ``legend`` is as for ``with_legend``.
-    """
+    """Write the sheet as PNG, a picture's longer side ``side`` pixels; ``legend`` is as for ``with_legend``."""
     methods = list(rows[0].retrieved) if rows else []
     if not methods or any(set(row.retrieved) != set(methods) for row in rows):
         raise UserError("A sheet needs a row, and one or more methods that are the same in all rows.")
@@ -81,8 +77,7 @@ class _Sheet:
 
     def image(self, unit: str) -> Image.Image:
         """Heading and bands, with lines between them."""
-        tall = round(2.2 * self.head.size)
-        foot = round(1.8 * self.words.size)
+        tall, foot = round(2.2 * self.head.size), round(1.8 * self.words.size)
         sheet = Image.new("RGB", (self.width, tall + foot + sum(band.height + 1 for band in self.bands)), "white")
         draw = ImageDraw.Draw(sheet)
         block = self.columns * (self.side + _GAP) - _GAP
@@ -107,10 +102,7 @@ class _Sheet:
 
 
 def wrapped(text: str, width: float, font: FreeTypeFont, most: int) -> list[str]:
-    """``text`` in lines of at most ``width`` pixels; what ``most`` lines cannot hold ends in an ellipsis.
-
-    A word wider than a line is broken.
-    """
+    """``text`` in ``most`` lines of at most ``width`` pixels, too wide words broken, then an ellipsis."""
     lines: list[str] = []
     left = text.split()
     while left and len(lines) < most:
@@ -137,10 +129,7 @@ def _cut(text: str, width: float, font: FreeTypeFont) -> str:
 
 
 def with_legend(image: Image.Image, colors: Mapping[str, str], largest: float | None = None) -> Image.Image:
-    """The picture with a strip below it that says in one row what each colour means, from word to colour.
-
-    The words are at most ``largest`` pixels high, by default in proportion to the picture.
-    """
+    """The picture with a strip below it of each word in ``colors`` and its colour, ``largest`` pixels high at most."""
     words = {visible_text(word, 24): color for word, color in colors.items()}
     if not words:
         return flat(image)

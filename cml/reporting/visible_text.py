@@ -15,11 +15,6 @@ _UNSHOWABLE = re.compile(
 def visible_text(text: str, longest: int = LONGEST) -> str:
     r"""``text`` in one printable line, other characters escaped: a NUL becomes ``\x00``; cut to ``longest``."""
     cut = text[: 4 * longest]  # do not search megabytes
-    shown = _UNSHOWABLE.sub(lambda found: _spelt(ord(found[0])), _BLANK.sub(" ", cut)).strip()
-    if len(shown) <= longest and len(text) == len(cut):
-        return shown
-    return shown[: longest - 1].rstrip() + "…"
-
-
-def _spelt(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    shown = _UNSHOWABLE.sub(lambda found: ascii(found[0])[1:-1], _BLANK.sub(" ", cut)).strip()
+    fits = len(shown) <= longest and len(text) == len(cut)
+    return shown if fits else shown[: longest - 1].rstrip() + "…"

@@ -126,7 +126,6 @@ class BlockMeasures:
             "hit": lambda ks: metrics.hits(retrieved, self.ideal, ks, wanted.hit_neighbors),
             "recall": lambda ks: metrics.recall(retrieved, self.relevant, ks, wanted.within, wanted.count_lone),
         }
+        of_classes = (metrics.map_at_r, metrics.r_precision) if wanted.precision else ()
         found = [at[kind](ks) for kind, ks in wanted.ks.items() if ks]
-        if wanted.precision:
-            found += [one(retrieved, self.relevant)[:, None] for one in (metrics.map_at_r, metrics.r_precision)]
-        return found
+        return found + [one(retrieved, self.relevant)[:, None] for one in of_classes]

@@ -61,10 +61,7 @@ class Comparison:
     def values(self, metric: str, *, dimension: int | None = None) -> dict[str, list[float]]:
         """One figure per seed of each trained method."""
         runs = self.trained if dimension in (None, self.dimension) else self.at[dimension or 0]
-        return {
-            method: [evaluation.rows[self.row][metric].mean for evaluation in evaluations]
-            for method, evaluations in runs.items()
-        }
+        return {method: [one.rows[self.row][metric].mean for one in found] for method, found in runs.items()}
 
     def rows(self, dimension: int | None = None) -> Rows:
         """Mean and 95 % interval: over seeds for trained methods (Student's t), over queries for the references."""
@@ -109,10 +106,7 @@ class Comparison:
         return f"{' '.join(said)}\n{self.verdict()}"
 
     def verdict(self) -> str:
-        """Whether the first method differs from a reference, and from the best of the other methods.
-
-        Methods are paired by seed; if a gain's interval contains 0, it says how many seeds would show a difference.
-        """
+        """Whether the first method differs from a reference, and from the best of the others, paired by seed."""
         name = main_metric(list(self.references.rows[self.row]))
         if self.seeds < 2:
             return "Verdict: one seed tells nothing of the spread between trainings; take --seeds 3."
@@ -139,11 +133,8 @@ class Comparison:
             side = "ahead of" if mean > 0 else "behind" if mean < 0 else "level with"
             return f"{one} is {side} {other} by {gap:.3g} ± {half:.3g}{unit} in {name}."
         spread = float(gains.std(ddof=1))
-        enough = (
-            n
-            for n in range(self.seeds + 1, _MOST_SEEDS + 1)
-            if stdtrit(n - 1, 0.975) * spread / math.sqrt(n) <= gap / 2
-        )
+        more = range(self.seeds + 1, _MOST_SEEDS + 1)
+        enough = (n for n in more if stdtrit(n - 1, 0.975) * spread / math.sqrt(n) <= gap / 2)
         take = next((f"take {n} seeds" for n in enough), f"even {_MOST_SEEDS} seeds would not tell")
         return (
             f"{one} and {other} cannot be told apart: they differ by {gap:.3g}{unit} in {name}, and the 95 % "

@@ -95,14 +95,10 @@ def measured(
     recall_ks: Sequence[int] = (),
     recall_within: float = 0.0,
     ranks: Ranks | None = None,
-    **how: Any,  # noqa: ANN401 - see ``evaluate``
+    **how: Any,  # noqa: ANN401
 ) -> Evaluation:
-    """Evaluate rankers by the measures that suit the labels, with a progress bar.
-
-    Of classes no order beyond "same" is known: they are measured by Recall@K, MAP@R and R-precision alone.
-    ``recall_ks`` are as for ``usable_recall_ks``.
-    """
-    if isinstance(distance, Classes):
+    """Evaluate rankers by the measures that suit the labels, with a progress bar; more is as for ``evaluate``."""
+    if isinstance(distance, Classes):  # no order beyond "same" is known: Recall@K, MAP@R and R-precision alone
         how |= {"ndcg_ks": (), "hit_ks": (), "correlation": False}
     how["recall_ks"] = usable_recall_ks(distance, recall_ks, len(gallery) - same_items, recall_within)
     how |= {"recall_within": recall_within, "same_items": same_items, "ranks": ranks}
@@ -112,10 +108,7 @@ def measured(
 
 
 def usable_recall_ks(distance: LabelDistance, ks: Sequence[int], gallery: int, within: float = 0.0) -> tuple[int, ...]:
-    """Those K of Recall@K, by default the usual ones, that tell in a gallery of that size, at least 1.
-
-    None for labels without what is relevant: that are no classes, nor at most a label distance of ``within``.
-    """
+    """The K of Recall@K, by default the usual, that tell in such a gallery; none where no label is relevant."""
     classes = isinstance(distance, Classes)
     if classes and within:
         raise UserError(f"For Recall@K of classes an item must have the query's: leave recall_within={within} out.")

@@ -139,11 +139,9 @@ def evaluate(
         rows = slice(start, min(start + size, queries))
         distances = distance.pairwise(query_labels[rows], gallery_labels)  # (R, G)
         _check_block(distances, queries, gallery, f"label distance {distance.name!r}", rows)
-        if not distances.min() >= 0:
-            raise UserError(
-                f"The label distance {distance.name!r} must be at least 0. Got {distances.min()} for a query in "
-                f"{start}..{rows.stop - 1} instead."
-            )
+        if not (least := distances.min()) >= 0:
+            got = f"Got {least} for a query in {start}..{rows.stop - 1} instead."
+            raise UserError(f"The label distance {distance.name!r} must be at least 0. {got}")
         if same_items:
             leave_out_itself(distances, rows)
         block = BlockMeasures(measures, distances)
@@ -188,7 +186,7 @@ def evaluate(
             whole[f"worst_decile@{k}"] = np.array([over_queries.in_worst_part(one, parts) for one in ours])
         first = dict(list(columns.items())[: len(measures.ks["label_distance"])])
         columns = {**first, **whole, **columns}
-    flat = np.concatenate(list(columns.values()))  # (measures x names, Q)
+    flat = np.concatenate([*columns.values()])  # (measures x names, Q)
     intervals = over_queries.mean_intervals(flat.T, resamples=bootstrap, seed=seed).reshape(len(columns), len(names), 2)
     ends = dict(zip(columns, intervals, strict=True)) | {f"score@{k}": ratios}
     table = {
@@ -212,12 +210,11 @@ def _check_block(block: NDArray[Any], queries: int, gallery: int, what: str, row
             f"the queries {rows.start}..{rows.stop - 1}."
         )
     if np.isnan(block.max()):
-        raise UserError(
-            f"The {what} gives NaN for a query in {rows.start}..{rows.stop - 1}: nothing can be ranked by it."
-        )
+        where = f"a query in {rows.start}..{rows.stop - 1}"
+        raise UserError(f"The {what} gives NaN for {where}: nothing can be ranked by it.")
 
 
 def _metric(name: str, per_query: Float64, interval: Float64) -> Metric:
     present = per_query[~np.isnan(per_query)]
     mean = float(present.mean()) if len(present) else float("nan")
-    return Metric(name, per_query.copy(), mean, float(interval[0]), float(interval[1]), len(per_query) - len(present))
+    return Metric(name, per_query.copy(), mean, *interval.tolist(), undefined=len(per_query) - len(present))

@@ -1,8 +1,6 @@
-"""Measures of a ranked gallery against label distances: pure functions over a block of R queries and G gallery items.
+"""Measures of a ranked gallery against label distances, of R queries and G items; NaN for a query without a measure.
 
-All take ``retrieved`` (R, K), the label distances of the items in the order retrieved, or the whole block (R, G). A
-query for which a measure does not exist gives NaN; means leave it out and count it. A K beyond what was retrieved is a
-``UserError``. The measures of classes call an item relevant if its label distance to the query is 0.
+``retrieved`` (R, K) are label distances in the order retrieved; of classes, an item at distance 0 is relevant.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,15 +17,7 @@ Floats = NDArray[np.floating[Any]]
 
 
 def retrieved_distances(label_distances: Float32, scores: Floats, k: int) -> Float32:
-    """Label distances of the first k items of each ranking (R, k): by rising score, ties by the lower column.
-
-    ``retrieved_distances(d, d, k)`` is the ideal order. Label distances are infinite where labels cannot be compared.
-
-    Example:
-        >>> d = np.array([[3.0, 1.0, 2.0]], np.float32)
-        >>> retrieved_distances(d, np.array([[0.1, 0.3, 0.2]]), 2)
-        array([[3., 2.]], dtype=float32)
-    """
+    """Label distances of the first k items of each ranking (R, k): by rising score, ties by the lower column."""
     from cml.retrieval.top_k import top_columns
 
     if label_distances.shape != scores.shape:
@@ -41,8 +31,7 @@ def retrieved_distances(label_distances: Float32, scores: Floats, k: int) -> Flo
 def mean_label_distance(retrieved: Float32, ks: Sequence[int]) -> Float64:
     """Mean label distance of the top K of each query (R, len(ks)); lower is better.
 
-    Items that cannot be compared (infinite) are left out of their query's mean, so that a ranking which retrieves many
-    of them can be below the ideal one; nDCG counts them as misses. A query with only such items in its top K gives NaN.
+    Items that cannot be compared (infinite) are left out, so that a ranking of many can be below the ideal one.
     """
     at = columns_of(ks, retrieved)
     retrieved = retrieved[:, : max(ks)]
@@ -55,9 +44,8 @@ def mean_label_distance(retrieved: Float32, ks: Sequence[int]) -> Float64:
 def ndcg(gains: Float64, ideal_gains: Float64, ks: Sequence[int]) -> Float64:
     """Normalised discounted cumulative gain of the top K (R, len(ks)); 1 is the order of the labels, higher is better.
 
-    DCG@K = sum over ranks k = 1..K of gain_k / log2(k + 1), divided by the DCG@K of the gallery sorted by label
-    distance (Jarvelin and Kekalainen, Cumulated gain-based evaluation of IR techniques, 2002). Both ``gains`` in the
-    order retrieved and ``ideal_gains`` come from ``relevance_gains``. NaN where nothing can be compared.
+    DCG@K = sum over ranks k = 1..K of gain_k / log2(k + 1), divided by that of the ``ideal_gains`` of the nearest
+    (Jarvelin and Kekalainen, Cumulated gain-based evaluation of IR techniques, 2002).
     """
     at = columns_of(ks, gains)
     columns_of(ks, ideal_gains)
@@ -69,11 +57,7 @@ def ndcg(gains: Float64, ideal_gains: Float64, ks: Sequence[int]) -> Float64:
 
 
 def hits(retrieved: Float32, ideal: Float32, ks: Sequence[int], neighbors: int = 50) -> Float64:
-    """1 where any of the top K is among the query's true nearest, else 0 (R, len(ks)); higher is better.
-
-    An item is one of the ``neighbors`` true nearest if its label distance is at most that of the last of them in
-    ``ideal``, the smallest of each row, rising, so that tied labels are treated alike.
-    """
+    """1 where any of the top K is as near as the last of the ``neighbors`` nearest in ``ideal``, else 0."""
     at = columns_of(ks, retrieved)
     columns_of([neighbors], ideal)
     border = ideal[:, neighbors - 1, None]  # (R, 1)
@@ -104,12 +88,7 @@ def recall(
 
 
 def r_precision(retrieved: Float32, relevant: Float64) -> Float64:
-    """The share of the top R that is relevant, R the number of ``relevant`` items of the query; higher is better.
-
-    Example:
-        >>> r_precision(np.array([[0, 1, 0]], np.float32), np.array([2.0]))
-        array([0.5])
-    """
+    """The share of the top R that is relevant, R the number of ``relevant`` items of the query; higher is better."""
     return _share(_relevant_among(retrieved, relevant).sum(axis=1), relevant)
 
 
@@ -120,8 +99,6 @@ def map_at_r(retrieved: Float32, relevant: Float64) -> Float64:
     Learning Reality Check, ECCV 2020).
 
     Example:
-        >>> map_at_r(np.array([[0, 1, 0]], np.float32), np.array([2.0]))
-        array([0.5])
         >>> map_at_r(np.array([[1, 0, 0]], np.float32), np.array([2.0]))
         array([0.25])
     """
@@ -166,9 +143,7 @@ GAINS: Mapping[str, tuple[str, Callable[[Float32, Float32], Float64]]] = {
 def relevance_gains(distances: Float32, label_distances: Float32, gain: str = "reciprocal") -> Float64:
     """Gains 0..1 of items at ``distances`` (R, K) of a gallery's (R, G); one that cannot be compared has gain 0.
 
-    "reciprocal" is 1/(1+d), the same as 2^(-log2(d+1)), and "exponential" exp(-d) up to a factor per query: both
-    depend on the unit of d. "rank" is 1/(1+r), with r the number of gallery items that are nearer in label distance:
-    it depends only on their order.
+    "reciprocal" and "exponential" depend on the unit of the label distances, "rank" only on their order.
     """
     if gain not in GAINS:
         raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {gain!r} instead.")
@@ -176,10 +151,7 @@ def relevance_gains(distances: Float32, label_distances: Float32, gain: str = "r
 
 
 def spearman_rho(scores: Floats, label_distances: Float32) -> Float64:
-    """Spearman's rho of each query (R,) between score and label distance over the whole gallery.
-
-    The value of ``scipy.stats.spearmanr`` over the pairs whose label distance is finite; NaN where a side is constant.
-    """
+    """Spearman's rho of each query (R,) over the items at finite label distances; NaN where a side is constant."""
     from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 
     return rank_correlations(scores, dense_ranks(label_distances))[1]

@@ -11,16 +11,14 @@ from cml.retrieval.metrics import Float64, Floats
 
 PARTS = 10
 FEWEST = 10  # queries of a part; the mean of fewer says little
-_TAIL = 100 * (1 - 0.95) / 2  # percent of the resamples on either side of an interval
 _CHUNK = 1 << 22  # counts of resampled queries held at a time
 
 
 def score_terms(ours: Float64, chance: Float64, best: Float64) -> tuple[Float64, Float64]:
     """Numerator and denominator of the normalised score, (Q,) each: its value is the ratio of their means.
 
-    Score = (random - ours) / (random - oracle) of mean label distances: 0 is chance, 1 the order of the labels. That of
-    the first K items is ``ours``, of all items ``chance``, of the K nearest ``best``. NaN for a query that is left out;
-    the denominator is NaN where no ranking differs from chance.
+    Score = (random - ours) / (random - oracle) of mean label distances: of the first K items, ``ours``, of all items,
+    ``chance``, of the K nearest, ``best``. The denominator is NaN where no ranking differs from chance.
     """
     known = np.isfinite(ours) & np.isfinite(chance) & np.isfinite(best)
     gain, reach = np.where(known, chance - ours, np.nan), np.where(known, chance - best, np.nan)
@@ -38,11 +36,9 @@ def over_mean(numerators: Float64, denominators: Float64) -> Float64:
 def label_parts(vectors: Floats | None, best: Float64) -> NDArray[np.intp]:
     """The tenth that each query's label belongs to, 0..9.
 
-    Labels of one number: ten equally wide parts of the range of the queries' labels, so that rare labels count as much
-    as common ones (balanced errors of imbalanced regression: Yang et al., Delving into Deep Imbalanced Regression, ICML
-    2021; Ren et al., Balanced MSE, CVPR 2022). Other labels, whose ``vectors`` (Q, V) are longer or None, have no
-    range: the queries in the order of the mean distance ``best`` (Q,) of their K nearest labels, the rarest or NaN
-    last, in ten parts of equal numbers.
+    Labels of one number: ten equally wide parts of their range, so that rare labels count as much as common ones (Yang
+    et al., Delving into Deep Imbalanced Regression, ICML 2021; Ren et al., Balanced MSE, CVPR 2022). Others have no
+    range: ten parts of equal numbers by the mean distance ``best`` (Q,) of their K nearest labels, the rarest last.
     """
     if vectors is not None and vectors.shape[1] == 1:
         numbers = vectors[:, 0].astype(np.float64)
@@ -63,15 +59,14 @@ def in_worst_part(ours: Float64, parts: NDArray[np.intp]) -> Float64:
 
 
 def mean_intervals(values: Float64, *, resamples: int = 1000, seed: int = 0) -> Float64:
-    """95 % percentile bootstrap intervals (M, 2) of the column means: queries drawn with replacement (Efron, 1979).
+    """95 % percentile bootstrap intervals (M, 2) of column means (Efron, 1979), which share resamples of the queries.
 
-    All columns of ``values`` (Q, M) share resamples, so a difference of two rankers' columns is a paired comparison.
     NaN is left out of its column, as it is of the mean; a column without a value, or no resamples, give NaN.
     """
     return _ends(_resampled(values, resamples, seed))
 
 
-def ratio_intervals(numerators: Float64, denominators: Float64, *, resamples: int = 1000, seed: int = 0) -> Float64:
+def ratio_intervals(numerators: Float64, denominators: Float64, *, resamples: int, seed: int) -> Float64:
     """As ``mean_intervals``, of the ratio of two columns' means, both of which have the same resamples."""
     means = _resampled(np.concatenate([numerators, denominators], axis=1), resamples, seed)
     above, below = np.split(means, 2, axis=1)
@@ -103,7 +98,7 @@ def _ends(means: Float64) -> Float64:
     for column, drawn in enumerate(means.T):
         known = drawn[np.isfinite(drawn)]
         if len(known):
-            ends[column] = np.percentile(known, [_TAIL, 100 - _TAIL])
+            ends[column] = np.percentile(known, [2.5, 97.5])
     return ends
 
 
@@ -118,9 +113,8 @@ def pair_spearman(
 ) -> Float64:
     """Spearman's rho (resamples,) of P pairs in resamples: half of the ``queries``, with one random pair of each.
 
-    Some items have many pairs, and a plain correlation would weight those most (Parekh et al., Crisscrossed Captions,
-    EACL 2021, section 4, which reports the mean over 1,000 resamples). ``queries`` are the pairs' first items,
-    ``scores`` their similarities by a method and ``given`` those by people; NaN where one side is constant.
+    A plain correlation would weight items of many pairs most (Parekh et al., Crisscrossed Captions, EACL 2021, section
+    4). ``queries`` are the first items, ``scores`` similarities by a method, ``given`` by people.
 
     Example:
         >>> pair_spearman(list("abcd"), np.array([1.0, 2, 3, 4]), np.array([0.1, 0.5, 0.7, 0.9]), resamples=2)

@@ -1,8 +1,4 @@
-"""Kendall's tau-b, Spearman's rho and H-AP of whole rankings, compiled; the correlations treat ties as SciPy does.
-
-All compare, for each query, the order of the gallery in the embedding with its order in label distance. It imports
-numba: import it only where it is used.
-"""
+"""Kendall's tau-b, Spearman's rho and H-AP of whole rankings, ties as SciPy's; it imports numba: import it late."""
 
 from typing import Any
 
@@ -30,11 +26,7 @@ def dense_ranks(label_distances: Floats) -> Int32:
 
 
 def graded_gains(label_distances: Floats, nearest: Floats) -> Float64:
-    """exp(-d / d_10), d_10 the label distance of the query's 10th nearest item, or of its farthest of fewer.
-
-    The gains do not depend on the unit of the label distances (R, G), and are 0 where nothing can be compared.
-    ``nearest`` holds the smallest of each row, rising.
-    """
+    """exp(-d / d_10), d_10 the last of the query's first 10 in ``nearest``, rising; 0 where nothing can be compared."""
     near = nearest[:, :NEIGHBORS].astype(np.float64)
     scale = np.where(np.isfinite(near), near, 0).max(axis=1, keepdims=True)
     # where ten items are at distance 0 the others gain nothing
@@ -49,8 +41,7 @@ def rank_correlations(
 
     tau-b = (P - Q) / sqrt((P + Q + T) (P + Q + U)) with P concordant and Q discordant pairs, T and U pairs tied in one
     side only (Kendall, Rank Correlation Methods, 1945); rho = Pearson's correlation of the average ranks; H-AP as
-    ``cml.retrieval.metrics.h_ap`` says, NaN without ``gains`` (R, G), which fall with the label rank. ``label_ranks``
-    are from ``dense_ranks``; columns of rank -1 are left out of their row.
+    ``metrics.h_ap`` says, NaN without ``gains`` (R, G), which fall with the label rank. Rank -1 is left out.
     """
     tau, rho, h_ap = np.empty((3, len(scores)))
     _correlate(_bits(scores), label_ranks, np.empty((0, 0)) if gains is None else gains, tau, rho, h_ap)

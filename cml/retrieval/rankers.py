@@ -71,10 +71,7 @@ def as_array(embeddings: Any) -> NDArray[Any]:  # noqa: ANN401 - a tensor, an ar
 
 
 def random_ranker(queries: int, gallery: int, seed: int = 0) -> Ranker:
-    """Rank at random, as an untrained embedding would.
-
-    The order of query q depends on ``seed`` and q alone, not on the block it is asked in.
-    """
+    """Rank at random, as an untrained embedding would: each query by ``seed`` and its number alone."""
     draws = -(-gallery // 4)  # a step of Philox gives four numbers
 
     def scores(rows: slice) -> Float64:
@@ -90,10 +87,8 @@ def ranked_columns(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The first k columns of each row (R, k), and which rows (R,) have a tie among these or at their end.
 
-    Items with the same score are in random order, by ``seed`` and the number of the query, which is ``first`` in the
-    first row: in the gallery's, a constant embedding could score like the best or the worst if that is sorted by label
-    (McSherry and Najork, Computing Information Retrieval Performance Measures Efficiently in the Presence of Tied
-    Scores, 2008). A row without ties costs no extra time.
+    Items with the same score are in random order, by ``seed`` and the number of the query, ``first`` in the first row:
+    in that of a gallery sorted by label, a constant embedding could score like the best or the worst.
     """
     from cml.retrieval.top_k import top_columns
 

@@ -106,17 +106,13 @@ class Evaluation:
 
     def reported(self, factor: float, unit: str) -> Evaluation:
         """The evaluation with label distances multiplied by ``factor``, in ``unit``; nDCG does not change."""
-        if factor == 1:
-            return replace(self, reported_unit="" if unit == self.unit else unit)
 
         def scaled(_: str, metric: Metric) -> Metric:
-            if metric.higher_is_better:
-                return metric
-            return replace(
-                metric, **{key: factor * getattr(metric, key) for key in ("per_query", "mean", "low", "high")}
-            )
+            keys = () if metric.higher_is_better else ("per_query", "mean", "low", "high")
+            return replace(metric, **{key: factor * getattr(metric, key) for key in keys})
 
         rows, within = _changed(self.rows, scaled), factor * self.recall_within
+        unit = "" if factor == 1 and unit == self.unit else unit
         return replace(self, rows=rows, reported_unit=unit, recall_within=within)
 
     def to_json(self, *, per_query: bool = False) -> dict[str, Any]:
@@ -165,7 +161,7 @@ class Evaluation:
             raise UserError(f"No metric {unknown[0]!r} was measured. There are: {', '.join(measured)}.")
         columns = [_cells([row[name] for row in self.rows.values()]) for name in names]
         grid = [["", *names], *([ranker, *cells] for ranker, *cells in zip(self.rows, *columns, strict=True))]
-        made = text_table.markdown(grid) + "\n" if markdown else text_table.aligned(grid)
+        made = f"{text_table.markdown(grid)}\n" if markdown else text_table.aligned(grid)
         return "\n".join([made, *self._notes(names)])
 
     def markdown(self) -> str:
@@ -217,10 +213,8 @@ class Evaluation:
             counts = ", ".join(f"{ranker} {count}" for ranker, count in self.ties.items())
             notes.append(f"Items of one score come in random order. Queries with such items: {counts}.")
         for name in names:
-            if name.startswith("worst_decile@"):  # of few queries, as it says
-                continue
             undefined = [f"{ranker} {row[name].undefined}" for ranker, row in self.rows.items() if row[name].undefined]
-            if undefined:
+            if undefined and not name.startswith("worst_decile@"):  # of few queries, as it says
                 counts = ", ".join(undefined)
                 notes.append(f"{name} does not exist for some queries, which are left out of its mean: {counts}.")
         return [*notes, *([self.verdict] if self.verdict else [])]
@@ -243,9 +237,8 @@ def _cells(metrics: Sequence[Metric]) -> list[str]:
     def text(metric: Metric) -> str:
         if math.isnan(metric.mean):
             return "undefined"
-        if math.isnan(metric.low):
-            return f"{metric.mean:.{decimals}f}"
-        return f"{metric.mean:.{decimals}f} [{metric.low:.{decimals}f}, {metric.high:.{decimals}f}]"
+        mean, low, high = (f"{value:.{decimals}f}" for value in (metric.mean, metric.low, metric.high))
+        return mean if math.isnan(metric.low) else f"{mean} [{low}, {high}]"
 
     return [text(metric) for metric in metrics]
 

@@ -1,8 +1,7 @@
 """Exact nearest neighbours among embeddings that may not fit into memory: block by block, memory O(block).
 
-A block is compared in float32, with one matrix product. The few items whose float32 score, less a bound on its
-rounding, is no worse than the k nearest so far are measured in float64 at once, while they are in the cache. So the
-result is that of float64.
+A block is compared in float32, with one matrix product. The few items whose score, less a bound on its rounding, is no
+worse than the k nearest so far are measured in float64 at once, so that the result is that of float64.
 """
 
 from collections.abc import Sequence
@@ -28,8 +27,7 @@ def nearest_embeddings(
 ) -> tuple[Float32, Int64]:
     """Distances and positions (Q, k) of the gallery items nearest to each query (Q, D), ties to the lower item.
 
-    The gallery is (G, D), or its parts, numbered consecutively; memory maps are read block by block. ``block`` gallery
-    items are compared at a time, with ``threads`` blocks of queries; BLAS uses one thread in each.
+    The gallery is (G, D), or its parts, numbered consecutively; memory maps are read block by block.
     """
     from cml.retrieval.top_k import keep_nearest
 
@@ -85,8 +83,7 @@ def distances_to(query: Float32, gallery: Sequence[Float32], positions: Int64) -
     """L2 distances (Q, k) of queries (Q, D) to the gallery items at ``positions`` (Q, k); infinite where that is -1."""
     points = rows_at(gallery, positions.reshape(-1).clip(min=0)).reshape(*positions.shape, query.shape[1])
     squared = np.square(points.astype(np.float64) - query[:, None]).sum(axis=-1)
-    distances = np.sqrt(squared).astype(np.float32)
-    return np.where(positions < 0, np.float32(np.inf), distances)
+    return np.where(positions < 0, np.float32(np.inf), np.sqrt(squared).astype(np.float32))
 
 
 def rows_at(gallery: Sequence[Float32], positions: Int64) -> Float32:
@@ -112,9 +109,8 @@ def _blocks(parts: Sequence[Float32], block: int) -> list[tuple[int, Float32]]:
 def _rounding_bound(norms: Float64, largest: float, dimension: int) -> Float64:
     """How far (Q,) float32 scores may be from |g|^2 - 2 q.g, for squared norms of queries (Q,) and the largest item's.
 
-    A sum of n products errs by n roundings of the sum of their sizes, in whatever order (Higham, "Accuracy and
-    Stability of Numerical Algorithms", 3.1): D for |g|^2, D + 1 for the product, 2 for each centred factor. What is
-    less than float32 can hold is lost besides, and float64 rounds the distances that scores are compared with.
+    A sum of n products errs by n roundings of the sum of their sizes (Higham, "Accuracy and Stability of Numerical
+    Algorithms", 3.1): D for |g|^2, D + 1 for the product, 2 for each centred factor. float64 rounds distances besides.
     """
     terms = dimension + 8
     gamma = terms * _ROUNDING / (1 - terms * _ROUNDING)

@@ -1,7 +1,4 @@
-"""The first gallery items of each query: the k smallest scores, or the k nearest, compiled, exact in ties.
-
-It imports numba: import it only where it is used.
-"""
+"""The k smallest scores of each query, or its k nearest items, exact in ties; it imports numba: import it late."""
 
 from typing import Any
 
@@ -37,9 +34,8 @@ def top_columns(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.int64]:
 def keep_nearest(scores: Jit, slack: Jit, query: Jit, items: Jit, before: int, squared: Jit, positions: Jit) -> None:
     """Let the items (b, D) of a block into the k nearest of each query (R, D), by float64, ties to the lower position.
 
-    ``scores`` (R, b), finite, say roughly how far an item is: one at a squared distance d scores at most d + ``slack``
-    (R,). ``squared`` and ``positions`` (R, k) are changed: squared distances of the nearest so far, a heap with the
-    farthest in front, infinite where there are none yet, and their positions, of which the block's begin at ``before``.
+    An item at a squared distance d has one of the finite ``scores`` (R, b) of at most d + ``slack`` (R,). ``squared``
+    and ``positions`` (R, k), of which the block's begin at ``before``, are changed: heaps with the farthest in front.
     """
     length = scores.shape[1]
     least = np.empty((length + _CHUNK - 1) // _CHUNK, scores.dtype)

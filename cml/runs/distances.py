@@ -16,7 +16,7 @@ from cml.distances.jobs.work import MatrixWork, Work
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
-from cml.reporting.histogram import write_histogram
+from cml.reporting.curves import write_histogram
 from cml.task import label_distance_of
 
 ROLES = {

@@ -17,9 +17,8 @@ from cml.command_line.options import going_on, parse, print_json, say
 from cml.data.prepared import PreparedDataset
 from cml.distances.captions.tokens import WORDS, tokenize
 from cml.errors import DataError, UserError
-from cml.export.captioning import CaptioningFeatures, export_captioning
+from cml.export.captioning import CaptioningFeatures, export_captioning, open_trunk
 from cml.export.image_list import ImageList
-from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.retrieval.comparison import over_seeds

@@ -27,11 +27,10 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.export.captioning import CHUNK, CaptioningFeatures, View, export_captioning, same_size_batches
+from cml.export.captioning import CHUNK, CaptioningFeatures, View, export_captioning, open_trunk, same_size_batches
 from cml.export.decoding import decoded_chunks
 from cml.export.feature_stores import Layout
 from cml.export.image_list import ImageList
-from cml.export.trunk import open_trunk
 from cml.processes.heap import keep_freed_memory
 
 BAR = 0.95
