@@ -1,7 +1,4 @@
-"""Losses of ``cml.losses`` of many heads on one batch: what depends on labels alone once, on embeddings for all.
-
-Distances of embeddings come from products in float64, so that near points keep their digits.
-"""
+"""Losses of ``cml.losses`` of many heads on one batch: what depends on labels alone once, on embeddings for all."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,7 +23,7 @@ class Batch:
     """Embeddings of H heads (H, B, D) and the label distances (B, B) that they share."""
 
     def __init__(self, embeddings: Tensor, labels: Tensor) -> None:
-        points = embeddings.double()
+        points = embeddings.double()  # so that near points keep their digits
         points = points - points.mean(dim=1, keepdim=True)
         norms = points.square().sum(dim=2)
         self.points, self.labels = embeddings, labels

@@ -1,12 +1,4 @@
-"""Trials and final runs: how embeddings are made, in this process, or by the workers of a Dask cluster.
-
-    dask scheduler --port 8786                                  # on one machine
-    dask worker tcp://HOST:8786 --nthreads 1 --nworkers 4       # on each of the others, with cml installed
-    cml bench --scheduler tcp://HOST:8786
-
-A worker prepares a set in its own cache, and sends back scores and ranks. The asking process alone writes; a killed
-worker costs what it had under way.
-"""
+"""Trials and final runs, in this process, or by Dask workers, each with its own cache; the asking process writes."""
 
 from __future__ import annotations
 

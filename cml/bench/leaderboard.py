@@ -82,8 +82,7 @@ def _view(one: Board, results: Path, folder: Path) -> dict[str, Any]:
     for method, (_, *texts) in zip(one.order, one.grid()[1:], strict=True):
         cells = []
         for name, text in zip(one.sets, texts, strict=False):
-            found = one.results[method].get(name)
-            link = _link(_file(results, found), folder) if found else ""
+            link = _link(_file(results, found), folder) if (found := one.results[method].get(name)) else ""
             cells.append({"text": text.removesuffix(BEST), "best": text.endswith(BEST), "file": link})
         rows.append({"method": visible_text(method), "cells": cells, "rest": texts[len(one.sets) :]})
     notes = one.notes().replace(f" {BEST} marks", " Bold marks")

@@ -1,8 +1,4 @@
-"""The files of results: written, read by their schema, and checked by computing every score again.
-
-``results/SUITE/SET/TRACK/METHOD.json`` says what was run with what and what it reached; ``METHOD.npz`` beside it holds
-the ranks.
-"""
+"""Files of results, ``SUITE/SET/TRACK/METHOD.json`` and ranks beside it: written, read, checked by computing again."""
 
 import contextlib
 import hashlib

@@ -121,8 +121,8 @@ def interval(values: Float64) -> tuple[float, float]:
     totals, counts = (
         np.einsum("rs,rs->r", drawn[0], drawn[1] @ part.T) for part in (np.where(known, values, 0), known.astype(float))
     )
-    low, high = np.percentile(totals / np.maximum(counts, 1), [2.5, 97.5])
-    return float(low), float(high)
+    low, high = np.percentile(totals / np.maximum(counts, 1), [2.5, 97.5]).tolist()
+    return low, high
 
 
 def _plain(value: float) -> float | None:

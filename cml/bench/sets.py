@@ -58,9 +58,8 @@ class BenchSet:
     def test(self, trials: int, wanted: int) -> tuple[Part, Part]:
         """Queries and gallery, for the final runs of a method that had all of its wanted trials."""
         if trials < wanted:
-            raise UserError(
-                f"The test part of {self.name} is for final runs: only {trials} of {wanted} trials are done."
-            )
+            done = f"only {trials} of {wanted} trials are done"
+            raise UserError(f"The test part of {self.name} is for final runs: {done}.")
         return self._test
 
     @functools.cached_property

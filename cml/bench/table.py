@@ -259,9 +259,8 @@ def draw_diagram(board: Board, path: Path) -> None:
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
     first, last = 1.0, float(len(placed))
-    low, high = first - 0.35 * (last - first), last + 0.35 * (last - first)
-    axes.set_xlim(low, high)
-    axes.set_ylim(-half - 2.5, 2)
+    aside = 0.35 * (last - first)
+    axes.set(xlim=(first - aside, last + aside), ylim=(-half - 2.5, 2))
     axes.plot([first, last], [0, 0], color="black", linewidth=1)
     for tick in range(1, len(placed) + 1):
         axes.plot([tick, tick], [0, 0.25], color="black", linewidth=1)

@@ -83,10 +83,9 @@ def _run_all(plan: Plan, data: BenchSet, hows: dict[str, Method | None], computi
         done = {one: worked(one) for one in waiting if hows[one] is None}  # they share features
         learnt = [one for one in waiting if one not in done]
         done |= zip(learnt, computing.every(worked, learnt), strict=True)
-        left = [one for one in waiting if not done[one]]
-        if left == waiting:
+        if not any(done.values()):
             time.sleep(_WAIT)
-        waiting = left
+        waiting = [one for one in waiting if not done[one]]
 
 
 def _worked(plan: Plan, data: BenchSet, method: str, how: Method | None, computing: Here) -> bool:
@@ -165,11 +164,10 @@ def _write_learnt(
         finals = [one for _, one in sorted(computing.each(data, final, runs, parts), key=lambda pair: pair[0])]
     failed = next((one.failed for one in finals or ordered if one.failed), "")
     result = replace(_result(plan, data, method, config, finals, ordered), failed=failed)
-    if failed:
-        write_result(path, result, None, data)
-        return
-    result = write_result(path, result, Ranks.joined(one.ranks for one in finals if one.ranks is not None), data)
-    say(f"{data.name} {plan.place} {method}: {result.scores['score'].mean:.3f}")
+    ranks = None if failed else Ranks.joined(one.ranks for one in finals if one.ranks is not None)
+    result = write_result(path, result, ranks, data)
+    if not failed:
+        say(f"{data.name} {plan.place} {method}: {result.scores['score'].mean:.3f}")
 
 
 def _result(

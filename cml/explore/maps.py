@@ -80,8 +80,7 @@ MAPS: Mapping[str, tuple[str, str, Callable[[NDArray[Any], int], Float32]]] = {
     "pca": ("PCA", "", lambda points, seed: principal(points, 2)),
     "tsne": ("t-SNE", "openTSNE", tsne),
     "umap": ("UMAP", "umap", umap),
-}
-"""Name of a map to its title, the module that it needs and what makes it."""
+}  # name of a map to its title, the module that it needs and what makes it
 
 
 def known_maps(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ from cml.storage.atomic import atomic_file
 IN_ONE_FILE = 10_000  # items
 MOST = 100_000
 _BYTES, _BYTES_EACH = 14 << 20, 2200  # of pictures in one file of under 30 MB; of a picture where they lie beside it
-_SCRIPTS = ("data.js", "plane.js", "page.js")
 _UNKNOWN = 65535  # in place of an infinite distance
 _SIDES = (224, 192, 160, 128, 112, 96, 80, 64, 48, 32)  # of a tile, in pixels
 _SAMPLE = 36  # pictures that tell how many bytes one takes
@@ -61,7 +60,7 @@ def write_explorer(
                 temporary.write_bytes(content)
     data = _Arrays()
     roles = list(dict.fromkeys(items.roles))
-    data.add("role", np.array([roles.index(role) for role in items.roles], np.uint8))
+    data.add("role", np.array(list(map(roles.index, items.roles)), np.uint8))
     data.add("tile", sheets.places.astype(np.uint32))
     data.add("size", sheets.sizes.astype(np.uint16))
     k = views[0].ids.shape[1]
@@ -91,7 +90,7 @@ def write_explorer(
         "cml.explore",
         "explorer.html.j2",
         styles=("explorer.css",),
-        scripts=_SCRIPTS,
+        scripts=("data.js", "plane.js", "page.js"),
         title=visible_text(title) or "Explorer",
         meta=_in_script({**shown, "arrays": data.index}),
         data=data.packed(),
@@ -147,9 +146,8 @@ def _view(data: _Arrays, view: View, side: LabelSide, factor: float, number: int
     data.add_distances(f"{number}.error", np.nan_to_num(view.error(side) * np.float32(factor), nan=np.inf))
     for place, pairs in enumerate(view.worst(side)):
         data.add_whole(f"{number}.worst{place}", pairs, n)
-    agreement = view.agreement if np.isfinite(view.agreement) else None
-    title = visible_text(view.title, 60)
-    return {"title": title, "maps": list(view.maps), "stages": list(view.stages), "agreement": agreement}
+    shown = {"title": visible_text(view.title, 60), "maps": list(view.maps), "stages": list(view.stages)}
+    return {**shown, "agreement": view.agreement if np.isfinite(view.agreement) else None}
 
 
 def _column(data: _Arrays, name: str, column: tuple[NDArray[Any], float | None], number: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _MOST_PIXELS = 30_000  # a side
 def grid_size(text: str) -> tuple[int, int]:
     """Columns and rows of a text like 60x40."""
     found = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
-    columns, rows = (int(found[1]), int(found[2])) if found else (0, 0)
+    columns, rows = map(int, found.groups()) if found else (0, 0)
     if not 2 <= columns * rows <= MOST_CELLS:
         raise UserError(f"A grid is COLUMNSxROWS of 2 to {MOST_CELLS} cells, as in 60x40. Got {text!r} instead.")
     return columns, rows

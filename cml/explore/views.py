@@ -1,7 +1,4 @@
-"""Where an embedding and the labels agree on the same items, and where not: neighbours, ranks, pairs, errors.
-
-The work is O(N) blocks of embedding distances and O(N m) label distances to m landmarks; up to 2,000 items all are.
-"""
+"""Where an embedding and labels agree, and where not: O(N) blocks of distances, of labels those to landmarks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,9 +122,8 @@ def _blocks(n: int, title: str) -> Iterator[slice]:
     """Rows, a block at a time, with a progress bar."""
     with Bar(total=n, desc=title, unit="item", delay=SILENT) as bar:
         for start in range(0, n, _BLOCK):
-            rows = slice(start, min(start + _BLOCK, n))
-            yield rows
-            bar.update(rows.stop - start)
+            yield slice(start, stop := min(start + _BLOCK, n))
+            bar.update(stop - start)
 
 
 def _pairs(
@@ -184,11 +180,10 @@ def embedding_view(
 
 def oracle_view(side: LabelSide, maps: Sequence[str], *, seed: int = 0) -> View:
     """The labels themselves as an embedding: what a perfect one would show."""
-    k = min(NEAREST, len(side) - 1)
-    ids, distances = side.nearest.ids[:, :k].clip(min=0).astype(np.int64), side.nearest.distances[:, :k]
-    ranks, made = side.ranks(distances), _maps(side.points, side, maps, seed)
-    title, near, between = "oracle (the labels)", distances, side.between
-    return View(title, made, side.points, ids, near, near, ranks, near, ranks, between, 1.0, {})
+    k, made, title = min(NEAREST, len(side) - 1), _maps(side.points, side, maps, seed), "oracle (the labels)"
+    ids, near = side.nearest.ids[:, :k].clip(min=0).astype(np.int64), side.nearest.distances[:, :k]
+    ranks = side.ranks(near)
+    return View(title, made, side.points, ids, near, near, ranks, near, ranks, side.between, 1.0, {})
 
 
 def _maps(points: Float32, side: LabelSide, names: Sequence[str], seed: int) -> dict[str, Float32]:

@@ -1,7 +1,7 @@
-"""``cml export captioning``: global and spatial features of a trunk, in the layout that captioning code reads.
+"""``cml export captioning``: features of a trunk, in the layout that captioning code reads.
 
-As in public extractors, images keep their aspect ratio and are not cropped (or get a centre crop), ``fc`` is the mean
-of the last convolution map over its positions, and ``att`` the map pooled to S x S positions, both keyed by COCO id.
+As in public extractors, ``fc`` is the mean of the last convolution map over its positions, and ``att`` the map pooled
+to S x S positions, both keyed by COCO id.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -71,8 +71,7 @@ class CaptioningFeatures:
             raise UserError("The layout 'hdf5' is written uncompressed: leave 'compress' out or choose another layout.")
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """The remaining work of an export: images, the bytes that they need (at most, if compressed), and free bytes."""
 
     images: int
@@ -93,8 +92,7 @@ class View:
         height, width = pixels.shape[:2]
         if self._kind == "crop":  # the largest centre box of the size's aspect
             h, w = self._image_size
-            scale = min(height / h, width / w)
-            across, down = scale * w, scale * h
+            across, down = (min(height / h, width / w) * side for side in (w, h))
             box = ((width - across) / 2, (height - down) / 2, (width + across) / 2, (height + down) / 2)
             return np.asarray(resized(Image.fromarray(pixels), self._image_size, box))
         scale = min(1.0, self._longest / max(height, width))
@@ -150,8 +148,7 @@ def export_captioning(
         if tell is not None:
             tell(estimate)
         with contextlib.closing(store(made.work, options.name, images.item_ids, shape)) as files:
-            work = _Work(model, images, view, files, batch_size)
-            _write(work, made, seen, threads, skip_bad, quiet)
+            _write(_Work(model, images, view, files, batch_size), made, seen, threads, skip_bad, quiet)
         scaled = sum(record["scaled"] for record in made.records)
         skipped = [entry for record in made.records for entry in record["skipped"]]
         if len(skipped) == len(images):
@@ -164,10 +161,7 @@ def export_captioning(
         return made.finish({**head, **figures, "skipped": skipped})
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What every chunk needs."""
-
+class _Work(NamedTuple):  # what every chunk needs
     model: EmbeddingModel
     images: ImageList
     view: View
@@ -257,8 +251,7 @@ def _channels(model: EmbeddingModel) -> int:
     return int(model.feature_maps(blank).shape[1])
 
 
-@dataclass(frozen=True)
-class Trunk:
+class Trunk(NamedTuple):
     """A network for features (the head of ``model`` is not used), its title, and a warning for the user or ""."""
 
     model: EmbeddingModel

@@ -1,8 +1,4 @@
-"""``cml embed``: the embeddings of a folder of images, streamed to disk with a list of the items.
-
-A folder of embeddings holds ``embeddings.npy`` (float32 (N, D)), ``items.jsonl`` in the same order, ``skipped.jsonl``
-if images were skipped, and a manifest.
-"""
+"""``cml embed``: a folder of ``embeddings.npy`` (float32 (N, D)), ``items.jsonl``, ``skipped.jsonl`` and a manifest."""
 
 from __future__ import annotations
 
@@ -83,15 +79,13 @@ class EmbeddingFolder:
         except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read ({type(error).__name__}: {error}).") from None
         if embeddings.shape != shape or embeddings.dtype != np.float32:
-            raise DataError(
-                f"{path} should hold float32 {shape}. Got {embeddings.dtype} {embeddings.shape} instead; embed again."
-            )
+            got = f"{embeddings.dtype} {embeddings.shape}"
+            raise DataError(f"{path} should hold float32 {shape}. Got {got} instead; embed again.")
         return cls(folder, manifest, embeddings)
 
     def items(self) -> Iterator[dict[str, Any]]:
         """The items in the order of the embeddings: item_id, file_name, and what else is known."""
-        path = self.folder / ITEMS
-        number = 0
+        path, number = self.folder / ITEMS, 0
         with open_regular(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
                 try:

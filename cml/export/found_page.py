@@ -84,6 +84,6 @@ def write_search_page(
         }
 
     bar = Bar(rows, "page", unit="query", delay=SILENT)
-    shown = [(view(query), [view(found) for found in hits]) for query, hits in bar]
+    shown = [(view(query), list(map(view, hits))) for query, hits in bar]
     shown_title, shown_summary = visible_text(title) or "Search", visible_text(summary, 2000)
     gallery_style.write_page(path, "search.html.j2", images, title=shown_title, summary=shown_summary, rows=shown)

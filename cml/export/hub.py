@@ -32,8 +32,7 @@ def export_hub(
     """
     config = RunConfig.load(run)
     model = load_model(run, config.model, torch.device("cpu"))
-    gaps = []
-    info = _dataset_info(config, data)
+    gaps, info = [], _dataset_info(config, data)
     if info is None:
         gaps.append(f"the dataset is not at {data or config.dataset or 'hand (the run was trained on arrays)'}")
     evaluation = None
@@ -103,7 +102,6 @@ def model_card(
         }
         header["model-index"] = [{"name": visible_text(name, 100), "results": [result]}]
     model, train = config.model, config.train
-    height, width = model.image_size
     trunk = "head trained on frozen features" if train.freeze_backbone else "trained as a whole"
     trunk = f"trained by adapters of rank {train.lora}, merged" if train.lora else trunk
     facts = {
@@ -111,7 +109,7 @@ def model_card(
         "label distance": _code(config.label_distance),
         "loss": f"{_code(train.loss)}, batches {_code(train.sampler)}",
         "backbone": f"{_code(model.backbone)}, {trunk}, {train.steps} steps, seed {train.seed}",
-        "images": f"{height} x {width} pixels (height x width)",
+        "images": "{} x {} pixels (height x width)".format(*model.image_size),
     }
     about_data = "Not stated: the dataset was not available when this folder was made."
     if data is not None:

@@ -60,13 +60,11 @@ class ImageList:
         from PIL import Image
 
         suffixes = Image.registered_extensions()
-        found = {}
-        for path in root.rglob("*"):
-            below = path.relative_to(root)
-            if path.suffix.lower() in suffixes and not any(part.startswith(".") for part in below.parts):
-                found[below.as_posix()] = path.absolute()
-        names = sorted(name for name, path in found.items() if path.is_file())
-        return cls(root.absolute(), tuple(names), tuple(found[name] for name in names), ({},) * len(names))
+        places = ((path.relative_to(root), path) for path in root.rglob("*") if path.suffix.lower() in suffixes)
+        shown = ((below, path) for below, path in places if not any(part.startswith(".") for part in below.parts))
+        found = {below.as_posix(): path.absolute() for below, path in shown if path.is_file()}
+        names = tuple(sorted(found))
+        return cls(root.absolute(), names, tuple(found[name] for name in names), ({},) * len(names))
 
     def file_name(self, item: int) -> str:
         """Path of an image below the root."""
@@ -108,8 +106,7 @@ class ImageList:
     def _ids_in_names(self) -> list[str]:
         ids = []
         for item_id, path in zip(self.item_ids, self.paths, strict=True):
-            name = PurePosixPath(item_id).name
-            match = _COCO_NAME.fullmatch(name.removesuffix(path.suffix))
+            match = _COCO_NAME.fullmatch(PurePosixPath(item_id).name.removesuffix(path.suffix))
             if match is None:
                 raise DataError(
                     f"The image {path} has no COCO id: captioning code looks features up by a whole number, and "
@@ -144,9 +141,8 @@ def _listed_ids(listing: Path) -> dict[str, str]:
             name = PurePosixPath(str(image["filename"] if "filename" in image else image["file_name"])).name
             coco_id = image["cocoid"] if "cocoid" in image else image["id"]
             if isinstance(coco_id, bool) or not _ID.fullmatch(str(coco_id)):
-                raise DataError(
-                    f"{listing}: the id of {name!r} should be a whole number. Got {reprlib.repr(coco_id)} instead."
-                )
+                got = reprlib.repr(coco_id)
+                raise DataError(f"{listing}: the id of {name!r} should be a whole number. Got {got} instead.")
             if listed.setdefault(name, str(int(coco_id))) != str(int(coco_id)):
                 raise DataError(f"{listing} gives {name!r} two ids, {listed[name]} and {coco_id}.")
     except (KeyError, TypeError) as error:

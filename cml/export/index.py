@@ -1,6 +1,5 @@
-"""Search indexes: folders with the embeddings of images, which can be searched and extended.
+"""Search indexes: folders of embeddings, ``parts/0001``, .., one for each set of images that was added.
 
-``parts/0001``, ``parts/0002``, .. are folders of embeddings (embeddings.py), one for each set that was added;
 ``manifest.json`` names them and is replaced atomically, so that an index is always either the old or the new one.
 """
 
@@ -208,8 +207,7 @@ def _publish(
     file = recall = digest = None
     if made is not None:
         file = f"{method}-{len(parts):04}.faiss"
-        digest = made.save(out / file)
-        recall = measured_recall(made, embeddings)
+        digest, recall = made.save(out / file), measured_recall(made, embeddings)
     manifest: Manifest = {
         "run": run,
         "model": parts[0].manifest["model"],

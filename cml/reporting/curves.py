@@ -35,8 +35,7 @@ def write_curves(
 ) -> None:
     """Draw the loss of a run as PNG, raw and smoothed, and below it the validation metric where there is one.
 
-    ``metrics`` are records with ``step`` and an entry named ``loss`` or ``validation``, of which the last of a step
-    counts; values that are not finite leave a gap.
+    ``metrics`` are records with ``step`` and an entry named ``loss`` or ``validation``; the last of a step counts.
     """
     steps, losses = _series(metrics, loss)
     marks, values = _series(metrics, validation)

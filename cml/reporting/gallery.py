@@ -145,8 +145,7 @@ def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail
             raise UserError(f"All rows of a gallery need the same methods. {has}")
         for method in methods:
             for place, picture in enumerate(row.retrieved[method], start=1):
-                distance = picture.distance
-                if distance is not None and not distance >= 0:
+                if (distance := picture.distance) is not None and not distance >= 0:
                     where = f"Row {number}, {method!r}, picture {place}"
                     raise UserError(f"Label distances are >= 0 or infinite. {where} has {distance}.")
 

@@ -90,10 +90,7 @@ def write_html(
     scripts: Texts = (),
     **shown: object,
 ) -> None:
-    """Write a page atomically: a template with its style sheets and script and their hashes, every text escaped.
-
-    Of the ``package``'s folder ``templates`` are ``styles``, beside generated ``rules``, and the joined ``scripts``.
-    """
+    """Write a page of the ``package``'s templates atomically, its styles and script hashed, every text escaped."""
     import jinja2
 
     loader = jinja2.PackageLoader(package, "templates")

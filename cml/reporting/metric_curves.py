@@ -1,7 +1,4 @@
-"""Metrics over K, or over the embedding's dimension, as a figure with one panel per metric and a common legend.
-
-References (oracle, random, frozen features) are grey, without intervals; those far from all methods are only named.
-"""
+"""Metrics over K, or over the embedding's dimension, as a figure with one panel per metric and a common legend."""
 
 from __future__ import annotations
 

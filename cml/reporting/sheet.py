@@ -80,10 +80,9 @@ class _Sheet:
         tall, foot = round(2.2 * self.head.size), round(1.8 * self.words.size)
         sheet = Image.new("RGB", (self.width, tall + foot + sum(band.height + 1 for band in self.bands)), "white")
         draw = ImageDraw.Draw(sheet)
-        block = self.columns * (self.side + _GAP) - _GAP
-        for x, text, room in [(_GAP, "query", self.side)] + [
-            (start, visible_text(method, 80), block) for start, method in zip(self.starts, self.methods, strict=True)
-        ]:
+        rooms = [self.side, *[self.columns * (self.side + _GAP) - _GAP] * len(self.methods)]
+        heads = ["query", *(visible_text(method, 80) for method in self.methods)]
+        for x, text, room in zip([_GAP, *self.starts], heads, rooms, strict=True):
             draw.text((x, 0.55 * self.head.size), _cut(text, room, self.head), fill=_INK, font=self.head)
         y = tall
         for band in self.bands:

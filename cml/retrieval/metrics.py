@@ -1,7 +1,4 @@
-"""Measures of a ranked gallery against label distances, of R queries and G items; NaN for a query without a measure.
-
-``retrieved`` (R, K) are label distances in the order retrieved; of classes, an item at distance 0 is relevant.
-"""
+"""Measures of ``retrieved`` (R, K), the label distances of R rankings; NaN for a query for which one does not exist."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,10 +26,7 @@ def retrieved_distances(label_distances: Float32, scores: Floats, k: int) -> Flo
 
 
 def mean_label_distance(retrieved: Float32, ks: Sequence[int]) -> Float64:
-    """Mean label distance of the top K of each query (R, len(ks)); lower is better.
-
-    Items that cannot be compared (infinite) are left out, so that a ranking of many can be below the ideal one.
-    """
+    """Mean of the finite label distances of the top K of each query (R, len(ks)), NaN of none; lower is better."""
     at = columns_of(ks, retrieved)
     retrieved = retrieved[:, : max(ks)]
     finite = np.isfinite(retrieved)
@@ -77,10 +71,6 @@ def recall(
     share of the relevant items that were found. With ``within`` it is that of place recognition, where a place counts
     as found within 25 m (Arandjelovic et al., NetVLAD, CVPR 2016). A query of no ``relevant`` (R,) item in the gallery
     gives NaN, or with ``count_lone`` is a miss, as in the published code of Proxy-Anchor.
-
-    Example:
-        >>> recall(np.array([[1, 0, 0]], np.float32), np.array([2.0]), [1, 2])
-        array([[0., 1.]])
     """
     at = columns_of(ks, retrieved)
     found = np.logical_or.accumulate(retrieved[:, : max(ks)] <= within, axis=1)[:, at]
@@ -141,10 +131,7 @@ GAINS: Mapping[str, tuple[str, Callable[[Float32, Float32], Float64]]] = {
 
 
 def relevance_gains(distances: Float32, label_distances: Float32, gain: str = "reciprocal") -> Float64:
-    """Gains 0..1 of items at ``distances`` (R, K) of a gallery's (R, G); one that cannot be compared has gain 0.
-
-    "reciprocal" and "exponential" depend on the unit of the label distances, "rank" only on their order.
-    """
+    """Gains 0..1 of items at ``distances`` (R, K) of a gallery's (R, G); one that cannot be compared has gain 0."""
     if gain not in GAINS:
         raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {gain!r} instead.")
     return GAINS[gain][1](distances, label_distances)

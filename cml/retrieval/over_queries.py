@@ -59,10 +59,7 @@ def in_worst_part(ours: Float64, parts: NDArray[np.intp]) -> Float64:
 
 
 def mean_intervals(values: Float64, *, resamples: int = 1000, seed: int = 0) -> Float64:
-    """95 % percentile bootstrap intervals (M, 2) of column means (Efron, 1979), which share resamples of the queries.
-
-    NaN is left out of its column, as it is of the mean; a column without a value, or no resamples, give NaN.
-    """
+    """95 % bootstrap intervals (M, 2) of column means (Efron, 1979), on shared resamples; NaN without a value."""
     return _ends(_resampled(values, resamples, seed))
 
 

@@ -169,11 +169,7 @@ class Evaluation:
         return self.table(markdown=True)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One line per ranker and metric: ranker, metric, mean, the ends of its 95 % interval, queries left out.
-
-        Raises:
-            UserError: pandas is not installed.
-        """
+        """One line per ranker and metric: mean, ends of its 95 % interval, queries left out; it needs pandas."""
         keys = ("mean", "low", "high", "undefined")
         return text_table.frame(
             {"ranker": ranker, "metric": name, **{key: getattr(metric, key) for key in keys}}

@@ -25,10 +25,7 @@ _UNDERFLOW = float(np.finfo(np.float32).tiny)
 def nearest_embeddings(
     query: Float32, gallery: Sequence[Float32] | Float32, k: int, *, block: int = 8192, threads: int = 2
 ) -> tuple[Float32, Int64]:
-    """Distances and positions (Q, k) of the gallery items nearest to each query (Q, D), ties to the lower item.
-
-    The gallery is (G, D), or its parts, numbered consecutively; memory maps are read block by block.
-    """
+    """Distances and positions (Q, k) of the items of a gallery, or its parts, nearest to each query; ties by position."""
     from cml.retrieval.top_k import keep_nearest
 
     parts = [gallery] if isinstance(gallery, np.ndarray) else list(gallery)
