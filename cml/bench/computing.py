@@ -168,9 +168,8 @@ class There(Here):
                 self._workers.client.close()
                 raise
 
-    def kept(self, path: Path) -> Path | None:
+    def kept(self, path: Path) -> None:
         """Nowhere."""
-        return None
 
 
 def tried(data: BenchSet, track: str, configs: Sequence[TrainConfig], kept: Path | None = None) -> list[Tried]:

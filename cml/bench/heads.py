@@ -57,8 +57,7 @@ def train_heads(
     """Train a head for each of the options, which differ in loss, learning rate and weight decay alone.
 
     Of N training items there are features (N, F), label distances (N, N), and labels as vectors (N, V) where they are
-    some. A head without a loss, or whose loss is no longer a number, is given back as failed. ``kept`` is the file of
-    the state, from which a call with the same arguments goes on.
+    some. A head whose loss is none, or no number, is given back as failed. ``kept`` is a file from which to go on.
     """
     begun, first = time.perf_counter(), configs[0]
     if len({replace(one, loss="", learning_rate=1.0, weight_decay=0.0) for one in configs}) > 1:

@@ -34,8 +34,7 @@ class OnnxExport:
 def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
     """Write the model as ONNX, if its graph agrees with torch; else ``UserError``, and nothing is written.
 
-    ``out`` is a file (``model.onnx``, with the config in ``model.json``), or a new folder for ``model.onnx`` and
-    ``config.json``. The config is also in the graph's metadata.
+    ``out`` is a file, such as ``model.onnx``, with the config in ``model.json``, or a new folder for both.
     """
     model = copy.deepcopy(model).cpu().eval()
     config = onnx_config(model)

@@ -1,7 +1,7 @@
 """Exact nearest neighbours among embeddings that may not fit into memory: block by block, memory O(block).
 
-A block is compared in float32, with one matrix product. The few items whose score, less a bound on its rounding, is no
-worse than the k nearest so far are measured in float64 at once, so that the result is that of float64.
+A block is compared in float32, with one matrix product. Items whose score, less a bound on its rounding, is no worse
+than the k nearest so far are measured in float64, so that the result is that of float64.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _UNDERFLOW = float(np.finfo(np.float32).tiny)
 def nearest_embeddings(
     query: Float32, gallery: Sequence[Float32] | Float32, k: int, *, block: int = 8192, threads: int = 2
 ) -> tuple[Float32, Int64]:
-    """Distances and positions (Q, k) of the items of a gallery, or its parts, nearest to each query; ties by position."""
+    """Distances and positions (Q, k) of the nearest items of a gallery, or its parts, ties to the lower position."""
     from cml.retrieval.top_k import keep_nearest
 
     parts = [gallery] if isinstance(gallery, np.ndarray) else list(gallery)
