@@ -1,8 +1,4 @@
-"""Augmentation that keeps label distances correct.
-
-Small jitter of scale and position is drawn for each image. Mirroring is drawn once for a whole list, since two mirrored
-poses are as far apart as the originals. Single images may only be mirrored together with their labels.
-"""
+"""Augmentation that keeps label distances: a whole list is mirrored, or single images together with their labels."""
 
 from dataclasses import dataclass
 
@@ -49,11 +45,8 @@ def jittered_box(
     part: slice = slice(None),
     total: int | None = None,
 ) -> Tensor:
-    """One random box of each stored image (B, H, W, 3), without jitter the centre box: (B, 3, h, w) uint8.
-
-    If other processes have the rest of a list of ``total`` images, of which these are a ``part``, the boxes are those
-    that the whole list would get.
-    """
+    """One random box of each stored image (B, H, W, 3), without jitter the centre box: (B, 3, h, w) uint8."""
+    # a part of a list of total images, of which other processes have the rest, gets the boxes it has in the whole list
     count = len(images)
     drawn_for = count if total is None else total
     moves, shades = bool(jitter.scale or jitter.shift), bool(jitter.brightness)

@@ -1,8 +1,4 @@
-"""Reading images at one stored size, kept in memory if they fit, else decoded on demand.
-
-The stored size is larger than the network's if the recipe leaves room for jitter. A file, a Pillow image, an array and
-the input of an exported graph become the same pixels: every image is decoded at full size and resized by ``resized``.
-"""
+"""Reading images at one stored size, by one decoder and resizer; kept in memory if they fit, else decoded on demand."""
 
 import contextlib
 import io
@@ -34,10 +30,7 @@ RESIZING = (
 
 
 def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
-    """Decode an image file, or its content, to RGB (H, W, 3), upright and ``resized`` to a size, if one is given.
-
-    A DataError says if it is missing, unreadable, truncated, too large or of more than 16 bits per channel.
-    """
+    """An image file, or its content, as RGB (H, W, 3), upright, ``resized`` if a size is given; or a DataError."""
     with opened_image(path) as image:
         upright = upright_rgb(image)
         # no draft mode: JPEGs decoded at a smaller scale would differ from images that were already decoded
@@ -55,10 +48,8 @@ class ImageFault(ValueError):
 
 @contextlib.contextmanager
 def opened(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
-    """Open an image file, or its content; all images are opened here, with the same limits.
-
-    Errors in the ``with`` block, where it is decoded, are an ImageFault too; a full memory is not the image's fault.
-    """
+    """Open an image file, or its content; all images are opened here, with the same limits."""
+    # errors in the block, where it is decoded, are an ImageFault too; a full memory is not the image's fault
     pixels = 0
     try:
         with (
@@ -116,10 +107,7 @@ def upright_rgb(image: Image.Image) -> Image.Image:
 
 
 class Images:
-    """N images of one stored size, all decoded ones in memory if they take at most ``cache_bytes``.
-
-    The source is paths, Pillow images and arrays (H, W, 3) uint8 of any sizes, or one array (N, H, W, 3) uint8.
-    """
+    """N images of one stored size: paths, Pillow images and arrays (H, W, 3) uint8, or one array (N, H, W, 3)."""
 
     def __init__(
         self, source: Sequence[Path | Image.Image | UInt8] | UInt8, size: Size, *, cache_bytes: int = 1 << 30

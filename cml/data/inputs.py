@@ -1,8 +1,7 @@
-"""Images and labels of Python users, converted to what ``Images`` and the label distances read.
+"""What Python users give as images and labels, recognised by its attributes, so that no library is imported for it.
 
 Paths, uint8 arrays and tensors in either channel order, Pillow images, a torch ``Dataset`` of (image, label), a
-Hugging Face ``Dataset`` or a data frame with column names. None of those libraries is imported: their objects are
-recognised by their attributes.
+Hugging Face ``Dataset`` or a data frame with column names.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,11 +44,8 @@ def images_and_labels(
     image: str | None = None,
     label: str | None = None,
 ) -> tuple[ImageSource, list[Any]]:
-    """N images of any kind listed above, with their labels as plain Python values.
-
-    ``labels`` is None if ``images`` is a data set that holds them; ``image`` and ``label`` name the columns of a data
-    frame or Hugging Face data set.
-    """
+    """N images of any kind listed above, with their labels as plain Python values."""
+    # labels is None for a data set that holds them; image and label name columns of a frame or Hugging Face data set
     if _has_columns(images):
         source = _column(images, image, "image")
         labels = _column(images, label, "label") if labels is None else labels

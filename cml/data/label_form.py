@@ -13,11 +13,7 @@ _DEEPEST = 8  # nested lists; a hostile file could nest until the stack overflow
 
 
 class LabelForm:
-    """The form of all labels of one dataset, set by the first label.
-
-    Numbers and nested lists of numbers must be finite and of one shape; texts must not be empty; lists of texts may
-    differ in length.
-    """
+    """The form of all labels of one dataset, set by the first: numbers of one shape, texts, or lists of texts."""
 
     def __init__(self) -> None:
         self._form: tuple[Any, ...] | None = None
@@ -36,11 +32,8 @@ class LabelForm:
         return None
 
     def packed(self, labels: list[Any], *, booleans: bool) -> NDArray[Any] | list[Any] | None:
-        """N >= 1 valid labels: an array (N, ..) of numbers, or the list itself if they are texts.
-
-        None if ``fault`` has to check each: there may be a fault, or numbers that no array can hold. ``booleans`` tells
-        whether true or false, which NumPy would take for numbers, may be among them.
-        """
+        """N >= 1 labels as an array (N, ..), or the list itself of texts; None if ``fault`` has to check each."""
+        # booleans: true or false, which NumPy would take for numbers, may be among them
         packed, form = _packed(labels, booleans=booleans)
         if form is None or (self._form is not None and form != self._form):
             return None

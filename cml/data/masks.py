@@ -1,8 +1,4 @@
-"""Masks: images whose pixel values are ids, not colours.
-
-A mask belongs to an image of the same size. ``details`` in dataset.json may list the known ids (``ids``: id to name)
-and name the one that does not count (``ignore_id``).
-"""
+"""Masks: images whose pixel values are ids; ``details`` may list the known ones, ``ids``, and name an ``ignore_id``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,10 +17,7 @@ class MaskFault(ImageFault):
 
 
 def read_mask(path: Path) -> UInt8:
-    """The ids (H, W) of a mask file: an 8-bit grey or palette image, whose indices they are, without lossy compression.
-
-    A MaskFault says if it is missing, unreadable, too large or not an image of ids.
-    """
+    """The ids (H, W) of a mask file: 8-bit grey or palette, without lossy compression; or a MaskFault."""
     try:
         with opened(path) as image:
             lossy = image.format in ("JPEG", "MPO")
@@ -41,10 +34,7 @@ def read_mask(path: Path) -> UInt8:
 
 
 def check_ids(mask: UInt8, ids: Mapping[str, Any] | None, ignore: int | None) -> None:
-    """Check that a mask (H, W) holds only known ids, and at least one that counts.
-
-    ``ids`` are strings, as in JSON; None allows any. The one to ``ignore`` is always known; None if there is none.
-    """
+    """Check that a mask holds only known ``ids``, strings as in JSON, None for any, and one other than ``ignore``."""
     present = np.flatnonzero(np.bincount(mask.reshape(-1), minlength=256)).tolist()
     known = None if ids is None else {*ids, str(ignore)}
     if known is not None and (strange := [one for one in present if str(one) not in known]):

@@ -1,8 +1,4 @@
-"""Reading and checking the metadata files of a prepared dataset, dataset.json and metadata.jsonl.
-
-Nothing in a file is trusted before it is checked, neither its paths nor the form of its labels. msgspec decodes many
-lines at a time; if anything in them is unusual, all are read again one by one, to describe the faults.
-"""
+"""Reading and checking dataset.json and metadata.jsonl: many lines at once, or one by one to describe the faults."""
 
 import gc
 import hashlib
@@ -41,11 +37,8 @@ class Metadata(NamedTuple):
 
 
 def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Metadata]:
-    """Read and check all metadata of a dataset; the info is None if dataset.json cannot be used.
-
-    ``report`` is called with every fault, "FILE:LINE: what, rule, value", and may raise to stop at the first. After a
-    report, items without an image are left out, and labels may have any form.
-    """
+    """Read and check all metadata of a dataset; ``report`` gets every fault and may raise to stop at the first."""
+    # the info is None if dataset.json cannot be used; after a report, labels may have any form
     path = folder / INFO
     try:
         with open_regular(path) as file:
@@ -88,11 +81,7 @@ class _Unusual(Exception):  # the lines have to be checked one by one
 
 
 class _Reader:
-    """Reads the metadata.jsonl files of one dataset, many lines at once.
-
-    It accepts only valid lines; faults and unusual lines, such as duplicates by their hashes, are left to
-    ``_LineReader``.
-    """
+    """Reads many lines at once and accepts only valid ones; others, such as duplicates, are ``_Unusual``."""
 
     def __init__(self, folder: Path, label_column: str) -> None:
         self.gathered: list[Gathered] = []  # one a metadata.jsonl

@@ -1,8 +1,4 @@
-"""Prepared datasets: the one folder format that cml trains on and evaluates on, read and checked.
-
-A label column that ends with ``_file_name`` names a mask per item, an image of ids (masks.py). Opening checks all
-metadata (metadata.py); ``check_dataset`` also decodes the images. docs/reference/formats.md describes the folder.
-"""
+"""Prepared datasets: the one folder format that cml trains on and evaluates on (docs/reference/formats.md), checked."""
 
 import functools
 import itertools
@@ -98,11 +94,7 @@ def open_dataset(folder: Path | str) -> PreparedDataset:
 def check_dataset(
     folder: Path, *, tasks: Collection[str] = (), threads: int = 2, progress: Callable[[int], object] | None = None
 ) -> list[str]:
-    """Find all faults of a prepared dataset, one sentence each, "FILE:LINE: what, rule, value".
-
-    Its task should be one of ``tasks``, if they are given. Every image is decoded, ``threads`` at a time; ``progress``
-    is called with 1 after each.
-    """
+    """Find all faults of a prepared dataset, one sentence each, "FILE:LINE: what, rule, value"; images are decoded."""
     problems: list[str] = []
     info, metadata = read_metadata(folder, problems.append)
     if info is None:

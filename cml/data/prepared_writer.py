@@ -1,8 +1,4 @@
-"""Writing prepared datasets from the items of a source, completely or not at all.
-
-Several items are written at a time; a bad one is an error or is counted. Items that a killed process finished are
-reused (partial_dataset.py).
-"""
+"""Writing prepared datasets from the items of a source, several at a time, completely or not at all."""
 
 import contextlib
 import errno
@@ -122,10 +118,7 @@ class PreparedWriter:
         return [f"{count} finished items are kept and the same command continues from there"] if count else []
 
     def encoded(self, item_id: str, image: Picture, label: object, quality: int | None = 92) -> tuple[Encoded, object]:
-        """The image, and the label if it is one, in memory, for ``add``: encoded, or as an earlier process left them.
-
-        This takes most of the time; several threads may call it in any order.
-        """
+        """The image, and the label if it is one, for ``add``: encoded, or as an earlier process left them."""
         files = (self._partial.finished(item_id) or {}).items()
         done = [Encoded(content, PurePosixPath(path).suffix) for path, content in files]
         if self.info.label_column.endswith(FILE_COLUMN):
@@ -251,10 +244,7 @@ def write_dataset(
 
 
 def already_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedDataset | None:
-    """The dataset in ``folder``, made from the same source with the same settings; None if the folder is free.
-
-    Something else that is there is a UserError; it is never replaced.
-    """
+    """The dataset in ``folder`` if it has these settings, None if the folder is free; anything else is a UserError."""
     if not (folder / INFO).is_file():
         check_vacant(folder)
         return None

@@ -1,8 +1,4 @@
-"""Classes and attributes. Not for: numbers, of which some are closer than others (euclidean).
-
-Classes are one answer an item, for all that is written for continuous labels; jaccard is for sets of names of which
-most are absent from most labels, hamming for lists of answers.
-"""
+"""Classes and attributes. Not for: numbers, of which some are closer than others (euclidean)."""
 
 import functools
 import hashlib
@@ -184,11 +180,8 @@ def _written(value: Any, position: int) -> str:  # noqa: ANN401 - checked here
 
 
 def _pack(sets: Sequence[Iterable[str]]) -> Labels:
-    """Pack N sets of at most M names as ``digests`` (N, M) uint64, and how many count as ``size`` (N,) int32.
-
-    Of digests of 64 bits, so that labels encoded apart agree without a common vocabulary, two of a million names meet
-    with a probability of about 3e-8.
-    """
+    """Pack N sets of at most M names as ``digests`` (N, M) uint64, and how many count as ``size`` (N,) int32."""
+    # 64 bits need no common vocabulary, and two of a million names meet with a probability of about 3e-8
     digests = [np.unique(np.array([_digest(name) for name in names], np.uint64)) for names in sets]
     size = np.array([len(row) for row in digests], np.int32)
     packed = np.zeros((len(digests), size.max()), np.uint64)

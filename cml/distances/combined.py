@@ -1,7 +1,4 @@
-"""Label distances made of others. Not for: sets of names, where members are equal or not (jaccard).
-
-Combined is for labels of several parts, sets for sets of like labels.
-"""
+"""Label distances made of others. Not for: sets of names, where members are equal or not (jaccard)."""
 
 import functools
 import hashlib

@@ -20,11 +20,7 @@ Mirror = Callable[[Any], Any]  # of a label
 def encode(
     distance: LabelDistance, dataset: PreparedDataset, role: str | Sequence[str], mirror: Mirror | None = None
 ) -> Labels:
-    """Encode the labels of a role, or of several one after the other; an error names the item.
-
-    With ``mirror`` the labels of the mirrored images follow those of the images: packed together, so that both have
-    arrays of one shape.
-    """
+    """Encode the labels of one role or several, with ``mirror`` then those mirrored; an error names the item."""
     splits = [dataset.split(name) for name in ([role] if isinstance(role, str) else role)]
     # of one role as they are: a million numbers are one array there
     labels = splits[0].labels if len(splits) == 1 else [label for split in splits for label in split.labels]

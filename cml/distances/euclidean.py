@@ -1,7 +1,4 @@
-"""Numbers and vectors. Not for: numbers that wrap around (circular), or poses with hidden joints (keypoints).
-
-Euclidean is for vectors whose length matters, cosine for directions without a length.
-"""
+"""Numbers and vectors. Not for: numbers that wrap around (circular), or poses with hidden joints (keypoints)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

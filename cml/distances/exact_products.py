@@ -26,10 +26,7 @@ _DIRECT_BYTES = 16 << 20  # what the direct formula may gather at a time
 def compute_again(
     rows: Rows, columns: Rows, direct: Callable[[Rows, Rows], Float64], *, pair_bytes: int, root: bool, out: Float32
 ) -> None:
-    """Write the pairs that an estimate leaves open, or their roots, by the direct formula.
-
-    ``direct`` gives the squared distances (P,) of pairs (rows (P,), columns (P,)) and takes ``pair_bytes`` for each.
-    """
+    """Write P open pairs, or their roots, by the formula ``direct``, which takes ``pair_bytes`` for each."""
     pairs = max(1, _DIRECT_BYTES // pair_bytes)
     for start in range(0, len(rows), pairs):
         row, column = rows[start : start + pairs], columns[start : start + pairs]
@@ -48,10 +45,7 @@ def running_sum(terms: Float64) -> Float64:
 
 
 def squared_euclidean(a: Float64, b: Float64, *, root: bool, zero_below: float = 0.0) -> Float32:
-    """Squared Euclidean distances, or their roots, of the rows of ``a`` (A, D) to those of ``b`` (B, D): (A, B).
-
-    Squared distances up to ``zero_below`` are rounding noise of the rows themselves and become 0.
-    """
+    """Squared distances (A, B), or their roots, of rows (A, D) and (B, D); up to ``zero_below``, their noise, 0."""
     dimension = a.shape[1]
     result = np.empty((len(a), len(b)), np.float32)
     center = b.mean(axis=0)  # a shift changes no distance, and short rows round less

@@ -190,13 +190,8 @@ def check_k(k: int, items: int) -> None:
 
 
 def nearest_columns(block: Float32, k: int) -> tuple[NDArray[np.int32], Float32]:
-    """Columns (R, k) of the k smallest entries of each row of (R, N), smallest first, ties to the lower; and these.
-
-    Infinite entries are never chosen: -1 fills a row that has fewer than k finite ones.
-
-    Raises:
-        UserError: an entry is NaN or negative.
-    """
+    """Columns (R, k) of the k least entries of each row, least first, ties to the lower column, and these entries."""
+    # infinite entries are never chosen: -1 fills a row that has fewer than k finite ones
     lowest = block.min(initial=np.inf)
     if not lowest >= 0:  # as NaN is not
         raise UserError(

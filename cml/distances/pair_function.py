@@ -41,11 +41,7 @@ _in_use: weakref.WeakValueDictionary[str, KeptPairs] = weakref.WeakValueDictiona
 
 @dataclass(frozen=True, eq=False)
 class PairFunction(LabelDistance):
-    """``function(a, b) -> float``, called once for each pair of labels in a process.
-
-    Labels reach the function as they were given. Those of equal content count as one label. Where the two ways are
-    the same, each pair is asked for in one direction alone. Settings are those of ``cml.distances.made``.
-    """
+    """``function(a, b) -> float``, called once for each pair of labels of different content, given as they were."""
 
     function: Callable[[Any, Any], Any]
     title: str  # what the function is called
@@ -167,11 +163,7 @@ def _said(value: Any) -> str:  # noqa: ANN401 - whatever a function gave
 
 
 class KeptPairs:
-    """What ``function(a, b)`` gave before, in memory and in the file ``path`` for other processes.
-
-    A matrix over the different labels, found by a digest of each one's content, so that every later set of labels finds
-    those that it shares with earlier ones.
-    """
+    """What the function gave before: a matrix over the different labels, in memory and in the file ``path``."""
 
     def __init__(self, distance: PairFunction, path: Path | None) -> None:
         self._function, self._title, self._symmetric = distance.value, distance.title, distance.is_symmetric

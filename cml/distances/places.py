@@ -1,7 +1,4 @@
-"""Places on the ground. Not for: coordinates in metres without a heading (euclidean), rotations in space (rotation).
-
-Haversine is for places without a direction of view, place for those with one.
-"""
+"""Places on the ground. Not for: coordinates in metres without a heading (euclidean), rotations in space (rotation)."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Texts or sets of texts, by vectors of whole sentences. Not for: distances of words (captions).
-
-Vectors are computed once and cached by texts and model.
-"""
+"""Texts or sets of texts, by vectors of whole sentences. Not for: distances of words (captions)."""
 
 import functools
 import hashlib

@@ -37,11 +37,8 @@ Three = tuple[float, float, float]
 
 
 def last_map(network: nn.Module, pixels: Tensor) -> Tensor | None:
-    """The last convolution map (B, C, h', w') of a network without a method ``feature_map``; None if there is none.
-
-    It is the input of the last pooling layer, or the output of the convolution stages. If the network's features are
-    the mean over positions, they are the mean of this map.
-    """
+    """The last convolution map (B, C, h', w') of a network without a method ``feature_map``; None if there is none."""
+    # the input of the last pooling layer, or the output of the convolution stages; its mean is the pooled features
     caught: list[Any] = []
     paths = {path: module for path, module in network.named_modules() if path}
     # squeeze-and-excitation blocks pool too, but come before the network's own pooling
@@ -268,10 +265,7 @@ def first_line(error: Exception) -> str:
 
 
 def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
-    """Side in pixels of the smallest square images that a backbone accepts, found by trying.
-
-    None if it accepts (height, width), so that the size is not the problem, or if no side was found.
-    """
+    """Side of the smallest square images that a backbone accepts, found by trying; None if it accepts ``size``."""
 
     def takes(height: int, width: int) -> bool:
         try:

@@ -1,8 +1,4 @@
-"""The embedding model: backbone, linear head, L2 normalisation if the loss requires it; and its cached features.
-
-Features of a frozen backbone are computed once for a set of images, then read from a cache, whose keys depend on the
-image files, the backbone, all weights and the size.
-"""
+"""The embedding model: backbone, linear head, L2 normalisation if the loss requires it; and its cached features."""
 
 from __future__ import annotations
 
@@ -62,11 +58,7 @@ class ModelConfig:
 
 
 class EmbeddingModel(nn.Module):
-    """Backbone, which may be the user's own, and linear head.
-
-    The head starts kaiming-normal by fan-out with zero bias, as in the paper's code. Without ``pretrained`` the initial
-    weights of the backbone are not loaded, as a checkpoint follows.
-    """
+    """Backbone and linear head, which starts kaiming-normal by fan-out with zero bias, as in the paper's code."""
 
     mean: Tensor
     std: Tensor
@@ -112,10 +104,7 @@ class EmbeddingModel(nn.Module):
         return checked_features(features, self.config.backbone, self.head.in_features)
 
     def feature_maps(self, images: Tensor) -> Tensor:
-        """The backbone's last map (B, C, h', w') float32 of images (B, 3, h, w), uint8 or float in 0..255.
-
-        Of convolutions before pooling; of a vision transformer the grid of tokens.
-        """
+        """The backbone's last map (B, C, h', w') float32, of a transformer its tokens, of images (B, 3, h, w)."""
         pixels, name = self._normalized(images), self.config.backbone
         try:
             maps = self._map(self.backbone, pixels)
@@ -148,11 +137,7 @@ class EmbeddingModel(nn.Module):
         return self.embed_features(self.features(images))
 
     def embed(self, images: Given, *, batch_size: int = 64, bar: str = "") -> Float32:
-        """Embeddings (N, D) of images; ``bar`` is the title of a progress bar for work of seconds, "" for none.
-
-        Images are paths, Pillow images, uint8 arrays or tensors in either channel order, of any sizes; one array of N
-        images; or ``Images`` of this model's stored size.
-        """
+        """Embeddings (N, D) of images as ``image_source`` takes them, of any sizes; ``bar`` is a bar's title."""
         return self._by_batches(self.forward, images, batch_size, bar)
 
     def extract(self, images: Given, *, batch_size: int = 64, bar: str = "") -> Float32:

@@ -1,7 +1,4 @@
-"""The workers of a Dask cluster: found, watched, and given calls whose results come back as they are ready.
-
-Dask's connections carry pickles: use a cluster that you trust.
-"""
+"""The workers of a Dask cluster, watched and given calls. Its connections carry pickles: use one that you trust."""
 
 import contextlib
 import itertools
@@ -61,11 +58,7 @@ class Workers:
         self.client.close()
 
     def each(self, calls: Iterable[Call], named: Callable[[int], str]) -> Iterator[tuple[int, Any]]:
-        """Have all calls computed: yields the number of each and its result, in the order in which they come.
-
-        Calls are taken one by one, some more than the workers have threads. ``named`` says what the call of a number
-        is called in a message, as when it took several workers down.
-        """
+        """Have all calls computed; yields number and result of each as they come. ``named`` is for messages."""
         left, under_way = iter(enumerate(calls)), {}
         token = f"cml-{uuid.uuid4().hex}"
 

@@ -1,7 +1,4 @@
-"""Joining the processes that torchrun started for one run, and leaving them together, or when one has failed.
-
-``torchrun --nproc-per-node N -m cml train ..``: gloo on CPUs, nccl on GPUs.
-"""
+"""Joining the processes that torchrun started for one run, and leaving them together, or when one has failed."""
 
 import sys
 from collections.abc import Iterator
@@ -23,11 +20,8 @@ _sessions = 0  # runs that this process has joined
 
 @contextmanager
 def joined(device: str) -> Iterator[Ranks]:
-    """Join the other processes of the run, if torchrun started several; leave them together at the end.
-
-    In the block, an error or the death of one process stops all of them within 30 s; ``SystemExit``: another one has
-    failed and printed why. ``device`` is as in ``TrainConfig``; each of several takes the GPU of its local rank.
-    """
+    """Join the other processes of the run, if torchrun started several; leave them together at the end."""
+    # an error or the death of one stops all within 30 s; SystemExit: another one has failed and printed why
     how = launch()
     if how.size == 1:
         yield Ranks(device=pick_device(device))

@@ -71,11 +71,8 @@ class Ranks:
         return gathered
 
     def sum_gradients(self, network: nn.Module, loss: nn.Module) -> None:
-        """Make every process's gradients those of the whole batch.
-
-        Those of the network are summed, as each process has them for its share. The loss's own parameters have the
-        whole gradient everywhere; that of rank 0 is used, so that rounding on different machines cannot accumulate.
-        """
+        """Make all gradients those of the whole batch: the network's are summed, the loss's are rank 0's."""
+        # each process has the loss's own whole: those of one, so that rounding on different machines cannot accumulate
         if self.size == 1:
             return
         own = [one.grad for one in loss.parameters() if one.grad is not None]
@@ -124,10 +121,7 @@ class Ranks:
         return array if self.size == 1 else self.add_up(torch.from_numpy(array)).numpy()
 
     def rows(self, total: int, compute: Callable[[slice], NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Rows (``total``, D), such as embeddings of images, of which each process computes a slice.
-
-        Slices begin at multiples of the network's batch, so that the rows are bit for bit those of one process.
-        """
+        """Rows (``total``, D), such as embeddings of images, of which each process computes a slice."""
         if self.size == 1:
             return compute(slice(0, total))
         batches = self.share(-(-total // _ROWS))

@@ -1,9 +1,7 @@
 """Notices within 30 s that another process of the run has died, hangs or has failed, and stops this one with a message.
 
-If a process is gone, gloo's connections break within seconds, but do not say which one it was. If it hangs, or its
-machine is gone, the others wait for it in a collective, also under torchrun. A time limit of collectives would also
-end a run in which one process reads a large data set. So a thread of every process leaves a sign of life in their
-shared store and reads those of the others.
+Broken connections of gloo do not name a process, one that hangs breaks none, and a time limit of collectives would
+end a run in which one reads a large data set. So a thread of each leaves signs of life in their shared store.
 """
 
 import contextlib

@@ -1,8 +1,4 @@
-"""Writing files and folders so that a reader never sees a partial one.
-
-The one rule: write under a temporary name beside the target, then rename. A killed process leaves the old state (or
-none) and a temporary, which readers ignore and the next writer of the same name deletes.
-"""
+"""Writing files and folders so that a reader never sees a partial one: under a temporary name, then renamed."""
 
 import contextlib
 import errno
@@ -83,12 +79,9 @@ def check_vacant(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
-    """Hold a lock file, so that one process at a time works on ``what``: "the run runs/mine".
-
-    The lock ends with the process: a killed one leaves a file that locks nothing. Forked processes, such as data
-    workers, do not hold it. If another process does, that is a ``UserError``, or waited for with ``wait``. The file,
-    which is no link and whose folder is made, is open for reading and appending, and stays behind.
-    """
+    """Hold a lock file, open to read and append: one process at a time works on ``what``, "the run runs/mine"."""
+    # The lock ends with the process, only the file stays, and forks do not hold it. Another process that does is waited
+    # for, or a UserError.
     while True:
         try:
             path.parent.mkdir(exist_ok=True)

@@ -19,11 +19,8 @@ _WHY = {
 
 
 def local_run(run: Path | str) -> Path:
-    """The folder of a run: as it is, or of ``hf:user/name`` or ``hf:user/name@revision`` in the hub's cache.
-
-    The commit of a branch or tag is printed on stderr; a commit needs no network once it is in the cache.
-    ``UserError``: no such repository or revision, no model in it, or the hub cannot be reached.
-    """
+    """The folder of a run: as it is, or of ``hf:user/name`` or ``hf:user/name@revision`` in the hub's cache."""
+    # the commit of a branch or tag is printed on stderr; a commit needs no network once it is in the cache
     text = run if isinstance(run, str) else run.as_posix()
     if not text.startswith("hf:"):
         return Path(run)

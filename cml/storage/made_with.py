@@ -21,11 +21,8 @@ def difference(
     about_there: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> str:
-    """The first option in which existing settings differ from the wanted ones, with both values; "" if none does.
-
-    Digests mean nothing to a reader. Where they differ, the first difference between ``about_there`` and ``about``,
-    which describe what the digests are of, is named instead; without one, the kind of thing that differs.
-    """
+    """The first option in which settings differ from the wanted ones, with both values; empty if none does."""
+    # of digests, which mean nothing to a reader, the first difference of what they are of: about_there and about
     if there == wanted:
         return ""
     if not isinstance(there, Mapping) or not there:

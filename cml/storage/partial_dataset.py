@@ -1,8 +1,4 @@
-"""A dataset being written, in a folder beside its target that survives a killed process, so that the next continues.
-
-``.NAME.partial`` holds the dataset so far and a journal (resumable.py) of the items whose files are complete, with
-sizes and checksums: a file torn by a power cut fails its checksum and is made again.
-"""
+"""A dataset being written, in ``.NAME.partial`` beside its target; the next process goes on after a killed one."""
 
 import contextlib
 import os
@@ -27,7 +23,6 @@ Whole = tuple[int, int]  # size and checksum of a file
 class PartialDataset:
     """The folder in which a dataset is made; a ``with`` block that succeeds without ``publish`` deletes it.
 
-    ``folder``, the dataset's target, is absent or empty, and no other process makes it, or that is a ``UserError``.
     Items of an earlier process are reused only if what determines the content, ``made_with``, was the same; if it is
     empty, nothing is reused and nothing kept.
     """

@@ -1,10 +1,7 @@
 """Work that takes hours: done and recorded in pieces, continued after a kill, refused to a second process.
 
-It grows in a hidden folder (``WorkFolder``) with a journal, whose first line holds the settings of the work and each
-further line a complete piece, which is on the disk before its line. Links in the folder are never followed: if there
-is one, the work starts over. ``cml distances``, ``embed``, ``index`` and ``export captioning`` move whole results out
-of it (``building``); ``prepare`` (partial_dataset.py) and ``bench`` use the folder itself. The next process with the
-same command drops what the journal does not list and continues.
+It grows in a hidden folder with a journal, whose first line holds the settings of the work and each further line a
+complete piece, which is on the disk before its line. If there is a link in the folder, the work starts over.
 """
 
 import contextlib
@@ -58,11 +55,7 @@ class WorkFolder:
         self._start, self.recorded = os.fstat(self._journal.fileno()).st_size, 0
 
     def records(self, parse: Callable[[Any], T]) -> list[T]:
-        """The records, oldest first, each converted by ``parse``.
-
-        If ``parse`` raises DataError, LookupError, TypeError or ValueError, the journal was torn there, as by a power
-        cut, and ends before that record.
-        """
+        """The records, converted by ``parse``; where that fails the journal was torn, as by a power cut, and ends."""
         self._journal.seek(self._start)
         found, end = [], self._start
         with contextlib.suppress(DataError, LookupError, TypeError, ValueError):
@@ -96,11 +89,8 @@ class WorkFolder:
 def work_folder(
     root: Path, made_with: Mapping[str, Any], what: str, *, about: Mapping[str, Any] | None = None, wait: bool = False
 ) -> Iterator[WorkFolder]:
-    """Open a folder for this process alone; it is made if it is missing, or ``FolderError``.
-
-    ``about`` says in words what the digests in ``made_with`` are of, for errors. Another process that works there is
-    waited for with ``wait``, and otherwise a ``UserError`` that names ``what`` it makes.
-    """
+    """Open or make a folder for this process alone, or ``FolderError``; another one waits, or fails with ``what``."""
+    # about says in words what the digests in made_with are of, for errors
     with contextlib.ExitStack() as opened:
         try:
             if _is_link(root):
@@ -142,10 +132,7 @@ class Building:
         self.records.clear()
 
     def finish(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Move the parts to their target, then write and return the manifest. A later call completes a killed one.
-
-        The settings of the results are added as ``made_with``, unless the manifest holds them.
-        """
+        """Move the parts to their target, then write and return the manifest; a later call completes a killed one."""
         self.record({_FINISHED: dict(manifest)})
         return self._publish()
 
@@ -199,10 +186,8 @@ def building(
 ) -> Iterator[Building]:
     """Begin or continue results whose manifest is written last: if it exists, they are complete.
 
-    ``out`` is made if it is missing, and may hold other files, but none under the names of ``parts``, which include
-    optional ones. Only results of the same ``made_with`` are continued, or else ``MadeOtherwiseError``; ``about`` is
-    that of ``work_folder``, and the manifest should hold it too. Complete results that are not ``sound`` are made
-    again. The work is complete up to a record that ``parse`` refuses, as ``WorkFolder.records`` says.
+    ``out`` may hold other files, but none named as ``parts``, which include optional ones. Only results of the same
+    ``made_with`` are continued, or else ``MadeOtherwiseError``; complete ones that are not ``sound`` are made again.
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; give a folder.")

@@ -1,8 +1,4 @@
-"""File names in data files: they may only name files below a given folder.
-
-A name must be relative, without ``..``, backslash or NUL, and name a regular file that lies in the folder after all
-links are followed. The folder itself may be a link, since the user named it.
-"""
+"""File names in data files: they may only name regular files below a given folder, after all links are followed."""
 
 import os
 import posixpath
@@ -15,10 +11,7 @@ _LONGEST, _LONGEST_PART = 4096, 255  # bytes, what Linux can open
 
 
 def relative_name(value: object, folder: object, *, portable: bool = True) -> str:
-    """A name in its normal form, after every check that needs no disk; ``ValueError``, to follow the name, says why.
-
-    ``portable`` refuses a backslash, which separates folders on other systems.
-    """
+    """A name in its normal form, or ``ValueError``, to follow it; ``portable`` refuses a backslash. Needs no disk."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"should be the path of a file, relative to {folder}")
     if value.startswith("/") or ".." in value.split("/"):

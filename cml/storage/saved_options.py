@@ -36,11 +36,7 @@ def check_bounds(options: object, bounds: Mapping[tuple[float, float], Sequence[
 
 
 def read_record(path: Path, kind: type[T], what: str, mend: str) -> T:
-    """The record, a TypedDict or dataclass, in a JSON file that cml wrote; entries that it does not name are dropped.
-
-    ``DataError``: the file is missing or not JSON, or an entry is missing, of another type or out of range. It says
-    ``what`` the file should hold ("what the index holds"), and how to ``mend`` that.
-    """
+    """The record in a JSON file of cml's, or ``DataError`` with ``what`` it should hold and how to ``mend`` that."""
     return record(read_json(path, what), kind, str(path), what, mend)
 
 
@@ -53,11 +49,7 @@ def record(value: object, kind: type[T], where: str, what: str, mend: str = "") 
 
 
 def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
-    """The dataclass ``kind``, whose ``__post_init__`` checks ranges with ``UserError``, in a JSON value.
-
-    A missing option has its default. ``DataError``: one without a default is missing, or one is unknown, of another
-    type or out of range: "walk.json: the option 'steps' cannot be 'many': expected int, got str."
-    """
+    """The dataclass ``kind``, whose ``__post_init__`` checks ranges, in a JSON value; or a ``DataError``."""
     if (name := _unknown(kind, value)) is not None:
         raise DataError(f"{where} has the option {name}")
     try:

@@ -1,8 +1,4 @@
-"""JSON from untrusted files, read strictly, so that anything unusual is an error at once.
-
-Beyond invalid JSON these are refused: NaN and infinity, duplicate keys, lone surrogates, numbers of thousands of
-digits, endless nesting.
-"""
+"""JSON from untrusted files: NaN, duplicate keys, lone surrogates, huge numbers and endless nesting are errors."""
 
 import json
 import math
@@ -14,11 +10,8 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_json(raw: bytes, *, surrogates: bool = False, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
-    """Read one JSON value; ``ValueError``, to follow the name of the file or line, says what is wrong.
-
-    ``surrogates`` allows lone ones, which stand for the bytes of a file name that is not Unicode. Where NaN and
-    infinity need not be ``finite``, the caller checks every number.
-    """
+    """Read one JSON value; ``ValueError``, to follow the name of the file or line, says what is wrong."""
+    # surrogates: lone ones may stand for bytes of a file name that is no Unicode; not finite: the caller checks numbers
     try:
         text = raw.decode()
         value = (_STRICT if finite else _LENIENT).decode(text)

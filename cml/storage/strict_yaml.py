@@ -1,7 +1,4 @@
-"""YAML of a user, read by PyYAML's safe loader (the extra ``yaml``).
-
-Unlike PyYAML it refuses duplicate keys, and ``1e-3`` is a number as in YAML 1.2.
-"""
+"""A user's YAML, by PyYAML's safe loader (the extra ``yaml``): no duplicate keys, and ``1e-3`` is a number."""
 
 import re
 from typing import Any

@@ -27,10 +27,7 @@ _one_at_a_time = threading.Lock()
 
 
 def lock(descriptor: int, *, wait: bool) -> None:
-    """Lock an open file for this process alone; the lock ends with the descriptor.
-
-    ``BlockingIOError``: another process holds it, and ``wait`` is False. ``OSError``: the file system has no locks.
-    """
+    """Lock an open file until it is closed; ``BlockingIOError``: another process has it, ``OSError``: no locks here."""
     if _posix is not None:
         _posix.flock(descriptor, _posix.LOCK_EX | (0 if wait else _posix.LOCK_NB))
         return

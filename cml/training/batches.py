@@ -1,8 +1,4 @@
-"""The tensors of a training step, made from a sampler's batch in data workers.
-
-A batch is a pure function of (seed, global step), so that a run can continue at any step. Each of several processes
-makes its share of a batch's images, and they take turns with the label distances.
-"""
+"""The tensors of a training step, a pure function of (seed, step), so that a run can continue at any step."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -52,10 +48,7 @@ class TrainingData:
         return replace(self, images=self.images.subset(items), labels=self.labels[items], mirrored_labels=twins)
 
     def held_out(self, config: TrainConfig) -> tuple[Self, Self]:
-        """The items to train on, and those to validate on, none if the run is not validated.
-
-        The latter are the last items, so that neighbours, such as video frames, stay together.
-        """
+        """The items to train on, and the last ones, so that video frames stay together, to validate on, if any."""
         kept = items_left(config, len(self))
         return self.subset(slice(0, kept)), self.subset(slice(kept, len(self)))
 
@@ -82,11 +75,7 @@ class _Plan(NamedTuple):
 
 @dataclass(eq=False)
 class BatchSource(Dataset[Step]):
-    """Batches by global step.
-
-    With a memory of M, label distances have a further column for each of the last M items of earlier steps, newest
-    batch first, as ``CrossBatchMemory`` stores them.
-    """
+    """Batches by global step; with a memory, label distances have columns for its M items, newest batch first."""
 
     data: TrainingData
     sampler: Sampler

@@ -49,12 +49,9 @@ def train_run(
     quiet: bool = False,
     ranks: Ranks | None = None,
 ) -> tuple[Trained, RunConfig]:
-    """Train on N labelled images, optionally in a run folder; returns also the content of config.json.
-
-    ``labels`` are encoded by ``distance``; for ``flip="image"`` those of the mirrored images follow. ``task`` is "" and
-    ``dataset`` None for a run on arrays. With ``shrink`` a batch that is larger than the data becomes smaller, with a
-    warning. The others are as for ``loop.train``.
-    """
+    """Train on N labelled images, optionally in a run folder; returns also the content of config.json."""
+    # labels are encoded by distance, for flip="image" followed by those of the mirrored images; with shrink, a batch
+    # that is larger than the data becomes smaller, with a warning
     ranks = Ranks(device=pick_device(config.device)) if ranks is None else ranks
     count, quiet = len(images), quiet or not ranks.first
     if config.flip == "image" and len(labels) < 2 * count:

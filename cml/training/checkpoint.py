@@ -1,7 +1,4 @@
-"""The checkpoint of a run: everything that the next step depends on, and nothing else.
-
-It is read without pickle (``weights_only=True``), and its checksums reveal damage.
-"""
+"""The checkpoint of a run: all that the next step depends on, read without pickle; its checksums reveal damage."""
 
 import zipfile
 from dataclasses import dataclass

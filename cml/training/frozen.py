@@ -1,7 +1,4 @@
-"""Training little of a model: its head on a frozen backbone, or low-rank adapters on a transformer.
-
-Every image goes through a frozen backbone once, and its features replace the images.
-"""
+"""Training little of a model: its head on a frozen backbone, or low-rank adapters on a transformer."""
 
 from typing import Any, Self
 
@@ -66,10 +63,7 @@ class FrozenNetwork(nn.Module):
 def frozen(
     model: EmbeddingModel, images: Images | Features, ranks: Ranks, *, bar: str = ""
 ) -> tuple[FrozenNetwork, Features]:
-    """The network and the inputs for training a model's head; features of files with published weights are cached.
-
-    ``bar`` is the title of a progress bar while they are computed; "" for none.
-    """
+    """The network and the inputs for training a model's head; ``bar`` is the title of a progress bar, if not empty."""
     network = FrozenNetwork(model)
     if isinstance(images, Features):
         return network, images

@@ -57,11 +57,8 @@ def set_learning_rates(optimizer: torch.optim.Optimizer, config: TrainConfig, st
 
 
 def check_held(optimizer: torch.optim.Optimizer, value: Tensor, loss: nn.Module, embeddings: Tensor) -> None:
-    """Check that the optimiser holds every tensor that gets a gradient from ``value``, the loss of the first batch.
-
-    The graph above ``embeddings`` is searched before the backward pass, so that a proxy in a plain list, or one made at
-    the first batch, is found too.
-    """
+    """Check that the optimiser holds every tensor that gets a gradient from ``value``, the loss of the first batch."""
+    # the graph above the embeddings is searched, so that a proxy in a plain list, or made at the first batch, is found
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]} | {id(embeddings)}
     leaves = [(f"parameter {name!r}", one) for name, one in loss.named_parameters() if one.requires_grad]
     named = {id(one) for _, one in leaves}

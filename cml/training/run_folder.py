@@ -1,7 +1,4 @@
-"""A run folder, whose files docs/reference/formats.md lists: everything needed to repeat or continue.
-
-``model.safetensors`` is written last: a run that has it is finished. The process that trains holds ``lock``.
-"""
+"""A run folder (docs/reference/formats.md): one with ``model.safetensors`` is finished; who trains holds ``lock``."""
 
 import contextlib
 import hashlib
@@ -155,10 +152,7 @@ def load_model(
     *,
     which: str = MODEL,
 ) -> EmbeddingModel:
-    """The trained model of a run, in evaluation mode, or ``which`` other of its files.
-
-    ``backbone`` is the module that the run was trained with, if it was the user's own; it gets the trained weights.
-    """
+    """The trained model of a run, or ``which`` other of its files, in evaluation mode; ``backbone``: the user's own."""
     from safetensors import SafetensorError, safe_open
 
     path = run / which

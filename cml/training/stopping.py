@@ -1,8 +1,6 @@
-"""Stopping a training run on request: SIGINT (Ctrl-C), SIGTERM and SIGHUP end it after the current step.
+"""Stopping a run on SIGINT (Ctrl-C), SIGTERM or SIGHUP, after the current step and a checkpoint; again, at once.
 
-It writes a checkpoint first. An ignored SIGHUP, as under nohup, stays ignored. All processes of a run end if one of
-them gets a signal; another one, more than a second later, stops at once, so that the run continues from an earlier
-checkpoint. Only the main thread of a process can handle signals.
+An ignored SIGHUP, as under nohup, stays ignored. All processes of a run end if one of them gets a signal.
 """
 
 import contextlib

@@ -62,10 +62,7 @@ class Validation:
         return 0 < self.config.patience <= self.waited
 
     def take_best(self, last: int) -> str:
-        """Restore the best weights after the ``last`` step, if validations differed.
-
-        Returns which step's weights the model has, and why; "" if the run was not validated.
-        """
+        """Restore the best weights, if validations differed; returns which step's the model has, and why."""
         if self.best_weights is None:
             return ""
         if self.best == self.worst and self.best_step < last:
@@ -87,10 +84,7 @@ class Validation:
 
 
 def label_order(data: TrainingData) -> Int32:
-    """The order (N, N) of the held-out items around each one by label distance.
-
-    It is the dense rank of each label distance in its row, -1 for the item itself and for incomparable items.
-    """
+    """The dense rank (N, N) of each label distance in its row of held-out items; -1: incomparable, or itself."""
     from cml.retrieval.rank_correlation import dense_ranks
 
     distances = data.distance.pairwise(data.labels, data.labels)
@@ -105,11 +99,8 @@ def label_order(data: TrainingData) -> Int32:
 
 
 def held_out_score(network: Any, data: TrainingData, *, order: Int32, ranks: Ranks) -> float:  # noqa: ANN401
-    """1 - Spearman's rho between embedding and label distances, each held-out item a query for all the others.
-
-    The mean over queries, in 0..2. It uses whole rankings (``label_order``), so that it also works with few items. A
-    query whose embedding is equally far from all others counts as uncorrelated. All ranks call this.
-    """
+    """1 - Spearman's rho between embedding and label distances, each held-out item a query for all the others: 0..2."""
+    # whole rankings also work with few items; a query whose embedding is equally far from all counts as uncorrelated
     from cml.retrieval.rank_correlation import rank_correlations
 
     embeddings = ranks.rows(len(data), lambda rows: network.embed(data.images.subset(rows)))

@@ -1,9 +1,4 @@
-"""Data workers: the processes that make batches ahead, and the errors if one of them fails.
-
-They are forks by torch's DataLoader that share the training process's memory until either writes to it. Here they leave
-Ctrl-C to that process, end with it, and send errors as values, so that they arrive as one line. A worker that hangs,
-dies or runs out of memory is an error of the training process.
-"""
+"""Data workers: forks that make batches ahead, leave signals to the training process, and whose faults are one line."""
 
 import contextlib
 import ctypes
@@ -51,10 +46,7 @@ class _Carried(Dataset[Any]):
 
 
 def made_ahead(source: Dataset[T], steps: range, *, workers: int, timeout: float) -> Iterator[T]:
-    """The batches of ``steps``, in order, made ahead by ``workers`` processes; with 0, in this one.
-
-    After ``timeout`` seconds without a batch the workers count as hung; 0 waits forever. ``ended`` tells their faults.
-    """
+    """The batches of ``steps``, made ahead by ``workers`` processes, which hang after ``timeout`` s, if it is not 0."""
     loader = DataLoader(
         _Carried(source),
         batch_size=None,
@@ -114,11 +106,9 @@ def ended() -> Iterator[None]:
 
 
 def _fault(error: BaseException | None) -> str | None:
-    """A fault of the workers in one line; None if ``error`` is not due to one.
-
-    torch reports it from a signal handler, in the middle of other work: the resulting error, such as one on a partial
-    file, has torch's as its context. If a worker dies while it sends a batch, torch reports nothing.
-    """
+    """A fault of the workers in one line; None if ``error`` is not due to one."""
+    # torch reports it from a signal handler, amid other work, whose error then has torch's as its context; of a worker
+    # that dies while it sends a batch torch reports nothing
     if hung := [batches.hung_for for batches in _running if hasattr(batches, "hung_for")]:
         return (
             f"The data workers hang: no batch came for {hung[0]:g} seconds. Check the disk of the images, wait longer "

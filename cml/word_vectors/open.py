@@ -1,8 +1,6 @@
 """Word vectors: GloVe text, word2vec text and binary, a ``.npy`` matrix with a word list, the packaged GloVe.
 
-A vector is identified by its row number in the file, which is the same in all calls and processes. A matrix is
-memory-mapped; other files are searched from the start, which checks the whole file once. Pickles, and so gensim's own
-files, are never read.
+A vector is identified by its row number in the file. Pickles, and so gensim's own files, are never read.
 """
 
 import functools

@@ -28,12 +28,9 @@ class Bags(NamedTuple):
 
 
 def pack(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
-    """Word numbers of each caption of each image, as arrays with one row per image.
-
-    ``lengths`` (N, most captions) int32 are words a caption, 0 where an image has fewer; ``words`` (N, most words)
-    int32 its captions' words one after the other, ascending in each, -1 where an image has fewer; ``content`` (N, 2)
-    int64 is a digest of both, equal where they are.
-    """
+    """Word numbers of each caption of each image, as arrays with one row per image."""
+    # lengths (N, most captions): words a caption; words (N, most words): ascending in each; 0 and -1 fill the rest
+    # content (N, 2): a digest of both, equal where they are
     lengths = np.zeros((len(images), max(len(image) for image in images)), np.int32)
     words = np.full((len(images), max(sum(map(len, image)) for image in images)), -1, np.int32)
     content = np.empty((len(images), 2), np.int64)

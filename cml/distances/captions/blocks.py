@@ -25,11 +25,8 @@ _DIMENSIONS = 32  # vectors are padded with zeros to a multiple of it: whole vec
 def distances(
     a: Labels, b: Labels, vectors_of: Callable[[Int], Float], *, relaxed: bool, plain: bool, threads: int
 ) -> Float:
-    """Distances (len(a), len(b)) of packed captions; images that occur on both sides are compared once.
-
-    ``vectors_of`` gives the vectors (V, D) of word numbers (V,). ``relaxed`` stops at the lower bounds; ``plain`` uses
-    POT instead of the kernels.
-    """
+    """Distances (A, B) of packed captions, of which equal pairs are compared once; ``relaxed``: their lower bounds."""
+    # vectors_of gives the vectors (V, D) of word numbers (V,); plain: by POT instead of the kernels
     if len(a) == 0 or len(b) == 0:
         return np.empty((len(a), len(b)))
     if len(a) > len(b):
@@ -117,10 +114,7 @@ def _plain_captions(
 
 
 def _first_pairs(a: Int, b: Int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """For each pair of images (A, B), of ranks ``a`` (A,) and ``b`` (B,), the first pair of the same two contents.
-
-    The distance from content p to content q is that from q to p, so that either order counts.
-    """
+    """For each pair (A, B) of images, of ranks (A,) and (B,), the first of the same two contents in either order."""
     count = 1 + max(a.max(), b.max())
     first_a, first_b = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     first_a[a[::-1]] = np.arange(len(a), dtype=np.int32)[::-1]

@@ -3,9 +3,6 @@
 Each word of a caption moves to its nearest word of the other caption: no cheaper way exists, so that this is a lower
 bound of the Word Mover's Distance (RWMD), from either side. A word of another image costs one look into the tables.
 
-numba looks only at the file of the outermost function when it takes compiled code from disk: after an edit here
-delete ``cml/distances/captions/__pycache__``.
-
 References: Kusner et al. 2015, "From Word Embeddings To Document Distances" (RWMD); Atasu and Mittelholzer 2019,
 "Linear-Complexity Data-Parallel Earth Mover's Distance Approximations" (one document's tables for many others).
 """
@@ -82,10 +79,7 @@ def make_desk(sizes: Sizes) -> Desk:
 
 @compiled(fastmath=FREE)
 def word_distances(a: Float, b: Float, out: Float) -> None:
-    """Euclidean distances of the rows of ``a`` (V, D) and ``b`` (U, D) into ``out`` (V, U).
-
-    The same bits for the same two words in whatever table; equal vectors are exactly 0 apart.
-    """
+    """Euclidean distances (V, U) of rows (V, D) and (U, D): the same bits in whatever table, 0 of equal vectors."""
     for i in range(len(a)):
         for j in range(len(b)):
             square = 0.0

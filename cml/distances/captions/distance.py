@@ -1,7 +1,4 @@
-"""Distance between the captions of two images, by the Word Mover's Distance of their captions.
-
-Texts become bags of word numbers once; blocks of distances are exact and made in blocks.py.
-"""
+"""Distance between the captions of two images, by the Word Mover's Distance of their captions."""
 
 import functools
 import hashlib
@@ -195,10 +192,7 @@ class Captions(LabelDistance):
         return distances(a, b, self._unit, relaxed=self._relaxed, plain=self.backend == "pot", threads=threads)
 
     def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
-        """The search for the exact k nearest labels; most pairs are ruled out by their bound.
-
-        ``block_bytes`` limits the table of distances between words that a call holds.
-        """
+        """The search for the exact k nearest labels; most pairs are ruled out by their bound."""
         if self._relaxed or self.backend == "pot":
             return super().searcher(labels, k, block_bytes=block_bytes)
         from cml.distances.captions.blocks import nearest_search

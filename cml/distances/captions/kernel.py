@@ -141,11 +141,8 @@ def block(
     relaxed: bool,
     out: Float,
 ) -> None:
-    """Distances, or if ``relaxed`` their lower bounds, of image ``i`` of ``a`` to those of ``b`` from ``start`` on.
-
-    They go to the row and columns of ``out`` (A, B) that are ``wanted`` (A, B). ``distances`` (V, U) are those of every
-    word to some words, with each word of the image in one of the ``columns`` (V,).
-    """
+    """Write the ``wanted`` distances, or if ``relaxed`` lower bounds, of image ``i`` of ``a`` to some of ``b``."""
+    # distances (V, U): of every word to some words; columns (V,): which of these is a word of the image
     desk = make_desk(sizes)
     open_image(desk, a, i, distances, columns)
     for j in range(start, stop):
@@ -175,10 +172,7 @@ def _sift(heap: Int, values: Float, at: int, size: int) -> None:
 def nearest(
     bags: Bags, start: int, distances: Float, columns: Int, sizes: Sizes, ids: NDArray[np.int32], values: Float32
 ) -> None:
-    """The exact k nearest of N > k images of the R images from ``start`` on, by (float32 distance, id).
-
-    ``ids`` and ``values`` (R, k) are the result, nearest first; ``distances`` and ``columns`` are those of ``block``.
-    """
+    """The k nearest of the R images from ``start`` on, by (float32 distance, id), into (R, k); see ``block``."""
     desk = make_desk(sizes)
     count, k = len(bags.ranks), ids.shape[1]
     bounds = np.empty(count)

@@ -44,10 +44,7 @@ _NUMBERS = ir.Constant(ir.VectorType(_IR[types.int64], LANES), list(range(LANES)
 
 
 def _instruction(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:  # noqa: ANN401 - numba's intrinsic
-    """A function for compiled code, given how it is ``typed`` by numba's context and the types of its arguments.
-
-    What builds its value is given numba's context, llvmlite's builder, the arguments' types and the arguments.
-    """
+    """An intrinsic: ``typed`` gets numba's context and types, ``build`` the context, builder, types and values."""
 
     @functools.wraps(typed)  # numba asks for the names of the arguments
     def instruction(context: Any, *kinds: Any) -> Any:  # noqa: ANN401 - numba types in, signature and builder out

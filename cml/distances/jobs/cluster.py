@@ -1,10 +1,7 @@
 """The strips of a distance job on a Dask cluster: ``cml distances DATASET --matrix --scheduler tcp://host:port``.
 
-Packed labels and the settings of the label distance go to each worker once, by Dask's own connection. Files that the
-settings name, such as word vectors, are opened on the worker: the same path, and the same content (SHA-256). This
-process alone writes and records strips, so that a worker that dies costs only the strips it had. The result is that of
-one machine, to the last bit; among captions a processor of another kind may round another way, in the last bit of
-about one float32 in 10 million. Dask's connections carry pickles: use a cluster that you trust.
+This process alone writes and records strips: a worker that dies costs only those it had. Among captions, a processor
+of another kind may round another way, in the last bit of about one float32 in 10 million; all else is the same.
 """
 
 import threading

@@ -1,13 +1,4 @@
-"""The folder of a distance job: what it computes, which strips are done, and the result once all are.
-
-::
-
-    job.json             what is computed, of which labels by which label distance, and how the rows are cut
-    items.json           the id of each row's item, if they have any
-    matrix.npy           the result: this, or ids.npy and distances.npy
-
-job.json is written last. Until then everything grows in a hidden folder (cml.storage.resumable), whose journal says
-which strips, and at the end which bands below the diagonal, are safe on the disk.
+"""The folder of a distance job, where job.json comes last; before it, a journal says which strips and bands are safe.
 
 The whole room of an array on the disk is taken at the start, and it is written by ``pwrite``, not through a memory map:
 a disk that is full is then an error at the start, and the memory of the process stays that of the strips.

@@ -1,9 +1,4 @@
-"""Distance jobs: a whole matrix or all neighbour lists, written strip by strip, which survive being killed.
-
-``write_matrix`` and ``write_neighbors`` do nothing if the result is there, go on where a killed process stopped, and
-refuse a folder that holds the result of other labels or settings. Memory is that of the strips under way, whatever
-the number of items. The result does not depend on threads, strips or machines; ``verify`` computes a part again.
-"""
+"""Distance jobs: a whole matrix or all neighbour lists, written strip by strip, which survive being killed."""
 
 import contextlib
 import os
@@ -74,12 +69,8 @@ def write_matrix(
     dtype: str = "float32",
     **how: Any,  # noqa: ANN401 - of run_job
 ) -> Result:
-    """Write all label distances of N labels to ``out/matrix.npy`` (N, N), float32 or float16 (half, three digits).
-
-    A distance that is the same both ways is computed for the upper triangle only. The lower one is copied from it at
-    the end, tile by tile: written along with each strip it would take four times as long, because its columns lie on
-    as many pages of the disk as there are rows.
-    """
+    """Write all label distances of N labels to ``out/matrix.npy`` (N, N), float32 or float16 (half, three digits)."""
+    # the lower triangle is copied at the end: written along with each strip it would take four times as long
     return run_job(MatrixWork(distance, labels, dtype), out, **how)
 
 
@@ -149,10 +140,7 @@ def progress_bar(runner: Runner, what: str, unit: str, total: int, *, initial: i
 
 
 def on_threads(run: Callable[[T], object], tasks: Sequence[T], threads: int, done: Callable[[T], object]) -> None:
-    """Run every task on ``threads`` threads, in any order; ``done`` is told of each in this thread.
-
-    At an error or an interruption no further task begins, and those under way are ended.
-    """
+    """Run every task, in any order; ``done`` is told of each in this thread, and an error ends them all."""
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         futures = {pool.submit(run, task): task for task in tasks}
         try:
@@ -179,11 +167,7 @@ def open_job(distance: LabelDistance, labels: Labels, folder: Path) -> Work:
 
 
 def verify(distance: LabelDistance, labels: Labels, folder: Path, *, seed: int | None = None) -> int:
-    """Compute a random part of a finished job again and compare it, to the last bit, with what is stored.
-
-    Of a matrix these are the distances between 64 rows and 64 columns, of neighbour lists those of 16 items; without a
-    ``seed`` it is another part each time. Returns how many were compared; ``DataError`` if one differs.
-    """
+    """Compute a random part of a finished job again and compare every bit; returns how many numbers that were."""
     work = open_job(distance, labels, folder)
     rng, n = np.random.default_rng(seed), len(labels)
     if isinstance(work, MatrixWork):

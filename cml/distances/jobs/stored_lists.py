@@ -1,8 +1,4 @@
-"""Neighbour lists that were computed before are found again, by the fingerprints of labels and label distance.
-
-They lie in ``$CML_CACHE`` (default ``~/.cache/cml``) below ``distances``: the folders of jobs, and notes of where
-jobs lie that were written elsewhere. Deleting all of it costs only time.
-"""
+"""Neighbour lists that were computed before are found again, in ``$CML_CACHE`` below ``distances``, by fingerprints."""
 
 import contextlib
 import hashlib
@@ -25,12 +21,7 @@ _ELSEWHERE = "elsewhere-"
 
 
 def stored_neighbors(distance: LabelDistance, labels: Labels, k: int, *, runner: Runner | None = None) -> Neighbors:
-    """The exact k nearest labels of each label, as ``distance.neighbors(labels, k)`` gives them.
-
-    Lists of k or more neighbours that a job has written are read; otherwise they are computed by a job that stores
-    them, which goes on where one was killed and waits for another process that makes the same lists. Where nothing
-    can be stored they are computed in memory.
-    """
+    """The k nearest labels of each, as of ``neighbors``: read where a job wrote k or more, else computed and stored."""
     work = NeighborsWork(distance, labels, k)
     runner = replace(runner or Runner(bar_after=2.0), wait=True)
     if not distance.is_stored:

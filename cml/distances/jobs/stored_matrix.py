@@ -1,9 +1,4 @@
-"""The matrix of a small set of labels whose distances are costly: computed once, with a forecast, then read.
-
-A batch of 150 images with captions asks for 11,175 distances, a fifth of a second of a processor; a few hundred such
-batches cost more than all pairs of 2,000 images do. The matrix is a job (run.py) in the cache (stored_lists.py), or
-stays in memory where the distance keeps its pairs itself, or nothing tells it from another one in the next process.
-"""
+"""The matrix of a small set of labels whose distances are costly: computed once, with a forecast, then read."""
 
 import sys
 from dataclasses import replace
@@ -37,12 +32,10 @@ def through_matrix(
     runner: Runner | None = None,
     quiet: bool = False,
 ) -> tuple[LabelDistance, Labels]:
-    """The same distances of the same labels, read from a matrix where that is worth its cost.
+    """The same distances of the same labels, to the last bit, read from a matrix where that is worth its cost.
 
-    It is where the distance is costly, there are at most ``MOST_ITEMS`` labels, and all their pairs are no more than
-    those of so many ``blocks`` of ``rows`` rows and columns, or of a search for neighbours that takes ``all_pairs``.
-    Then the matrix is read if a run before has made it, otherwise computed and kept. To the last bit the distances are
-    those of ``distance.pairwise``. Where nothing can be kept, everything stays as it is. ``quiet``: no forecast or bar.
+    That is for up to ``MOST_ITEMS`` labels of a costly distance, whose pairs are no more than those of so many
+    ``blocks`` of ``rows`` rows and columns, or of a search for neighbours that takes ``all_pairs``.
     """
     count = len(labels)
     all_pairs &= type(distance).searcher is LabelDistance.searcher  # one of its own may do with fewer

@@ -1,8 +1,4 @@
-"""The work of a distance job: a big result made in strips of rows, each from the labels alone.
-
-A strip is computed by whoever has the labels and the label distance, a thread here or a worker elsewhere, and is the
-same to the last bit whoever does it and however the rows are cut.
-"""
+"""The work of a distance job: strips of rows, the same bits whoever computes them and however they are cut."""
 
 import dataclasses
 import functools

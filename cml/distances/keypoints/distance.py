@@ -81,15 +81,11 @@ class Keypoints(LabelDistance):
         return f"{unit}^2" if self.squared else unit
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N poses of J joints: ``xy`` (N, J, 2) float64, 0 where hidden, ``visible`` (N, J) bool, ``noise`` (N,).
-
-        The noise is the rounding error that normalising left in a coordinate. Poses that can be compared with no other
-        are counted in one warning.
-        """
+        """Pack N poses of J joints: ``xy`` (N, J, 2) float64, 0 where hidden, ``visible`` (N, J), ``noise`` (N,)."""
         xy, visible = read_poses(labels)
         if xy.shape[1] < self.min_shared:
             raise UserError(f"Poses of {xy.shape[1]} joints can never share {self.min_shared}; lower min_shared.")
-        noise = np.zeros(len(xy))
+        noise = np.zeros(len(xy))  # the rounding error that normalising leaves in a coordinate
         if "torso" in self.normalization:
             length = self._torso_length(xy, visible)  # (N,), 0 where it cannot be measured
             measured = length > 1e-6 * np.abs(xy).max(axis=(1, 2))  # below it is rounding or a fault of the labels
@@ -164,10 +160,7 @@ def _groups(torso: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:  # noqa: ANN
 
 
 def read_poses(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Coordinates (N, J, W - 1) of N lists of J joints of W numbers, 0 where hidden, and which are visible (N, J).
-
-    ``widths`` are the W that are taken: 3 in the plane, 4 in space.
-    """
+    """Coordinates (N, J, W - 1), 0 where hidden, and visibility (N, J) of joints of W numbers, one of ``widths``."""
     poses = _stacked(labels, widths)
     flags, coordinates = poses[:, :, -1], poses[:, :, :-1]
     bad = np.argwhere((flags != 0) & (flags != 1)).tolist()

@@ -151,11 +151,8 @@ def _quaternion(key: Float64, value: float, out: Float64) -> None:
 def _align_pairs(
     a: Side, b: Side, plane: bool, reflection: bool, min_shared: int, mean_error: bool, out: Float32
 ) -> None:
-    """Align each of ``b`` onto each of ``a`` over the joints that both show, and write what remains to ``out`` (A, B).
-
-    A side is its points (N, J, 3), whose third coordinates are 0 in the ``plane``, and which of them are visible. What
-    remains is the ``mean_error`` of joints in units of ``a``, or a share of the squared size.
-    """
+    """Align each of ``b`` onto each of ``a`` over the joints that both show; what remains goes to ``out`` (A, B)."""
+    # a side is points (N, J, 3), whose third coordinates are 0 in the plane, and which of them are visible
     s, key, turn = np.empty((3, 3)), np.empty((4, 4)), np.empty(4)
     middle_x, middle_y, rotated = np.empty(3), np.empty(3), np.empty(3)
     joints = a[0].shape[1]

@@ -1,7 +1,4 @@
-"""Distances of poses by matrix products: estimates with a bound on their error, which settles almost all digits.
-
-The file needs numba: import it where it is used.
-"""
+"""Distances of poses by matrix products: estimates with a bound on their error, which settles almost all digits."""
 
 import numpy as np
 
@@ -12,11 +9,10 @@ from cml.distances.labels import Labels
 
 
 class PoseProducts:
-    """Products of the poses of ``a`` with others, tile by tile.
+    """Products of the poses of ``a`` with others, tile by tile, all in the same memory, which stays in the cache.
 
-    With v for visible and p for coordinates, a pair needs its shared joints, sum v_a v_b; the sum of
-    v_a v_b |p_a - p_b|^2; and, to be ``centered`` on its shared joints, the sums of v_a v_b (p_a - p_b) for x and y.
-    All tiles use the same memory, which then stays in the processor's cache. Labels are those of ``Keypoints``.
+    With v for visible and p for coordinates, a pair needs sum v_a v_b, its shared joints; sum v_a v_b |p_a - p_b|^2;
+    and, to be ``centered`` on its shared joints, the sums of v_a v_b (p_a - p_b) for x and y.
     """
 
     def __init__(self, a: Labels, others: Labels, *, centered: bool, min_shared: int, root: bool) -> None:
@@ -29,10 +25,7 @@ class PoseProducts:
         self._room, self._places = np.empty((4, size)), np.empty(size, np.int32)
 
     def estimate(self, b: Labels, out: Float32, first: int) -> tuple[Rows, Rows]:
-        """Write distances to ``b``, up to ``TILE_COLUMNS`` of the others, to the columns of ``out`` from ``first`` on.
-
-        Gives the rows (P,) of ``a`` and (P,) of ``b`` whose float32 digits are still open.
-        """
+        """Write distances to ``b``, some of the others, to columns of ``out``; returns the pairs still open."""
         x, y, seen, squares, error = _parts(b, self._middle)
         terms = np.hstack([seen, squares, -2 * x, -2 * y])
         sums = [np.hstack([seen, -p]) for p in (x, y)] if self._centered else []
@@ -101,12 +94,10 @@ def settle_tile(
     out: Float32,
     places: Int32,
 ) -> int:
-    """Write the distances of a tile, each the same to the last bit as the direct formula's or left open.
+    """Write a tile's distances, each to the last bit the direct formula's or left open; returns how many are open.
 
-    One pass over the products (R, C): shared joints, sums of squares, and the sums of differences in x and in y, which
-    are not looked at unless ``centered``. ``errors`` are each row's (R,) and each column's (C,) part of the bound,
-    which counts every rounding. The tile begins at ``corner`` of ``out`` (A, B); ``places`` (R * C,) get the open
-    pairs, row * C + column. Gives how many are open.
+    ``products`` (R, C) are shared joints, sums of squares, and sums of differences in x and in y; ``errors`` each row's
+    (R,) and each column's (C,) part of the bound. ``places`` (R * C,) get the open pairs, row * C + column.
     """
     shared, total, x, y = products
     error_rows, error_columns = errors

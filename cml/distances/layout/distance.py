@@ -1,7 +1,4 @@
-"""Segmentations. Not for: making masks, which data_prep does, or scoring a segmentation network.
-
-Masks are packed to a few bits a pixel, overlaps are counted 64 pixels at a time for a block of pairs at once.
-"""
+"""Segmentations. Not for: making masks, which data_prep does, or scoring a segmentation network."""
 
 from __future__ import annotations
 
@@ -80,11 +77,8 @@ class Layout(LabelDistance):
         check_word("matching", self.matching, ("fixed", "hungarian"))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Read and pack N masks, which have a common size.
-
-        ``planes`` (N, bits, words) uint64 are the bits of the ids, one bit per pixel; ``areas`` (N, 1 + highest id)
-        int32 the pixels of each id; and ``size`` (N, 2) int32 the masks' height and width.
-        """
+        """Read and pack N masks of one size: the bits of their ids, one a pixel, and how many pixels each id has."""
+        # planes (N, bits, words) uint64, areas (N, 1 + highest id) int32, size (N, 2) int32: height and width
         size = (0, 0)
         maps: UInt8 = np.empty((0, 0), np.uint8)
         planes: NDArray[np.uint64] = np.empty((0, 8, 0), np.uint64)

@@ -1,8 +1,4 @@
-"""Intersection over union of many pairs of masks at once, compiled: one bit per pixel, 64 pixels per instruction.
-
-This is the matrix product of one-hot maps with AND for times and a bit count for the sum. Everything counted is a
-whole number, so results depend on neither blocks nor threads.
-"""
+"""Intersection over union of many pairs of masks at once, compiled: one bit per pixel, 64 pixels per instruction."""
 
 from typing import Any, NamedTuple
 
@@ -48,10 +44,7 @@ def _overlap(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
 
 @compiled(fastmath=AS_WRITTEN)
 def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
-    """Write 1 - mIoU of masks whose classes mean the same into ``out`` (A, B), infinite where no pixel counts in both.
-
-    ``mirror``: ``b`` is ``a``, so that one half is computed and copied to the other.
-    """
+    """Write 1 - mIoU of masks of the same classes to ``out`` (A, B); ``mirror``: ``b`` is ``a``, one half will do."""
     for strip in range(0, out.shape[1], _STRIP):
         for i in range(out.shape[0]):
             for j in range(max(strip, i) if mirror else strip, min(strip + _STRIP, out.shape[1])):
@@ -109,11 +102,9 @@ def matched_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
 
 @compiled(fastmath=AS_WRITTEN)
 def _match(counts: NDArray[np.int64], scores: NDArray[np.int64], best: NDArray[np.int64]) -> tuple[int, np.int64]:
-    """Classes present on the side that has more of them, and the sum of IoUs of the best matching, in 2^-_IOU_BITS.
-
-    ``counts`` (m, n) are the pixels with class m in a and class n in b. ``scores`` are room for (m, n) numbers, and
-    ``best`` for 2^n: the best score with exactly a set of classes of b taken, -1 for none yet.
-    """
+    """Classes present on the side that has more, and the sum of IoUs of the best matching, in 2^-_IOU_BITS."""
+    # counts (m, n): pixels with class m in a and n in b; scores: room for (m, n) numbers; best: for 2^n, the best score
+    # with exactly a set of classes of b taken, -1 for none yet
     rows, columns = counts.shape
     present_a, present_b = 0, 0  # a class whose pixels are all ignored in the other mask is not present
     for k in range(rows):
