@@ -46,8 +46,7 @@ def check_ids(mask: UInt8, ids: Mapping[str, Any] | None, ignore: int | None) ->
 
 def check_size(size: Size, image: Path) -> None:
     """Check that a mask of ``size`` (height, width) is as large as its image; a DataError if that cannot be read."""
-    wanted = native_size(image)
-    if size != wanted:
+    if size != (wanted := native_size(image)):
         raise MaskFault(f"is {size[1]}x{size[0]} pixels, but its image {image} is {wanted[1]}x{wanted[0]}")
 
 

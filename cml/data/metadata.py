@@ -128,8 +128,7 @@ class _Reader:
             packed: Any = [self._folder / self._name / label for label in labels]
         else:
             booleans = isinstance(labels[0], list) and (b"true" in block or b"false" in block)
-            packed = self._form.packed(labels, booleans=booleans)
-            if packed is None:
+            if (packed := self._form.packed(labels, booleans=booleans)) is None:
                 raise _Unusual
         self.gathered[-1].extend(np.arange(first, first + len(entries)), roles, ids, names, packed)
         if others := set(columns) - {self._label_column}:

@@ -52,11 +52,10 @@ class Item:
 
 
 class PreparedWriter:
-    """Builds a prepared dataset in a partial folder and renames it when the ``with`` block ends without an error.
+    """Builds a prepared dataset in a partial folder and renames it when the ``with`` block ends without an error."""
 
-    The folder must be absent or empty, and the counts of ``info`` are filled in. With ``made_with``, finished items
-    survive an error or a kill, and the next writer for the same folder and the same ``made_with`` reuses them.
-    """
+    # The folder must be absent or empty, and the counts of info are filled in. With made_with, finished items survive
+    # an error or a kill, and the next writer for the same folder and the same made_with reuses them.
 
     def __init__(self, folder: Path, info: DatasetInfo) -> None:
         self.folder, self.info = folder, info
@@ -203,12 +202,11 @@ def write_dataset(
     skip_bad: bool = False,
     within: Iterable[Path] = (),
 ) -> PreparedDataset:
-    """Write a complete dataset with ``PreparedWriter``, and a progress bar on stderr.
+    """Write a complete dataset with ``PreparedWriter``, and a progress bar on stderr; a DataError is a bad annotation.
 
-    ``items`` are read one by one; ``threads`` images, by default one per CPU, are made at a time, and only a few are in
-    memory. A DataError stands for an item with a bad annotation; a sequence is searched for these before the first
-    image is made. The first bad item is an error, or with ``skip_bad`` they are left out, the first ones printed, and
-    counted under ``details.skipped`` of dataset.json, with file names relative to the input's folders ``within``.
+    ``threads`` images, by default one per CPU, are made at a time; a sequence is searched for DataErrors before that.
+    The first bad item is an error, or with ``skip_bad`` they are left out, the first ones printed, and counted under
+    ``details.skipped`` of dataset.json, with file names relative to the input's folders ``within``.
     """
     if isinstance(items, Sequence):
         total = len(items)

@@ -156,8 +156,8 @@ def _scale(part: str, distance: LabelDistance, labels: list[Any]) -> float:
     pairs = distance.pairwise(encoded, encoded)[np.triu_indices(len(labels), 1)]
     pairs = pairs[np.isfinite(pairs) & (pairs > 0)]
     if len(pairs) == 0:
-        rest = f"no two of {len(labels)} labels differ in it. Fit on more labels, or give 'scales'."
-        raise UserError(f"The part {part!r} has no scale: {rest}")
+        why = f"no two of {len(labels)} labels differ in it. Fit on more labels, or give 'scales'."
+        raise UserError(f"The part {part!r} has no scale: {why}")
     return float(np.median(pairs))
 
 
@@ -239,9 +239,8 @@ class Sets(Composed):
 
 def _sum_of_least(block: Float32, starts_a: NDArray[np.intp], starts_b: NDArray[np.intp]) -> NDArray[np.float64]:
     """For each set of rows the sum of its rows' minima over each set of columns: (A, B)."""
-    least = np.minimum.reduceat(block, starts_b, axis=1).astype(np.float64)  # (members of a, B)
-    total: NDArray[np.float64] = np.add.reduceat(np.ascontiguousarray(least), starts_a, axis=0)
-    return total
+    least = np.minimum.reduceat(block, starts_b, axis=1).astype(np.float64, "C")  # (members of a, B)
+    return np.add.reduceat(least, starts_a, axis=0)
 
 
 def _members(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:

@@ -1,8 +1,6 @@
-"""Inner loops over pairs of labels, compiled by numba.
-
-numba keeps compiled code on disk and looks only at the file of the outermost function: after an edit of an inner
-function in another file delete the ``__pycache__`` of its callers.
-"""
+"""Inner loops over pairs of labels, compiled by numba."""
+# numba keeps compiled code on disk and looks only at the file of the outermost function: after an edit of an inner
+# function in another file delete the __pycache__ of its callers.
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,9 +1,6 @@
-"""What a value says, as a digest: a label of any form, or a function with everything of your own that it refers to.
-
-Two equal digests mean equal content, also in another process. Of installed packages the name and version count, of
-your own functions and classes the code, constants, closures and the globals that they use. What a function reads from
-files or the network cannot be seen.
-"""
+"""What a value says, as a digest: a label of any form, or a function with everything of your own that it refers to."""
+# Of installed packages the name and version count, of your own functions and classes the code, constants, closures and
+# the globals that they use. What a function reads from files or the network cannot be seen.
 
 import functools
 import hashlib

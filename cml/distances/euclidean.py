@@ -124,8 +124,7 @@ def pack_vectors(labels: Sequence[Any], form: str = "") -> NDArray[np.float64]:
         vectors = np.stack(rows)
     if vectors.shape[1] == 0:
         raise LabelError(0, "is an empty list; it should hold at least one number.")
-    bad = np.argwhere(~np.isfinite(vectors))
-    if len(bad):
+    if len(bad := np.argwhere(~np.isfinite(vectors))):
         position, place = bad[0]
         raise LabelError(int(position), f"holds {vectors[position, place]} where a finite number should be.")
     with np.errstate(over="ignore"):

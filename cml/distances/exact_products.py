@@ -1,10 +1,8 @@
 """Squared distances at the speed of matrix products, with the digits of the direct formula.
 
-A matrix product gives sums of squared differences fast but with rounding noise: equal labels come out as 1e-13, ties
-break, and the last digits depend on the block. Here the product is only an estimate with a proven error bound. Where
-the float32 result is the same at both ends of the bound it is settled; the few other pairs (about one in a million,
-and all equal labels) are computed again by the direct formula. So every result equals the direct formula rounded to
-float32, whatever the blocks, threads or BLAS.
+A product alone comes with rounding noise: equal labels come out as 1e-13, and digits depend on the block. Here it is an
+estimate with a proven error bound. Where the float32 result is the same at both ends of the bound it is settled; the
+few other pairs (about one in a million, and all equal labels) are computed again by the direct formula.
 """
 
 from collections.abc import Callable

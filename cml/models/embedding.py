@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -190,16 +191,14 @@ def weights_fingerprint(network: nn.Module, shape: str) -> str:
 
 def frozen_features(model: EmbeddingModel, paths: Sequence[Path], *, bar: str = "") -> Float32:
     """Backbone features (N, F) of N image files, as of ``extract``; those of published weights are cached."""
+    compute = functools.partial(model.extract, paths, bar=bar)
     path = features_file(model, paths)
-    if path is None:
-        return model.extract(paths, bar=bar)
-    return cached_rows(path, len(paths), lambda: model.extract(paths, bar=bar))
+    return compute() if path is None else cached_rows(path, len(paths), compute)
 
 
 def features_file(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:
     """The file of the cache for the features of image files; None if they are not cached."""
-    config = model.config
-    if config.weights == "none":
+    if (config := model.config).weights == "none":
         return None
     digest = hashlib.sha256(f"{backbone_fingerprint(model)} {config.image_size} {config.crop} {PIXELS}".encode())
     for path in paths:

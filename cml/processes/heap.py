@@ -13,9 +13,8 @@ _USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_",
 def keep_freed_memory() -> None:
     """Keep freed memory for the next batch, unless environment variables of glibc say otherwise.
 
-    By default glibc returns large blocks at once, and the system has to map and clear their pages again: on a CPU a
-    quarter of the time of a network whose maps have some megabytes each. Whether glibc does so depends on the early
-    state of the heap, so that one program is fast in one process and slow in the next.
+    Depending on the heap's early state, glibc may return large blocks at once: to map and clear their pages again takes
+    a quarter of the time of a network on a CPU whose maps have some megabytes each.
     """
     if sys.platform != "linux" or any(name in os.environ for name in _USERS):
         return

@@ -1,8 +1,6 @@
-"""Notices within 30 s that another process of the run has died, hangs or has failed, and stops this one with a message.
-
-Broken connections of gloo do not name a process, one that hangs breaks none, and a time limit of collectives would
-end a run in which one reads a large data set. So a thread of each leaves signs of life in their shared store.
-"""
+"""Notices within 30 s that another process of the run died, hangs or failed, and stops this one with a message."""
+# Broken connections of gloo do not name a process, one that hangs breaks none, and a time limit of collectives would
+# end a run in which one reads a large data set. So a thread of each leaves signs of life in their shared store.
 
 import contextlib
 import os

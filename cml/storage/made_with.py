@@ -11,8 +11,7 @@ _DIGEST = re.compile(r"[0-9a-f]{16,}")
 
 def as_json(value: Mapping[str, Any]) -> dict[str, Any]:
     """A mapping as a JSON file returns it: tuples become lists, keys become strings."""
-    found: dict[str, Any] = json.loads(json.dumps(dict(value)))
-    return found
+    return json.loads(json.dumps(dict(value)))  # type: ignore[no-any-return]
 
 
 def difference(

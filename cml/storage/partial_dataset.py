@@ -21,11 +21,10 @@ Whole = tuple[int, int]  # size and checksum of a file
 
 
 class PartialDataset:
-    """The folder in which a dataset is made; a ``with`` block that succeeds without ``publish`` deletes it.
+    """The folder in which a dataset is made; a ``with`` block that succeeds without ``publish`` deletes it."""
 
-    Items of an earlier process are reused only if what determines the content, ``made_with``, was the same; if it is
-    empty, nothing is reused and nothing kept.
-    """
+    # items of an earlier process are reused only if what determines the content, made_with, was the same; if it is
+    # empty, nothing is reused and nothing kept
 
     def __init__(self, folder: Path, made_with: Mapping[str, Any]) -> None:
         self._folder = Path(os.path.abspath(folder))

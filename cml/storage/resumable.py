@@ -1,8 +1,6 @@
-"""Work that takes hours: done and recorded in pieces, continued after a kill, refused to a second process.
-
-It grows in a hidden folder with a journal, whose first line holds the settings of the work and each further line a
-complete piece, which is on the disk before its line. If there is a link in the folder, the work starts over.
-"""
+"""Work that takes hours: done and recorded in pieces, continued after a kill, refused to a second process."""
+# It grows in a hidden folder with a journal, whose first line holds the settings of the work and each further line a
+# complete piece, which is on the disk before its line. If there is a link in the folder, the work starts over.
 
 import contextlib
 import io
@@ -184,11 +182,9 @@ def building(
     parse: Callable[[dict[str, Any]], object] = dict,
     wait: bool = False,
 ) -> Iterator[Building]:
-    """Begin or continue results whose manifest is written last: if it exists, they are complete.
-
-    ``out`` may hold other files, but none named as ``parts``, which include optional ones. Only results of the same
-    ``made_with`` are continued, or else ``MadeOtherwiseError``; complete ones that are not ``sound`` are made again.
-    """
+    """Begin or continue results whose manifest is written last: if it exists, they are complete."""
+    # out may hold other files, but none named as parts, which include optional ones. Only results of the same made_with
+    # are continued, or else MadeOtherwiseError; complete ones that are not sound are made again.
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; give a folder.")
     made = Building(out, manifest, parts, found_whole(out / manifest, made_with, about))

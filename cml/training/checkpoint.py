@@ -54,8 +54,7 @@ class Checkpoint:
 
     def load(self, run: Path) -> int:
         """Restore a run's checkpoint; returns the step to continue with: 0 if there is no checkpoint."""
-        state = read_checkpoint(run)
-        if state is None:
+        if (state := read_checkpoint(run)) is None:
             return 0
         device = self.model.mean.device
         try:

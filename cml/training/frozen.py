@@ -33,8 +33,7 @@ class Features:
 
     def read(self, items: NDArray[np.integer]) -> Float32:
         """The features (B, F) of ``items`` (B,)."""
-        rows: Float32 = self.rows[items]
-        return rows
+        return self.rows[items]
 
 
 class FrozenNetwork(nn.Module):
@@ -74,11 +73,10 @@ def frozen(
 
 
 class Adapters:
-    """Low-rank adapters (LoRA), through peft, on the linear layers of a backbone, a few per cent of its weights.
+    """Low-rank adapters (LoRA), through peft, on the linear layers of a backbone; a ``rank`` of 0 makes none."""
 
-    The model is on its device; its backbone's own weights no longer learn. A ``rank`` of 0 makes none. Merged at the
-    end, they leave a model like any other. Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022.
-    """
+    # The model is on its device; its backbone's own weights no longer learn. Merged at the end, they leave a model like
+    # any other. Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022.
 
     def __init__(self, model: EmbeddingModel, rank: int) -> None:
         self._tuner: Any = None

@@ -1,12 +1,9 @@
 """Batches larger than the memory: the loss over the whole batch, the network over one part at a time.
 
-First every micro batch is embedded without a graph. The loss of all embeddings gives a gradient for each of them. Then
-every micro batch is embedded again, with a graph and the same random numbers, and its gradient is propagated. Only one
-micro batch's activations are held at a time, at the cost of a second forward pass.
-
-The gradient is that of the whole batch, but for batch normalisation, whose statistics are those of a micro batch;
-``fixed_statistics`` makes it exact. Buffers, such as running statistics, change only in the second pass. Gao, Zhang,
-Han, Callan: Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup, RepL4NLP 2021.
+Every micro batch is embedded without a graph; the loss of all embeddings gives a gradient for each. Then every micro
+batch is embedded again, with a graph and the same random numbers, and its gradient is propagated. The sum is the
+gradient of the whole batch, but for batch normalisation, unless with ``fixed_statistics``. Gao, Zhang, Han, Callan:
+Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup, RepL4NLP 2021.
 """
 
 import warnings

@@ -1,9 +1,7 @@
 """The training loop, to be read top to bottom.
 
-Set-up: loss constants, neighbour lists, model, optimiser. Then for each step: batch, embeddings, loss, update. A
-checkpoint (checkpoint.py) holds everything that the next step depends on, so that on the CPU a resumed run is bit for
-bit one that was never interrupted. The same seed, machine and number of torch threads give the same bits, for any
-number of data workers; with other threads or devices the order of sums may differ (tests/benchmarks/threads.py).
+On the CPU a resumed run is bit for bit one that was never interrupted. The same seed, machine and number of torch
+threads give the same bits, for any number of data workers; with others the order of sums may differ.
 """
 
 import functools
@@ -64,12 +62,10 @@ def train(
     quiet: bool = False,
     ranks: Ranks | None = None,
 ) -> Trained:
-    """Train an embedding.
+    """Train an embedding, in a folder by ``run_folder.begun``; a signal is a KeyboardInterrupt, after a checkpoint.
 
     ``loss`` is None for the one that ``config.loss`` names, ``backbone`` the user's own module, for which
-    ``config.backbone`` is ``custom``; it is trained in place. ``out`` is a folder by ``run_folder.begun`` for metrics,
-    checkpoints and the model. ``score`` is None for ``validation.held_out_score``, ``ranks`` for this process alone.
-    A signal is a KeyboardInterrupt, with ``out`` after a checkpoint.
+    ``config.backbone`` is ``custom``; it is trained in place. ``score`` is None for ``validation.held_out_score``.
     """
     ranks = Ranks(device=pick_device(config.device)) if ranks is None else ranks
     device, folder = ranks.device, out if ranks.first else None
@@ -165,8 +161,7 @@ def train(
                 raise KeyboardInterrupt(f"the checkpoint of step {done} of {config.steps} is written")
         progress.bar.close()
         average.take()
-        kept = validation.take_best(done)
-        if kept and shown:
+        if (kept := validation.take_best(done)) and shown:
             say(kept)
         adapters.merge()
         model.eval()

@@ -84,10 +84,8 @@ class Average:
     """An exponential moving average of a network's weights, which a run with ``average`` validates, keeps and saves.
 
     After step t = 1, 2, .. it is d average + (1 - d) weights with d = min(``decay``, (t - 1) / (t + 8)), so that the
-    first steps, whose weights are far from the last, are soon forgotten (Shamir, Zhang, ICML 2013); a ``decay`` of 0 is
-    no average. The optimiser continues with the weights themselves. Running statistics of batch normalisation are
-    averaged too, since those of the last steps belong to other weights; a loss's proxies are not. It is a second copy
-    of the weights, read and written in each step (``tests/benchmarks/average.py``), and the same in all processes.
+    first steps, whose weights are far from the last, are soon forgotten (Shamir, Zhang, ICML 2013); 0 is no average.
+    Running statistics of batch normalisation are averaged too, as those of the last steps belong to other weights.
     """
 
     def __init__(self, network: nn.Module, decay: float) -> None:

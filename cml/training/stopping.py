@@ -1,7 +1,5 @@
-"""Stopping a run on SIGINT (Ctrl-C), SIGTERM or SIGHUP, after the current step and a checkpoint; again, at once.
-
-An ignored SIGHUP, as under nohup, stays ignored. All processes of a run end if one of them gets a signal.
-"""
+"""Stopping a run on SIGINT (Ctrl-C), SIGTERM or SIGHUP, after the current step and a checkpoint; again, at once."""
+# An ignored SIGHUP, as under nohup, stays ignored. All processes of a run end if one of them gets a signal.
 
 import contextlib
 import os

@@ -33,8 +33,7 @@ class TrainingLabels(LabelsOf):
 
     def vectors_of(self, labels: Labels) -> Float32:
         """Some labels as vectors."""
-        vectors = self.distance.label_vectors(labels)
-        if vectors is None:
+        if (vectors := self.distance.label_vectors(labels)) is None:
             raise UserError(
                 f"The label distance {self.distance.name!r} has no label vectors. Use label_distance=euclidean for "
                 "labels that are numbers or vectors, or a loss that takes label distances."

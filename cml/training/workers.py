@@ -94,8 +94,7 @@ def ended() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        fault = _fault(error)
-        if fault is None:
+        if (fault := _fault(error)) is None:
             raise
     finally:
         forked = [_end(_running.pop()) for _ in _running[before:]]

@@ -1,7 +1,4 @@
-"""Word vectors: GloVe text, word2vec text and binary, a ``.npy`` matrix with a word list, the packaged GloVe.
-
-A vector is identified by its row number in the file. Pickles, and so gensim's own files, are never read.
-"""
+"""Word vectors: GloVe text, word2vec text and binary, a ``.npy`` with a word list, packaged GloVe; no pickle."""
 
 import functools
 import hashlib
@@ -53,11 +50,10 @@ class WordVectors(ABC):
     def rows(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Vectors by row number: (len(rows), dimension), all finite."""
         vectors = self._read(rows).astype(np.float64)
-        wrong = np.argwhere(~np.isfinite(vectors))
-        if len(wrong):
+        if len(wrong := np.argwhere(~np.isfinite(vectors))):
             row, column = wrong[0]
-            value = vectors[row, column]
-            raise DataError(f"{self.place(int(rows[row]))}: the vector holds {value}; it should be finite.")
+            place, value = self.place(int(rows[row])), vectors[row, column]
+            raise DataError(f"{place}: the vector holds {value}; it should be finite.")
         return vectors
 
     def sha256(self) -> str:
@@ -73,7 +69,7 @@ class WordVectors(ABC):
         return digest.hexdigest()
 
 
-class ArrayVectors(WordVectors):
+class _ArrayVectors(WordVectors):
     """A matrix (V, D) in a .npy file, and its words in a text or parquet file."""
 
     def __init__(self, path: Path, words: Path) -> None:
@@ -92,10 +88,8 @@ class ArrayVectors(WordVectors):
         self.dimension = self._matrix.shape[1]
 
     def find(self, words: Collection[str]) -> dict[str, int]:
-        """As ``WordVectors.find``."""
-        wanted = set(words)
         found: dict[str, int] = {}
-        count = 0
+        wanted, count = set(words), 0
         listed = parquet_words if self.files[1].suffix == ".parquet" else text_words
         for count, word in listed(self.files[1]):
             if word in wanted:
@@ -108,7 +102,6 @@ class ArrayVectors(WordVectors):
         return np.asarray(self._matrix[rows])
 
     def place(self, row: int) -> str:
-        """As ``WordVectors.place``."""
         return f"{self.files[0]} row {row}"
 
 
@@ -160,8 +153,7 @@ class _Scanned(WordVectors):
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         with self._lock:
-            missing = set(rows.tolist()) - self._vectors.keys()
-            if missing:  # row numbers that another process found
+            if missing := set(rows.tolist()) - self._vectors.keys():  # row numbers that another process found
                 self._vectors |= {row: vector() for row, _, vector in self._scan() if row in missing}
             try:
                 kept = [self._vectors[row] for row in rows.tolist()]
@@ -170,7 +162,7 @@ class _Scanned(WordVectors):
         return np.array(kept, np.float32).reshape(len(kept), self.dimension)
 
 
-class TextVectors(_Scanned):
+class _TextVectors(_Scanned):
     """A word and its numbers per line; word2vec's format begins with a line of counts."""
 
     def __init__(self, path: Path, header: tuple[int, int] | None) -> None:
@@ -184,7 +176,6 @@ class TextVectors(_Scanned):
         self._numbers(0, line)
 
     def place(self, row: int) -> str:
-        """As ``WordVectors.place``."""
         return f"{self.files[0]} line {row + (2 if self._header else 1)}"
 
     def _numbers(self, row: int, line: bytes) -> _Float32:
@@ -224,7 +215,7 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-class BinaryVectors(_Scanned):
+class _BinaryVectors(_Scanned):
     """word2vec's binary file: after a line with the counts, each word, a space, and its float32 numbers."""
 
     def __init__(self, path: Path, count: int, dimension: int) -> None:
@@ -236,7 +227,6 @@ class BinaryVectors(_Scanned):
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def place(self, row: int) -> str:
-        """As ``WordVectors.place``."""
         return f"{self.files[0]} word {row + 1} of {self._count}"
 
     def _scan(self) -> Iterator[tuple[int, bytes, Callable[[], _Float32]]]:
@@ -273,11 +263,11 @@ def open_word_vectors(source: str) -> WordVectors:
 @functools.lru_cache(maxsize=8)
 def _open(path: Path, changed: int, size: int) -> WordVectors:  # changed and size: a rewritten file is opened again
     if path.is_dir():
-        return ArrayVectors(path / "glove_6B_50d_emb.npy", path / "glove_6B_index.parquet")
+        return _ArrayVectors(path / "glove_6B_50d_emb.npy", path / "glove_6B_index.parquet")
     with open_regular(path) as file:
         start = file.read(1 << 16)
     if start.startswith(b"\x93NUMPY"):
-        return ArrayVectors(path, path.with_suffix(".txt"))
+        return _ArrayVectors(path, path.with_suffix(".txt"))
     if start[:2] in (b"\x1f\x8b", b"PK"):
         raise DataError(f"{path} is compressed; unpack it first.")
     if start[:1] == b"\x80":
@@ -287,11 +277,11 @@ def _open(path: Path, changed: int, size: int) -> WordVectors:  # changed and si
         )
     header = start.split(b"\n", 1)[0].split()
     if len(header) != 2 or not all(number.isdigit() and len(number) < 16 for number in header):
-        return TextVectors(path, None)
+        return _TextVectors(path, None)
     count, dimension = (int(number) for number in header)
     fields = start.split(b"\n", 2)[1].rstrip().split(b" ") if b"\n" in start else []
     try:
         is_text = len([float(number) for number in fields[-dimension:]]) == dimension < len(fields)
     except ValueError:
         is_text = False
-    return TextVectors(path, (count, dimension)) if is_text else BinaryVectors(path, count, dimension)
+    return _TextVectors(path, (count, dimension)) if is_text else _BinaryVectors(path, count, dimension)

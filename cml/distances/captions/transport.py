@@ -57,12 +57,10 @@ def _enter(reals: Float, wholes: Int, room: int, stride: int, i: int, depth: flo
 
 @compiled()
 def solve(reals: Float, wholes: Int, room: int, n: int, m: int, limit: float) -> float:
-    """The least total cost of a transport problem of ``n`` rows and ``m`` columns, or -1 if it is at least ``limit``.
-
-    ``reals`` holds from ``COST * room`` on the (n, stride) costs >= 0, where stride is m rounded up to LANES and the
-    padding is FAR; ``wholes`` from ``SUPPLY * room`` on n and from ``DEMAND * room`` on m masses > 0 of equal sums,
-    which are used up. It is one function because a call costs more than most of its loops.
-    """
+    """The least total cost of a transport problem of ``n`` rows and ``m`` columns, or -1 if it is ``limit`` or more."""
+    # reals holds from COST * room on the (n, stride) costs >= 0, where stride is m rounded up to LANES and the padding
+    # is FAR; wholes from SUPPLY * room on n and from DEMAND * room on m masses > 0 of equal sums, which are used up. It
+    # is one function because a call costs more than most of its loops.
     stride = (m + LANES - 1) // LANES * LANES
     keep = index_mask(stride)
     dual = 0  # where the sections of reals start: dual values of the columns,

@@ -1,8 +1,6 @@
-"""The strips of a distance job on a Dask cluster: ``cml distances DATASET --matrix --scheduler tcp://host:port``.
-
-This process alone writes and records strips: a worker that dies costs only those it had. Among captions, a processor
-of another kind may round another way, in the last bit of about one float32 in 10 million; all else is the same.
-"""
+"""The strips of a distance job on a Dask cluster: ``cml distances DATASET --matrix --scheduler tcp://host:port``."""
+# This process alone writes and records strips: a worker that dies costs only those it had. Among captions, a processor
+# of another kind may round another way, in the last bit of about one float32 in 10 million; all else is the same.
 
 import threading
 import uuid

@@ -1,8 +1,6 @@
-"""The folder of a distance job, where job.json comes last; before it, a journal says which strips and bands are safe.
-
-The whole room of an array on the disk is taken at the start, and it is written by ``pwrite``, not through a memory map:
-a disk that is full is then an error at the start, and the memory of the process stays that of the strips.
-"""
+"""The folder of a distance job, where job.json comes last; until then a journal says which strips are safe."""
+# The whole room of an array on the disk is taken at the start, and it is written by pwrite, not through a memory map: a
+# disk that is full is then an error at the start, and the memory of the process stays that of the strips.
 
 import contextlib
 import errno

@@ -182,8 +182,7 @@ def verify(distance: LabelDistance, labels: Labels, folder: Path, *, seed: int |
         again = {name: np.concatenate([one[name] for one in lists]) for name in work.forms}
     for name, expected in again.items():
         stored = map_array(folder / name)[rows[:, None], columns]
-        wrong = np.argwhere(stored != expected)
-        if len(wrong):
+        if len(wrong := np.argwhere(stored != expected)):
             row, column = wrong[0]
             raise DataError(
                 f"{folder / name} has {stored[row, column]:g} at row {rows[row]}, column {columns[column]}, where "

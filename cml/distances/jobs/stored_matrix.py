@@ -32,11 +32,9 @@ def through_matrix(
     runner: Runner | None = None,
     quiet: bool = False,
 ) -> tuple[LabelDistance, Labels]:
-    """The same distances of the same labels, to the last bit, read from a matrix where that is worth its cost.
-
-    That is for up to ``MOST_ITEMS`` labels of a costly distance, whose pairs are no more than those of so many
-    ``blocks`` of ``rows`` rows and columns, or of a search for neighbours that takes ``all_pairs``.
-    """
+    """The same distances of the same labels, to the last bit, read from a matrix where that is worth its cost."""
+    # that is, for up to MOST_ITEMS labels of a costly distance, whose pairs are no more than those of so many blocks of
+    # rows rows and columns, or of a search for neighbours that takes all_pairs
     count = len(labels)
     all_pairs &= type(distance).searcher is LabelDistance.searcher  # one of its own may do with fewer
     if not 2 <= count <= MOST_ITEMS or not (all_pairs or count**2 <= blocks * rows**2):
@@ -44,7 +42,10 @@ def through_matrix(
     if distance.class_names(labels[:1]) is not None or distance.label_vectors(labels[:1]) is not None:
         return distance, labels  # they may be asked for
     work = MatrixWork(distance, labels)
-    if not _is_costly(work):
+    if (is_costly := distance.is_costly) is None:
+        rate = pairs_a_second(work, seconds=0.05)
+        is_costly = rate < COSTLY and count**2 / rate > LEAST_SECONDS
+    if not is_costly:
         return distance, labels
     runner = replace(runner or Runner(bar_after=None if quiet else 2.0), wait=True)
     folder = folder_of(work)
@@ -57,13 +58,6 @@ def through_matrix(
     except (FolderError, DataError, OSError):
         return distance, labels
     return stored, stored.encode(range(count))
-
-
-def _is_costly(work: MatrixWork) -> bool:
-    if work.distance.is_costly is not None:
-        return work.distance.is_costly
-    rate = pairs_a_second(work, seconds=0.05)
-    return rate < COSTLY and len(work.labels) ** 2 / rate > LEAST_SECONDS
 
 
 def _planned(work: MatrixWork, runner: Runner, *, quiet: bool) -> Runner:

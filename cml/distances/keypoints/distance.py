@@ -96,8 +96,7 @@ class Keypoints(LabelDistance):
         if self._centered:  # a shift of each pose changes nothing, and products of short vectors round less
             middle = xy.sum(axis=1) / np.maximum(visible.sum(axis=1), 1)[:, None]
             xy = np.where(visible[:, :, None], xy - middle[:, None, :], 0.0)
-        alone = int(np.count_nonzero(visible.sum(axis=1) < self.min_shared))
-        if alone:
+        if alone := int(np.count_nonzero(visible.sum(axis=1) < self.min_shared)):
             unmeasured = int(np.count_nonzero(~measured)) if "torso" in self.normalization else 0
             why = f" ({unmeasured} of them without a measurable torso)" if unmeasured else ""
             warnings.warn(
@@ -163,16 +162,14 @@ def read_poses(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> tuple[N
     """Coordinates (N, J, W - 1), 0 where hidden, and visibility (N, J) of joints of W numbers, one of ``widths``."""
     poses = _stacked(labels, widths)
     flags, coordinates = poses[:, :, -1], poses[:, :, :-1]
-    bad = np.argwhere((flags != 0) & (flags != 1)).tolist()
-    if bad:
+    if bad := np.argwhere((flags != 0) & (flags != 1)).tolist():
         position, joint = bad[0]
-        flag = f"{flags[position, joint]:g}"
-        raise LabelError(position, f"has visible={flag} at joint {joint}; it should be 0 (hidden) or 1.")
+        fault = f"has visible={flags[position, joint]:g} at joint {joint}"
+        raise LabelError(position, f"{fault}; it should be 0 (hidden) or 1.")
     visible: NDArray[np.bool_] = flags == 1
     with np.errstate(invalid="ignore"):
         usable = (np.abs(coordinates) <= LARGEST).all(axis=2)  # False for NaN as well
-    bad = np.argwhere(visible & ~usable).tolist()
-    if bad:
+    if bad := np.argwhere(visible & ~usable).tolist():
         position, joint = bad[0]
         place = ", ".join(f"{number:g}" for number in coordinates[position, joint])
         raise LabelError(position, f"has the visible joint {joint} at ({place}); coordinates should be finite numbers.")

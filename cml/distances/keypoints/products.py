@@ -9,11 +9,10 @@ from cml.distances.labels import Labels
 
 
 class PoseProducts:
-    """Products of the poses of ``a`` with others, tile by tile, all in the same memory, which stays in the cache.
+    """Products of the poses of ``a`` with others, tile by tile, all in the same memory, which stays in the cache."""
 
-    With v for visible and p for coordinates, a pair needs sum v_a v_b, its shared joints; sum v_a v_b |p_a - p_b|^2;
-    and, to be ``centered`` on its shared joints, the sums of v_a v_b (p_a - p_b) for x and y.
-    """
+    # With v for visible and p for coordinates, a pair needs sum v_a v_b, its shared joints; sum v_a v_b |p_a - p_b|^2;
+    # and, to be centred on its shared joints, the sums of v_a v_b (p_a - p_b) for x and y.
 
     def __init__(self, a: Labels, others: Labels, *, centered: bool, min_shared: int, root: bool) -> None:
         self._centered, self._min_shared, self._root = centered, float(min_shared), root
@@ -94,11 +93,9 @@ def settle_tile(
     out: Float32,
     places: Int32,
 ) -> int:
-    """Write a tile's distances, each to the last bit the direct formula's or left open; returns how many are open.
-
-    ``products`` (R, C) are shared joints, sums of squares, and sums of differences in x and in y; ``errors`` each row's
-    (R,) and each column's (C,) part of the bound. ``places`` (R * C,) get the open pairs, row * C + column.
-    """
+    """Write a tile's distances, each to the last bit the direct formula's or left open; returns how many are open."""
+    # products (R, C): shared joints, sums of squares, and of differences in x and y; errors: each row's (R,) and
+    # column's (C,) part of the bound; places (R * C,): get the open pairs, row * C + column
     shared, total, x, y = products
     error_rows, error_columns = errors
     count, columns = 0, shared.shape[1]

@@ -71,9 +71,8 @@ class Layout(LabelDistance):
             raise UserError(f"The 'ignore' must be a class id from 0 to 255, or None. Got {self.ignore!r} instead.")
         if not _is_whole(self.largest_id, 0, 255):
             raise UserError(f"The 'largest_id' must be from 0 to 255. Got {self.largest_id!r} instead.")
-        if self.resolution is not None and not _is_whole(self.resolution, 1, 4096):
-            rule = "from 1 to 4096 pixels, or None"
-            raise UserError(f"The 'resolution' must be {rule}. Got {self.resolution!r} instead.")
+        if (size := self.resolution) is not None and not _is_whole(size, 1, 4096):
+            raise UserError(f"The 'resolution' must be from 1 to 4096 pixels, or None. Got {size!r} instead.")
         check_word("matching", self.matching, ("fixed", "hungarian"))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
@@ -130,7 +129,7 @@ class Layout(LabelDistance):
         from cml.distances.layout.kernel import matched_iou_distances, mean_iou_distances
 
         result = np.empty((len(a), len(b)), np.float32)
-        size_a, size_b = (_size(tuple(side.arrays["size"][0].tolist())) for side in (a, b))
+        size_a, size_b = (_size(side.arrays["size"][0].tolist()) for side in (a, b))
         if size_a != size_b:
             raise UserError(f"The masks of the two sides are {size_a} and {size_b} pixels; set a resolution.")
         present = {one for side in (a, b) for one in np.flatnonzero(side.arrays["areas"].any(axis=0)).tolist()}
@@ -209,7 +208,7 @@ def _fault(position: int, label: Any, fault: str) -> LabelError:  # noqa: ANN401
     return LabelError(position, f"{named}.")
 
 
-def _size(shape: tuple[int, ...]) -> str:
+def _size(shape: Sequence[int]) -> str:
     return f"{shape[1]}x{shape[0]}"
 
 

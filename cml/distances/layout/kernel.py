@@ -70,12 +70,10 @@ def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
 
 @compiled(fastmath=AS_WRITTEN)
 def matched_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
-    """Write 1 - mIoU after the best matching of the classes of each pair into ``out`` (A, B); arguments as above.
-
-    Dynamic programming over the sets of classes of b that are taken, the classes of a one after another. A matching's
-    score is a whole number, agreeing pixels in the high bits and the sum of IoUs in the low ones: both goals at once,
-    and the same whichever side comes first. Time and memory double with each class of a mask of b.
-    """
+    """Write 1 - mIoU after the best matching of the classes of each pair into ``out`` (A, B); arguments as above."""
+    # Dynamic programming over the sets of classes of b that are taken, the classes of a one after another. A matching's
+    # score is a whole number, agreeing pixels in the high bits and the sum of IoUs in the low ones: both goals at once,
+    # the same whichever side comes first. Time and memory double with each class of a mask of b.
     most = 0
     for j in range(out.shape[1]):
         most = max(most, int(np.count_nonzero(b.areas[j])))

@@ -26,8 +26,7 @@ class EfficientNetLite(nn.Module):
 
     def feature_map(self, pixels: Tensor) -> Tensor:
         """The last convolution map (B, 1280, h / 32, w / 32)."""
-        maps: Tensor = self.network.extract_features(pixels)  # type: ignore[operator]
-        return maps
+        return self.network.extract_features(pixels)  # type: ignore[operator, no-any-return]
 
 
 def lite0(weights: str = "imagenet") -> nn.Module:

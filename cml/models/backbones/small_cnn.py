@@ -42,13 +42,11 @@ class SmallCNN(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Features (B, 256) of normalised pixels (B, 3, h, w)."""
-        features: Tensor = self.project(self.pool(self.feature_map(pixels)))
-        return features
+        return self.project(self.pool(self.feature_map(pixels)))  # type: ignore[no-any-return]
 
     def feature_map(self, pixels: Tensor) -> Tensor:
         """The last convolution map (B, C, h / 16, w / 16), of 192 channels or, with 4 layers, 256."""
-        maps: Tensor = self.stages(pixels)
-        return maps
+        return self.stages(pixels)  # type: ignore[no-any-return]
 
 
 def _conv(before: int, after: int, stride: int, norm: str) -> nn.Module:

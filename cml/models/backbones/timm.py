@@ -51,9 +51,8 @@ def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) ->
     config: Any = timm.get_pretrained_cfg(name)
     what = f"The backbone 'timm/{name}'"
     height, width = image_size
-    if config.fixed_input_size and max(image_size) > _LARGEST_SIDE:
-        limit = f"at most {_LARGEST_SIDE} pixels per side"
-        raise UserError(f"{what} takes images of {limit}. Got {height} x {width} instead.")
+    if config.fixed_input_size and max(image_size) > (most := _LARGEST_SIDE):
+        raise UserError(f"{what} takes images of at most {most} pixels per side. Got {height} x {width} instead.")
     for names in _SIZES if config.fixed_input_size else _SIZES[-1:]:
         given: dict[str, Any] = {key: image_size if key == "img_size" else True for key in names}
         try:
