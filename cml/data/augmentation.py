@@ -32,8 +32,7 @@ def center_box(images: UInt8, image_size: Size) -> Tensor:
     """The centre box (B, 3, h, w) uint8 of stored images (B, H, W, 3)."""
     (height, width), (h, w) = images.shape[1:3], image_size
     top, left = (height - h) // 2, (width - w) // 2
-    box = images[:, top : top + h, left : left + w]
-    return torch.from_numpy(np.ascontiguousarray(box)).permute(0, 3, 1, 2)
+    return torch.from_numpy(np.ascontiguousarray(images[:, top : top + h, left : left + w])).permute(0, 3, 1, 2)
 
 
 def jittered_box(
@@ -82,5 +81,4 @@ def mirrored(images: Tensor, which: NDArray[np.bool_]) -> Tensor:
     """Images (B, 3, h, w) with those of ``which`` (B,) mirrored left to right."""
     if not which.any():
         return images
-    flags = torch.from_numpy(which)[:, None, None, None]
-    return torch.where(flags, images.flip(3), images)
+    return torch.where(torch.from_numpy(which)[:, None, None, None], images.flip(3), images)

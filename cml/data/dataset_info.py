@@ -49,8 +49,7 @@ class DatasetInfo:
 
 def parse_object(raw: bytes) -> dict[str, Any]:
     """Read one JSON object; a ValueError says what is wrong."""
-    value = parse_json(raw)
-    if not isinstance(value, dict):
+    if not isinstance(value := parse_json(raw), dict):
         raise ValueError(f"should be one JSON object {{..}}, but is {reprlib.repr(value)}")
     return value
 

@@ -160,8 +160,7 @@ class Images:
         return images
 
     def _decoded(self, item: int) -> UInt8:
-        entry = self._source[item]
-        if isinstance(entry, Path):
+        if isinstance(entry := self._source[item], Path):
             return read_image(entry, self.size)
         try:
             image = Image.fromarray(entry) if isinstance(entry, np.ndarray) else upright_rgb(entry)
@@ -187,8 +186,7 @@ def as_rgb(image: Image.Image) -> Image.Image:
                 f"has more than 16 bits per channel (mode {image.mode}, values from {low:g} to {high:g}), so the value "
                 "of white is unknown; save it with 8 bits"
             )
-        eight = values.astype(np.float64) / 257
-        return Image.fromarray(eight.round().astype(np.uint8)).convert("RGB")
+        return Image.fromarray((values.astype(np.float64) / 257).round().astype(np.uint8)).convert("RGB")
     if image.has_transparency_data:  # without its alpha channel a transparent pixel has any colour, mostly black
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

@@ -57,8 +57,7 @@ def _shape(label: object) -> tuple[int, ...]:
     shape: list[int] = []
     level: list[Any] = [label]  # everything that is len(shape) lists deep
     while set(map(type, level)) == {list}:
-        lengths = set(map(len, level))
-        if len(lengths) > 1:
+        if len(lengths := set(map(len, level))) > 1:
             raise ValueError("holds lists of different lengths")
         shape += lengths
         if shape[-1] == 0 or len(shape) > _DEEPEST:

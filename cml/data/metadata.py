@@ -206,8 +206,7 @@ class _LineReader(_Reader):
     def _once(self, kind: str, name: str, number: int) -> None:
         """Check that only one line has ``name``: an id if ``kind`` is item_id, else an image in the folder ``kind``."""
         here = self._name, number
-        first = self._seen[kind].setdefault(name, here)
-        if first is not here:
+        if (first := self._seen[kind].setdefault(name, here)) is not here:
             what = f"item_id {name!r}" if kind == "item_id" else f"image {str(self._folder / kind / name)!r}"
             already = f"is listed already in {self._where(*first)}; an item has one line, one role."
             self._report(f"{self._where(*here)}: {what} {already}")

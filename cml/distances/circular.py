@@ -60,8 +60,7 @@ class Circular(LabelDistance):
     def label_vectors(self, labels: Labels) -> Float64:
         """Points (N, 2 D) on a circle for each component, as long around as the period: what a regression predicts."""
         angles = labels.arrays["phases"] * (2 * math.pi / self.period)
-        radius = self.period / (2 * math.pi)
-        return radius * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+        return self.period / (2 * math.pi) * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
 
 @compiled(fastmath=AS_WRITTEN)

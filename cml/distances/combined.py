@@ -154,8 +154,7 @@ def _scale(part: str, distance: LabelDistance, labels: list[Any]) -> float:
         labels = [labels[i] for i in np.sort(np.random.default_rng(0).choice(len(labels), SAMPLE, replace=False))]
     encoded = distance.encode(labels)
     pairs = distance.pairwise(encoded, encoded)[np.triu_indices(len(labels), 1)]
-    pairs = pairs[np.isfinite(pairs) & (pairs > 0)]
-    if len(pairs) == 0:
+    if len(pairs := pairs[np.isfinite(pairs) & (pairs > 0)]) == 0:
         why = f"no two of {len(labels)} labels differ in it. Fit on more labels, or give 'scales'."
         raise UserError(f"The part {part!r} has no scale: {why}")
     return float(np.median(pairs))

@@ -60,8 +60,7 @@ class Euclidean(LabelDistance):
                 result = np.empty((len(left), len(right)), np.float32)
                 for start in range(0, len(left), TILE_ROWS):
                     difference = left[start : start + TILE_ROWS] - right.T  # (R, B) float64
-                    tile = np.square(difference) if self.squared else np.abs(difference)
-                    result[start : start + TILE_ROWS] = tile
+                    result[start : start + TILE_ROWS] = np.square(difference) if self.squared else np.abs(difference)
                 return result
         except FloatingPointError:
             raise UserError(

@@ -127,8 +127,7 @@ class LabelDistance(ABC):
     def fingerprint(self) -> str:
         """Hex digest of name, settings and, of a class that is not cml's, code: caches and jobs are keyed by it."""
         code = [] if is_own(type(self)) else [content(type(self)).digest]
-        text = json.dumps([self.name, self.settings(), *code], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self.name, self.settings(), *code], sort_keys=True).encode()).hexdigest()
 
     def neighbors(
         self, labels: Labels, k: int, *, block_bytes: int = 64 << 20, threads: int = 2, progress: Progress | None = None

@@ -122,8 +122,7 @@ class PairFunction(LabelDistance):
             if isinstance(label, float) and label != label:  # NaN
                 raise LabelError(position, "is nan: a missing label? Leave the item out.")
             packed[position] = label
-        itself = self.value(packed[0], packed[0])
-        if itself != 0:
+        if (itself := self.value(packed[0], packed[0])) != 0:
             raise UserError(
                 f"The label distance {self.title!r} gave {itself:g} for {short(packed[0])} and itself; "
                 "it should give 0 there. Is it a similarity?"
@@ -215,8 +214,7 @@ class KeptPairs:
             return None
         for digest in labels.digests:
             self._places.setdefault(digest, len(self._places))
-        size = len(self._matrix)
-        if count > size:
+        if count > (size := len(self._matrix)):
             grown = np.full((max(count, min(2 * size, MOST_KEPT)),) * 2, np.nan, np.float32)
             grown[:size, :size] = self._matrix
             self._matrix = grown

@@ -81,8 +81,7 @@ class Rotation(LabelDistance):
         """Pack N rotations as (N, 4) float64 unit ``quaternions`` [x, y, z, w]."""
         if self.form == "matrix":
             labels = [_flat(label, position) for position, label in enumerate(labels)]
-        numbers = pack_vectors(labels)
-        if numbers.shape[1] != _LENGTHS[self.form]:
+        if (numbers := pack_vectors(labels)).shape[1] != _LENGTHS[self.form]:
             wanted = f"should be a {self.form} of {_LENGTHS[self.form]} numbers"
             raise LabelError(0, f"{wanted}. It has {numbers.shape[1]} instead.")
         if self.form == "quaternion":

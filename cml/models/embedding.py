@@ -125,8 +125,7 @@ class EmbeddingModel(nn.Module):
         return maps.float()
 
     def _normalized(self, images: Tensor) -> Tensor:
-        pixels = (images.float() - self.mean) / self.std
-        return pixels.contiguous(memory_format=torch.channels_last)
+        return ((images.float() - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
 
     def embed_features(self, features: Tensor) -> Tensor:
         """Embeddings (B, D) of backbone features (B, F)."""

@@ -22,8 +22,7 @@ _sessions = 0  # runs that this process has joined
 def joined(device: str) -> Iterator[Ranks]:
     """Join the other processes of the run, if torchrun started several; leave them together at the end."""
     # an error or the death of one stops all within 30 s; SystemExit: another one has failed and printed why
-    how = launch()
-    if how.size == 1:
+    if (how := launch()).size == 1:
         yield Ranks(device=pick_device(device))
         return
     import torch.distributed as dist

@@ -42,8 +42,7 @@ class PartialDataset:
     def __enter__(self) -> Self:
         check_vacant(self._folder)
         with self._stack:
-            opened = work_folder(self.data.parent, self._made_with, str(self._folder))
-            self._work = self._stack.enter_context(opened)
+            self._work = self._stack.enter_context(work_folder(self.data.parent, self._made_with, str(self._folder)))
             try:
                 check_vacant(self._folder)  # another process may just have finished it
             except UserError:

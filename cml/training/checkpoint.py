@@ -111,8 +111,7 @@ def _is_like(found: object, model: dict[str, Tensor]) -> bool:
 
 def read_checkpoint(run: Path) -> dict[str, Any] | None:
     """The content of a run's checkpoint; None if there is none."""
-    path = run / CHECKPOINT
-    if not path.exists():
+    if not (path := run / CHECKPOINT).exists():
         return None
     try:
         with open_regular(path) as file:

@@ -66,8 +66,7 @@ def frozen(
     network = FrozenNetwork(model)
     if isinstance(images, Features):
         return network, images
-    paths = images.paths
-    if paths is not None:
+    if (paths := images.paths) is not None:
         return network, Features(ranks.rows(len(images), lambda rows: frozen_features(model, paths[rows], bar=bar)))
     return network, Features(ranks.rows(len(images), lambda rows: model.extract(images.subset(rows), bar=bar)))
 

@@ -155,8 +155,7 @@ def load_model(
     """The trained model of a run, or ``which`` other of its files, in evaluation mode; ``backbone``: the user's own."""
     from safetensors import SafetensorError, safe_open
 
-    path = run / which
-    if not path.is_file():
+    if not (path := run / which).is_file():
         raise DataError(
             f"{path} is missing: the run is not finished. Continue it: cml train TASK --out {run} --resume."
         )

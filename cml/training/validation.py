@@ -89,8 +89,7 @@ def label_order(data: TrainingData) -> Int32:
 
     distances = data.distance.pairwise(data.labels, data.labels)
     leave_out_itself(distances, slice(0, len(distances)))
-    order = dense_ranks(distances)
-    if not (order > 0).any():
+    if not ((order := dense_ranks(distances)) > 0).any():
         raise UserError(
             f"The labels of the {len(order)} items held out for validation cannot be ranked: all are equally far from "
             "each other, or not comparable. Raise validation_share, shuffle the items, or set evaluate_every to 0."

@@ -54,8 +54,7 @@ def vocabulary(*labels: Labels) -> Int:
 
 def ranks(*labels: Labels) -> list[Int]:
     """An order of images by content: for each of ``labels`` (N,), equal where the content is."""
-    content = np.concatenate([part.arrays["content"] for part in labels])
-    _, order = np.unique(content, axis=0, return_inverse=True)
+    _, order = np.unique(np.concatenate([part.arrays["content"] for part in labels]), axis=0, return_inverse=True)
     return np.split(order.reshape(-1).astype(np.int64), np.cumsum([len(part) for part in labels])[:-1])
 
 

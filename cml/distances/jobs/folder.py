@@ -211,8 +211,7 @@ class RowFile(io.FileIO):
     def put(self, start: int, block: NDArray[Any]) -> None:
         """Write ``block`` (R, C) to the disk, as the last C columns of the rows from ``start`` on."""
         block = np.ascontiguousarray(block, self._form.dtype)
-        first = self._form.columns - block.shape[1]
-        if first == 0:
+        if (first := self._form.columns - block.shape[1]) == 0:
             self._put(start, 0, block)
         else:
             for row, values in enumerate(block, start):

@@ -154,8 +154,7 @@ def on_threads(run: Callable[[T], object], tasks: Sequence[T], threads: int, don
 
 def open_job(distance: LabelDistance, labels: Labels, folder: Path) -> Work:
     """What a finished job computed; ``UserError`` unless it is of these labels and this label distance."""
-    record = read_record(folder)
-    if record["items"] != len(labels):
+    if (record := read_record(folder))["items"] != len(labels):
         raise UserError(f"{folder} holds the job of {record['items']} items, but there are {len(labels)}.")
     work: Work
     if record.get("kind") == MatrixWork.kind:

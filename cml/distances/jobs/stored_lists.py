@@ -42,8 +42,7 @@ def folder_of(work: Work) -> Path:
 
 def note(folder: Path, work: Work) -> None:
     """Note in the cache where a finished job lies, so that its lists are found again."""
-    place = str(folder.resolve())
-    if place == str(folder_of(work).resolve()):
+    if (place := str(folder.resolve())) == str(folder_of(work).resolve()):
         return
     name = f"{_ELSEWHERE}{hashlib.sha256(place.encode(errors='surrogateescape')).hexdigest()[:16]}.json"
     with contextlib.suppress(OSError, UserError):  # a cache or note that cannot be written costs time only

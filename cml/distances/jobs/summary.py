@@ -72,8 +72,7 @@ def summarize(
     apart = ~np.eye(len(chosen), dtype=np.bool_)
     sample = block[np.triu_indices(len(chosen), 1)] if distance.is_symmetric else block[apart]
     finite = sample[np.isfinite(sample)].astype(np.float64)
-    positive = finite[finite > 0]
-    if len(positive) == 0:
+    if len(positive := finite[finite > 0]) == 0:
         raise UserError(
             f"Among {len(sample):,} pairs none has a label distance above 0 and finite: the labels are all equal, or "
             "none can be compared."
