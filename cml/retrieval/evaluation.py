@@ -217,4 +217,5 @@ def _check_block(block: NDArray[Any], queries: int, gallery: int, what: str, row
 def _metric(name: str, per_query: Float64, interval: Float64) -> Metric:
     present = per_query[~np.isnan(per_query)]
     mean = float(present.mean()) if len(present) else float("nan")
-    return Metric(name, per_query.copy(), mean, *interval.tolist(), undefined=len(per_query) - len(present))
+    low, high = interval.tolist()
+    return Metric(name, per_query.copy(), mean, low, high, len(per_query) - len(present))

@@ -63,7 +63,7 @@ def mean_intervals(values: Float64, *, resamples: int = 1000, seed: int = 0) -> 
     return _ends(_resampled(values, resamples, seed))
 
 
-def ratio_intervals(numerators: Float64, denominators: Float64, *, resamples: int, seed: int) -> Float64:
+def ratio_intervals(numerators: Float64, denominators: Float64, *, resamples: int = 1000, seed: int = 0) -> Float64:
     """As ``mean_intervals``, of the ratio of two columns' means, both of which have the same resamples."""
     means = _resampled(np.concatenate([numerators, denominators], axis=1), resamples, seed)
     above, below = np.split(means, 2, axis=1)
