@@ -20,7 +20,7 @@ from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Int64, Sampler
 from cml.training.config import TrainConfig
 from cml.training.frozen import Features
-from cml.training.targets import BatchLabels, TrainingLabels
+from cml.training.targets import BatchLabels, TrainingLabels, label_distances
 from cml.training.workers import made_ahead
 
 # this process's inputs (b, ..), with one process all B, and the target of the whole batch: label distances (A, B),
@@ -81,7 +81,7 @@ class BatchSource(Dataset[Step]):
     sampler: Sampler
     given: NDArray[Any]  # by the sampler
     config: TrainConfig
-    target: Callable[[LabelSource], Tensor] = lambda labels: torch.from_numpy(labels.label_distances())  # the loss's
+    target: Callable[[LabelSource], Tensor] = label_distances  # the loss's
     ranks: Ranks = field(default_factory=Ranks)
 
     def __post_init__(self) -> None:

@@ -4,11 +4,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.label_distance_loss import sample_label_distances
+from cml.losses.loss import LabelSource
 from cml.losses.memory import leave_out_copies
 from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Int64, LabelsOf
@@ -94,3 +96,8 @@ def _check_symmetric(name: str, block: Float32, items: Int64) -> None:
             f"{items[column]}, but {square[column, row]:g} back. Mend it, or register it as asymmetric: "
             "symmetric=False, or a class whose is_symmetric is False."
         )
+
+
+def label_distances(batch: LabelSource) -> Tensor:
+    """Label distances (A, B), the target of most losses; a function with a name, as workers may be sent it."""
+    return torch.from_numpy(batch.label_distances())
