@@ -64,7 +64,11 @@ names = registry.names
 
 
 def get(name: str) -> Task:
-    """The task called ``name``."""
+    """The task called ``name``.
+
+    Raises:
+        UserError: unknown; the message lists the known ones.
+    """
     task: Any = registry.entry(name)  # an entry is the task itself
     if not isinstance(task, Task):
         raise UserError(f"The task {name!r} of {registry.origin(name)} must be a cml.tasks.Task. Got {task!r} instead.")

@@ -42,6 +42,9 @@ class BinaryLoss(RuleLoss):
         quantile: Of "threshold", instead of a distance: this quantile of training pairs, in [0, 1), found by ``fit``.
         miner: A miner of the library by its class name. ``None``: the loss's own, or none.
 
+    Raises:
+        UserError: a setting is out of range, unknown, or names a loss that cannot do with pairs.
+
     Example:
         >>> loss = BinaryLoss("multi-similarity", rule="nearest", k=2)
         >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape

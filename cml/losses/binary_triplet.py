@@ -32,6 +32,7 @@ class BinaryTripletLoss(RuleLoss):
 
     with D the squared Euclidean distance of embeddings; triplets whose hinge is 0 count. Anchors without a positive or
     without a negative are left out, with a warning.
+
     Relations: ``dense-triplet`` for label distances of two values.
 
     The authors' baseline takes an anchor's 30 nearest training images for positives and draws 5 of them and 144 others
@@ -47,6 +48,9 @@ class BinaryTripletLoss(RuleLoss):
             sample of training pairs, in [0, 1), found by ``fit``.
         margin: At least 0, of squared distances; 0.2 as published, for normalised embeddings.
         normalize: L2-normalise the embeddings first, as published.
+
+    Raises:
+        UserError: a setting is out of range or belongs to another rule.
 
     Example:
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])

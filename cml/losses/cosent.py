@@ -24,6 +24,7 @@ class CoSENTLoss(LabelDistanceLoss):
     not compared. Sorted by label distance the double sum is one of products of cumulative sums, in float64. It uses the
     order of the label distances alone: any increasing function of them gives the same loss. Scaling or turning the
     embeddings leaves it as it is.
+
     Relations: ``dense-triplet`` compares pairs of one anchor only, with a hinge, and takes the mean.
 
     Args:

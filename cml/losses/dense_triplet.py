@@ -22,6 +22,7 @@ class DenseTripletLoss(LabelDistanceLoss):
     with D the squared Euclidean distance of embeddings and D_y the label distance; triplets whose hinge is 0 count.
     Equal label distances are no pair. The slope in D(f_a,f_i) is a difference of two counts of active triplets, which
     sorting finds; beside the label distances only a block of rows is held.
+
     Relations: ``log-ratio`` uses how much label distances differ, this one only their order.
     ``binary-triplet`` is this loss for label distances of two values.
 

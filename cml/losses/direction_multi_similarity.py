@@ -19,6 +19,7 @@ class DirectionMultiSimilarityLoss(ClassLoss):
       + 1/beta  log( 1 + sum_n exp( beta (S_in - base) - gamma cos(f_n - f_i, f_p* - f_i)) )
 
     An item without a positive has no direction: its negatives stay as they are where they are not mined away.
+
     Relations: ``multi-similarity`` for gamma = 0.
 
     Args:

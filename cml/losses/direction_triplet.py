@@ -19,6 +19,7 @@ class DirectionTripletLoss(ClassLoss):
 
     with D the squared Euclidean distance, p of the class of a and n of another. Time and memory are those of the
     triplets: B times the positives times the negatives of an item.
+
     Relations: ``triplet(mining=all)`` for gamma = 0.
 
     Args:

@@ -26,6 +26,7 @@ class GradedContrastiveLoss(ScaledLabelLoss):
     ``label_scale`` 1 makes psi the overlap, the published similarity; with "auto" half of all pairs have similarity 0,
     as most of the published task's have. Turning or shifting the embeddings leaves the loss as it is where they are not
     normalised.
+
     Relations: with psi in {0, 1} it is the contrastive loss. ``relaxed-contrastive`` is the same on relative distances.
 
     Args:

@@ -53,6 +53,7 @@ class HAPLoss(GradedRankLoss):
 
     with s the cosine to the anchor and gains g_j = exp(-D_y(a,j) / D_y(a, its 10th nearest)). Anchors whose items all
     have one gain do not count.
+
     Relations: with gains of 0 and 1 it is smooth average precision (Brown et al., ECCV 2020). ``lambda-ndcg`` is alike.
 
     Args:

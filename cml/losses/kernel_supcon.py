@@ -24,6 +24,7 @@ class KernelSupConLoss(ScaledLabelLoss):
     The authors' code differs from their formula and from this: it divides w_j by the sum of item j's weights instead of
     the anchor's, so that an anchor's weights do not add up to 1; its batch holds two views of each of N images, items
     of label distance 0; and it divides the sum over the 2 N anchors by N.
+
     Relations: with label distances 0 (same class) and infinitely many bandwidths it is the supervised contrastive
     loss (its L_out). ``soft-target`` weighs items by exp(-D_y) instead.
 

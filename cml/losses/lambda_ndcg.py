@@ -18,6 +18,7 @@ class LambdaNDCGLoss(GradedRankLoss):
 
     with s the cosine to the anchor, r the ranks that it gives now, which have no gradient, and gains
     g_j = exp(-D_y(a,j) / D_y(a, its 10th nearest)). Anchors whose items all have one gain do not count.
+
     Relations: ``dense-triplet`` weighs all pairs alike. ``h-ap`` is the same idea for average precision.
 
     Args:

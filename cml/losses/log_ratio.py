@@ -31,6 +31,7 @@ class LogRatioLoss(LabelDistanceLoss):
     by 4.
 
     Anchors with fewer than 2 used items do not count.
+
     Relations: ``dense-triplet`` asks for the order of label distances only; this one for their ratios.
 
     Args:

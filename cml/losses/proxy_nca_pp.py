@@ -30,6 +30,7 @@ class ProxyNCAPlusPlusLoss(OwnProxyLoss):
 
     with D the squared Euclidean distance of L2-normalised embeddings and proxies. 1 / T stands inside the exponent;
     some texts print it outside, where it would only scale the loss.
+
     Relations: ``proxy-nca`` with scale = 1 / T.
 
     Args:

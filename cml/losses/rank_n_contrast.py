@@ -27,6 +27,7 @@ class RankNContrastLoss(LabelDistanceLoss):
     distances. It uses the order of the label distances alone: any increasing function of them gives the same loss.
     Turning or shifting the embeddings leaves it as it is. Anchors with fewer than 2 used items do not count. The
     published batches hold two views of every image; they are two items of label distance 0 here.
+
     Relations: ``dense-triplet`` compares the same items two by two, with a margin. ``soft-target`` has one softmax a
     row and uses how much label distances differ.
 

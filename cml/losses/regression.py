@@ -35,6 +35,7 @@ class RegressionLoss(VectorLoss):
 
     The mean over items and coordinates of h(prediction - target), with h(x) = x^2 ("squared"), \|x\| ("absolute"), or
     x^2 / 2 up to \|x\| = 1 and \|x\| - 1/2 beyond ("huber").
+
     Relations: no anchors and no pairs; retrieval with it is retrieval by the label that the network would guess.
 
     The embedding must have as many dimensions as the label. It is the predicted label less the mean label, divided by

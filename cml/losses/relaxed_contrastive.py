@@ -20,6 +20,7 @@ class RelaxedContrastiveLoss(ScaledLabelLoss):
     with D the relative distance ||f_a - f_j|| / mean_k ||f_a - f_k||; the mean is over the anchor's used items, and the
     gradient flows through it. Anchors with fewer than 2 used items do not count. Scaling, turning or shifting the
     embeddings leaves the loss as it is.
+
     Relations: with w in {0, 1} it is the contrastive loss. ``graded-contrastive`` is the same on distances as they are.
 
     Args:

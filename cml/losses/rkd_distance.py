@@ -19,6 +19,7 @@ class RKDDistanceLoss(LabelDistanceLoss):
     with mean and mean_y the means of the two distances over all used pairs of the batch. The gradient flows through
     mean as well. Scaling, turning or shifting the embeddings and scaling the label distances leave it as it is. A batch
     of fewer than 2 used pairs, or of label distances that are all 0, teaches nothing.
+
     Relations: ``log-ratio`` is its cousin on a logarithmic scale, where a near pair counts as much as a far one.
 
     Args:

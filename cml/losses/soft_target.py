@@ -22,6 +22,7 @@ class SoftTargetLoss(ScaledLabelLoss):
     not count. Of normalised embeddings D is 2 - 2 cosine, so that a temperature of t here is one of t / 2 for cosines.
     Adding a constant to a row of label distances, and turning or shifting embeddings that are not normalised, leave the
     loss as it is. Its least value is the entropy of p, not 0.
+
     Relations: ``kernel-supcon`` weighs items by exp(-D_y^2) instead. With p all on one item it is InfoNCE.
 
     Args:

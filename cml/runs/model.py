@@ -75,7 +75,11 @@ class Model(EmbeddingModel):
 
     @property
     def label_distance(self) -> LabelDistance:
-        """The label distance that the model was trained with; one without a name is given to ``cml.load``."""
+        """The label distance that the model was trained with.
+
+        Raises:
+            UserError: it is not registered here; it has to be given to ``cml.load``.
+        """
         if self._label_distance is None:
             with needs_plugins(self.run_config, advice=_OWN_DISTANCE):
                 self._label_distance = label_distance_of(self.run_config.task, self.run_config.label_distance)
@@ -111,6 +115,9 @@ class Model(EmbeddingModel):
 
         Returns:
             The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries.
+
+        Raises:
+            UserError: images and labels that do not fit each other or the label distance.
         """
         source, raw = images_and_labels(images, labels, image=image, label=label)
         among = among_labels = None
@@ -136,12 +143,19 @@ class Model(EmbeddingModel):
 
         Returns:
             Positions (Q, k) in the gallery, nearest first, and their embedding distances (Q, k).
+
+        Raises:
+            UserError: something is no image, or k is out of range.
         """
         found, positions = nearest_embeddings(self._embeddings(queries), self._embeddings(gallery), k)
         return positions, found
 
     def save(self, folder: Path | str) -> Path:
-        """Write the weights (safetensors) and the options into a new folder that ``cml.load`` reads."""
+        """Write the weights (safetensors) and the options into a new folder that ``cml.load`` reads.
+
+        Raises:
+            UserError: the folder is taken.
+        """
         with atomic_folder(Path(folder)) as made:
             save_model(made / MODEL, self)
             replace(self.run_config, model=self.config).save(made)

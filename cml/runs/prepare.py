@@ -17,6 +17,9 @@ def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings
         skip_bad: Leave out items whose image or label is bad, and count them; otherwise the first one is the error.
         **settings: The source's settings by name: the options of ``cml prepare SOURCE``.
 
+    Raises:
+        UserError: unknown source or setting, or a bad item.
+
     Example:
         >>> import tempfile
         >>> import cml

@@ -124,6 +124,9 @@ class Run(TrainedRun):
             k: Pictures per method.
             thumbnail: Size of a picture on the page, in pixels.
             table: A table to print at the page's top, its first row the header.
+
+        Raises:
+            UserError: the baseline was trained on another dataset.
         """
         baseline = self.frozen if against is None else (against.config.train.loss, against.embeddings)
         if against is not None and against.dataset.fingerprint != self.dataset.fingerprint:
@@ -151,6 +154,9 @@ class Run(TrainedRun):
             maps: Maps of each embedding: pca, tsne, umap; pca and, where it is installed, tsne when none are given.
             count: Items at most, drawn at random from more; over 10,000, the pictures lie in a folder beside the page.
             path: Where to write the page instead.
+
+        Raises:
+            UserError: an unknown map or tab, a map whose package is not installed, runs on different datasets.
         """
         opened = titled([self, *others])
         place = self.folder / EXPLORER if path is None else Path(path)
@@ -206,6 +212,9 @@ def open_run(
         device: auto | cpu | cuda ..
         label_distance: As for ``cml.load``.
         backbone: As for ``cml.load``.
+
+    Raises:
+        UserError: not a finished run.
 
     Example:
         >>> run = cml.open_run("runs/mine")
