@@ -4,7 +4,6 @@ A source is a frozen dataclass; its fields are the flags of ``cml prepare SOURCE
 """
 
 from pathlib import Path
-from string import capwords
 from typing import TYPE_CHECKING, Protocol
 
 from cml.registry import Registry
@@ -30,22 +29,37 @@ class DataSource(Protocol):
         """
 
 
-_MODULES = {  # of this package, and their sources
-    "captioned": ("flickr8k",),
-    "class_labels": ("cars", "cub", "digits", "in_shop", "sop"),
-    "coco_captions": ("coco_captions", "coco_cxc"),
-    "drawn.source": ("heads", "people", "rooms", "scenes", "things"),
-    "number_labels": ("agedb", "biwi", "elpv", "msls"),
-    "room_layouts": ("lsun_layout", "zind_layouts"),
-    **{name: (name,) for name in ("coco_keypoints", "donkeycar", "earth", "folder", "lspet", "mpii")},
-}
-_CLASSES = {
-    name: f"cml.data_prep.{module}:{capwords(name, '_').replace('_', '')}"
-    for module, sources in _MODULES.items()
-    for name in sources
-}
 registry: Registry[DataSource] = Registry(
-    "data source", {**_CLASSES, "hf": "cml.data_prep.hugging_face:HuggingFace"}, group="cml.sources"
+    "data source",
+    {
+        "agedb": "cml.data_prep.number_labels:Agedb",
+        "biwi": "cml.data_prep.number_labels:Biwi",
+        "cars": "cml.data_prep.class_labels:Cars",
+        "coco_captions": "cml.data_prep.coco_captions:CocoCaptions",
+        "coco_cxc": "cml.data_prep.coco_captions:CocoCxc",
+        "coco_keypoints": "cml.data_prep.coco_keypoints:CocoKeypoints",
+        "cub": "cml.data_prep.class_labels:Cub",
+        "digits": "cml.data_prep.class_labels:Digits",
+        "donkeycar": "cml.data_prep.donkeycar:Donkeycar",
+        "earth": "cml.data_prep.earth:Earth",
+        "elpv": "cml.data_prep.number_labels:Elpv",
+        "flickr8k": "cml.data_prep.captioned:Flickr8k",
+        "folder": "cml.data_prep.folder:Folder",
+        "heads": "cml.data_prep.drawn.source:Heads",
+        "hf": "cml.data_prep.hugging_face:HuggingFace",
+        "in_shop": "cml.data_prep.class_labels:InShop",
+        "lspet": "cml.data_prep.lspet:Lspet",
+        "lsun_layout": "cml.data_prep.room_layouts:LsunLayout",
+        "mpii": "cml.data_prep.mpii:Mpii",
+        "msls": "cml.data_prep.number_labels:Msls",
+        "people": "cml.data_prep.drawn.source:People",
+        "rooms": "cml.data_prep.drawn.source:Rooms",
+        "scenes": "cml.data_prep.drawn.source:Scenes",
+        "sop": "cml.data_prep.class_labels:Sop",
+        "things": "cml.data_prep.drawn.source:Things",
+        "zind_layouts": "cml.data_prep.room_layouts:ZindLayouts",
+    },
+    group="cml.sources",
 )
 get = registry.get
 register = registry.register
