@@ -18,7 +18,7 @@ from cml.command_line.options import PLUGIN, PLUGIN_HELP, load_plugins
 from cml.errors import MachineError, UserError, did_you_mean, shortened
 from cml.processes.heap import keep_freed_memory
 from cml.processes.launch import launch
-from cml.version import __version__
+from cml.version import DISTRIBUTION, __version__
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -84,7 +84,7 @@ def _run(name: str, arguments: list[str]) -> None:
         print(_help())
         return
     if name == "--version":
-        print(f"cml {__version__}")
+        print(f"cml {__version__} ({DISTRIBUTION})")
         return
     if name not in COMMANDS:
         raise UserError(f"Unknown command {name!r}.{did_you_mean(name, COMMANDS)} Known: {', '.join(COMMANDS)}.")

@@ -5,6 +5,8 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 
+from cml.version import DISTRIBUTION
+
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST = 1500  # characters of a message
 
@@ -47,10 +49,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
+def install_hint(extra: str) -> str:
+    """The command that installs an extra of cml."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
 @contextlib.contextmanager
 def extra_needed(extra: str, what: str) -> Iterator[None]:
     """Name the ``extra`` of cml that ``what`` needs, for the user to install, if an import in the block fails."""
     try:
         yield
     except ImportError as error:
-        raise UserError(f"{what} needs the extra '{extra}': pip install 'cml[{extra}]' ({error}).") from None
+        raise UserError(f"{what} needs the extra '{extra}': {install_hint(extra)} ({error}).") from None

@@ -1,3 +1,4 @@
-"""The version of cml, for those who write it into files."""
+"""The version of cml, and the name of its distribution on the package index, where ``cml`` is another project."""
 
+DISTRIBUTION = "continuous-metric-learning"
 __version__ = "0.1.0"

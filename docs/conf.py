@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,12 @@ sys.path.insert(0, str(HERE))
 
 from making import mathml  # noqa: E402
 
+from cml.version import __version__  # noqa: E402
+
 project = "cml"
 author = "the cml authors"
 copyright = f"2026, {author}"
-version = release = installed("cml")
+version = release = __version__
 extensions = ["myst_nb", "sphinx_copybutton"]
 exclude_patterns = ["making", "_build"]
 html_theme = "furo"

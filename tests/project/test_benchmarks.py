@@ -1,0 +1,91 @@
+"""Every script of tests/benchmarks runs to its end at a tiny size: nothing else would notice one that fails."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+TINY = {
+    "accelerator": "--backbones small-cnn --size 32 --batch 4 --steps 1 --warm 1 --device cpu --no-compile",
+    "average": "--backbones small-cnn --rounds 1 --images 4 --size 32",
+    "backbones": "--backbones test_vit test_resnet --size 32 --items 4 --batch 2 --rounds 1",
+    "bench_trials": "--set digits --method cosent --version 2026.1-quick --trials 2",
+    "bench_heads": "--items 80 --heads 2 --steps 2 --batch 20 --backbone small-cnn --weights none --runs 1",
+    "caption_blocks": "--items 60 --batch 10 --rounds 1",
+    "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
+    "captions_neighbors": "--images 60",
+    "sentences": "--images 30 --pairs 400 --seeds 0",
+    "class_losses": "--items 128 --rounds 1",
+    "dense_triplet": "--items 8 16 --repeat 1",
+    "distance_jobs": "--sizes 120 150 --kinds neighbors",
+    "evaluation": "--queries 5 --gallery 120 --dimension 4 --repeats 1",
+    "explorer": "--items 40 --seconds 0.3",
+    "export": "--images 2 --scale 0.2 --layouts directory --att-sizes 7 --rounds 1",
+    "geometric": "--items 6 --loop-pairs 3 --rounds 1",
+    "gradient_cache": "--backbone small-cnn --items 8 --micro-batch 4",
+    "heap": "--backbones small-cnn --rounds 1 --passes 1",
+    "keypoints": "--rows 5 --columns 20 --rounds 1",
+    "large_dataset": "OUT 400 pose",
+    "layout": "--maps 10 20 --pairs 5 --rounds 1",
+    "loader": "--images 160 --workers 1 --batches 1 --rounds 1",
+    "log_ratio": "--items 8 16 --repeat 1",
+    "long_run": "--minutes 0.05 --every 0.2 --people 120",
+    "losses": "--items 16 --repeat 1",
+    "neighbors": "--count 60",
+    "one_image": "--photos 3 --large 1 --networks 1 --rounds 1",
+    "prepare": "--photos 3 --threads 1",
+    "scale": "--rounds 1 --smaller 15",
+    "search": "--items 300 --queries 5 --rounds 1",
+    "threads": "--steps 1",
+    "training_step": "--steps 2 --people 160 --files 1 --rounds 1",
+}
+REAL = {
+    "one_image": "coco_mini",
+    "captions": "coco_captions",
+    "captions_neighbors": "coco_captions",
+    "sentences": "coco_captions",
+}
+REAL |= {"distance_jobs": "mpii_poses", "neighbors": "mpii_poses"}
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.filterwarnings("default")  # as from a shell
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
+def test_a_benchmark_runs(
+    name: str,
+    real_data: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if name in REAL:
+        monkeypatch.setenv("CML_DATA", str(real_data(REAL[name]).parent))
+    monkeypatch.syspath_prepend(str(FOLDER))  # some take something from another
+    arguments = TINY[name].replace("OUT", str(tmp_path / "out")).split()
+    if name == "long_run":  # it interrupts its own process
+        command = [sys.executable, str(FOLDER / f"{name}.py"), *arguments]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=240)
+        assert told.returncode in (0, 1), told.stderr  # 1: memory that has grown, as it does in the first seconds
+        assert "given back" in told.stdout, told.stderr
+        return
+    importlib.import_module(name).main(arguments)
+    said = capsys.readouterr().out
+    assert said or any((tmp_path / "out").iterdir())
+
+
+def test_every_benchmark_has_a_tiny_size_and_says_what_it_is_for() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(TINY)
+    assert all(path.read_text("utf-8").startswith('"""') for path in FOLDER.glob("*.py"))

@@ -1,0 +1,264 @@
+"""The documentation: every part of cml has its page or entry, tables are those of the results, links lead somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import sys
+import tomllib
+import warnings
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import cml
+from cml import cli, data_prep, losses, tasks
+from cml.losses.table import loss_rows, markdown_table
+from cml.registry import registries
+from cml.retrieval.metrics import GAINS
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+
+from making import docstrings, gradients, help, house, notebooks, pages, results  # noqa: E402
+from making.formulas import FORMULAS, LEGENDS  # noqa: E402
+
+LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+FENCE = re.compile(
+    r"(?P<before>[^\n]*\n[^\n]*\n|^)^(?P<ticks>`{3,})(?P<info>[^\n`]*)\n.*?^(?P=ticks)$", re.DOTALL | re.MULTILINE
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("generated")
+    pages.generate(folder)
+    return folder
+
+
+def test_the_readme_is_one_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 150
+    assert "pip install -e . && cml demo" in readme
+    assert "pip install -e '.[test]' && pytest" in readme
+
+
+def test_tables_of_results_are_those_of_their_files() -> None:
+    shown = set()
+    for page in results.pages():
+        text = page.read_text(encoding="utf-8")
+        assert results.filled(text) == text, f"{page}: run 'python docs/making/results.py fill'"
+        shown |= {found["name"] for found in results.SHOWN.finditer(text)}
+    assert shown == {path.stem for path in results.RESULTS.glob("*.json")}
+
+
+def test_a_comparison_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "table.md").write_text("| method | a@1 |\n|---|---|\n| one | 1 ± 2* |\n| two | 3 |\n\nnotes\n")
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    results.record("mine", tmp_path)
+    stored = json.loads((tmp_path / "mine.json").read_text(encoding="utf-8"))
+    assert stored == {"columns": ["method", "a@1"], "rows": [["one", "1 ± 2*"], ["two", "3"]]}
+    assert results.filled("<!-- results: mine -->\n<!-- end of results -->") == (
+        "<!-- results: mine -->\n\n| method | a@1 |\n| --- | --- |\n| one | 1\u00a0±\u00a02* |\n| two | 3 |\n\n"
+        "<!-- end of results -->"
+    )
+
+
+def test_the_table_of_losses_is_that_of_the_command(made: Path) -> None:
+    assert markdown_table(loss_rows()) in (made / "losses" / "index.md").read_text(encoding="utf-8")
+
+
+def test_every_part_has_its_page(made: Path) -> None:
+    for name in losses.names():
+        page = (made / "losses" / f"{name}.md").read_text(encoding="utf-8")
+        assert "$$" in page, f"docs/making/formulas.py lacks the formula of {name}"
+        assert f"{name}(" in page
+        assert f"../pictures/{name}.svg" in page
+    assert sorted(FORMULAS) == losses.names()
+    for kind, (registry, _, _) in pages.KINDS.items():
+        for name in registry().names():
+            assert f"# {name}\n" in (made / kind / f"{name}.md").read_text(encoding="utf-8")
+            assert f"({name}.md)" in (made / kind / "index.md").read_text(encoding="utf-8")
+    assert sorted(path.stem for path in (made / "sources").glob("*.md")) == sorted([*data_prep.names(), "index"])
+    for name in tasks.names():
+        assert f"## {name}\n" in (made / "tasks.md").read_text(encoding="utf-8")
+
+
+def test_a_legend_explains_what_its_formula_has() -> None:
+    assert LEGENDS.keys() == FORMULAS.keys()
+    for name, lines in LEGENDS.items():
+        formula, settings = FORMULAS[name].replace(" ", ""), losses.registry.described(name).partition("\n")[0]
+        for symbol in re.findall(r"^\$([^$]+)\$|(?:,| and) \$([^$]+)\$", "\n".join(lines), re.MULTILINE):
+            shown = "".join(symbol).replace(" ", "").replace(r"[\,x\,]_+", "]_+")
+            assert shown in formula, (name, shown)
+        for setting in re.findall(r"`(\w+)`", "\n".join(lines)):
+            assert setting in settings, (name, setting)
+
+
+def test_the_gradient_of_a_loss_of_ones_own_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_entries", "_origins"):
+        monkeypatch.setattr(losses.registry, name, dict(getattr(losses.registry, name)))
+    page = (ROOT / "docs" / "extend" / "loss.md").read_text(encoding="utf-8")
+    for name, code in re.findall(r"```python\n# (\w+)\.py\n(.*?)```", page, re.DOTALL):
+        file = tmp_path / f"{name}.py"
+        file.write_text(code, encoding="utf-8")
+        gradients.main(name.replace("_", "-"), str(tmp_path / f"{name}.svg"), str(file))
+    assert [len(path.read_text(encoding="utf-8")) > 1000 for path in tmp_path.glob("*.svg")] == [True] * 3
+
+
+def test_every_setting_of_a_part_is_explained_where_its_docstring_has_a_list(made: Path) -> None:
+    page = (made / "losses" / "log-ratio.md").read_text(encoding="utf-8")
+    for name in ("label_exponent", "floor_quantile", "weights", "rank_offset", "normalize", "eps"):
+        assert f"- `{name}`: " in page
+    assert "```pycon\n>>> from cml.losses import LogRatioLoss\n>>> import torch" in page
+
+
+def test_every_command_and_option_has_its_entry(made: Path) -> None:
+    for name in cli.COMMANDS:
+        page = (made / "commands" / f"cml-{name}.md").read_text(encoding="utf-8")
+        printed = [" ".join(one.words) for one in help.commands(name)]
+        assert printed, name
+        for command in printed:
+            text = help.help_of(*command.split())
+            for flag in set(re.findall(r"(?:^|[│ ,])(--[a-z][\w-]*)(?=[ ,│{])", text, re.MULTILINE)):
+                assert flag in page, f"cml {command}: {flag}"
+    page = (made / "commands" / "cml-bench.md").read_text(encoding="utf-8")
+    for verb in ("check", "table", "page", "submit", "embedding"):
+        assert f"## cml bench {verb}\n" in page
+    page = (made / "commands" / "cml-train.md").read_text(encoding="utf-8")
+    for option in fields(cml.TrainConfig):
+        assert f"--{option.name.replace('_', '-')}" in page, option.name
+
+
+def test_every_public_name_has_its_entry(made: Path) -> None:
+    page = (made / "api" / "index.md").read_text(encoding="utf-8")
+    for name in cml.__all__:
+        assert f"cml.{name}" in page, name
+    for module in ("distances", "losses", "models", "retrieval", "sampling", "sklearn", "trackers"):
+        page = (made / "api" / f"{module}.md").read_text(encoding="utf-8")
+        for name in getattr(getattr(cml, module), "__all__", ()):
+            assert f" cml.{module}.{name}" in page, (module, name)
+
+
+def test_every_extra_has_its_row() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "start" / "install.md").read_text(encoding="utf-8")
+    for extra in extras:
+        assert re.search(rf"^\|.*`{extra}`.*\|", page, re.MULTILINE), extra
+
+
+def test_links_of_hand_written_pages_lead_to_files() -> None:
+    for page in hand_written():
+        for link in LINK.findall(page.read_text(encoding="utf-8")):
+            target = page.parent / link
+            known = target.exists() or "generated" in target.parts  # those are checked by the build
+            assert known, f"{page.relative_to(ROOT)}: {link}"
+
+
+def test_every_block_runs_or_says_why_not() -> None:
+    """The runner of .ci and the build run sh, python and code cells; blocks of any other kind show no code to run."""
+    shown = {"text", "json", "yaml", "pycon", "bibtex"}
+    for page in hand_written():
+        for block in FENCE.finditer(page.read_text(encoding="utf-8")):
+            info = block["info"].strip()
+            assert info in {"sh", "python", *shown} or info.startswith("{"), f"{page.relative_to(ROOT)}: {info!r}"
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        if "generated" in page.parts or page.name == "index.md":
+            continue
+        assert re.search(rf"^{page.stem}$", (page.parent / "index.md").read_text(encoding="utf-8"), re.MULTILINE), page
+
+
+def test_the_house_has_every_package() -> None:
+    drawn = {name for layer in house.layers() for name in layer}
+    there = {name for _, name in house.modules()} - {"__init__", "__main__", "plugins"}
+    assert there <= drawn
+    uses = house.imports()
+    assert uses["commands", "runs"] > 0
+    assert uses["distances", "runs"] == 0
+
+
+def test_docstrings_become_markdown() -> None:
+    def example(first: int) -> int:
+        """Add a * b.
+
+        As in
+
+            x_i + y_i
+
+        Args:
+            first: One of ``a`` and
+                b.
+
+        Example:
+            >>> example(1)
+            2
+        """
+        return first + 1
+
+    assert docstrings.markdown(example) == (
+        "Add a \\* b.\n\nAs in\n\n```text\nx_i + y_i\n```\n\n**Settings**\n\n- `first`: One of `a` and b.\n\n"
+        "**Example**\n\n```pycon\n>>> example(1)\n2\n```\n"
+    )
+
+
+def test_examples_of_parts_run_as_they_are_pasted(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for registry in registries:  # what an example registers is gone afterwards
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    alone = {"index.md"}  # its examples are of files that another test makes
+    shown = 0
+    for page in sorted(page for kind in ("losses", "distances", "samplers", "api") for page in (made / kind).glob("*")):
+        for example in re.findall(r"^```pycon\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+            if page.parent.name == "api" and page.name in alone:
+                continue
+            test = doctest.DocTestParser().get_doctest(
+                example, {"__name__": "__main__"}, f"{page.parent.name}/{page.name}", None, 0
+            )
+            said: list[str] = []
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
+            assert not said, "".join(said)
+            shown += 1
+    assert shown > 70
+
+
+def test_the_reference_shows_whole_docstrings(made: Path) -> None:
+    losses_page = (made / "api" / "losses.md").read_text(encoding="utf-8")
+    assert "{py:method} fit(distance, labels=None, *, seed=0)" in losses_page
+    assert "- `label_distances`: (A, B), \\>= 0, in the label's unit" in losses_page
+    retrieval = (made / "api" / "retrieval.md").read_text(encoding="utf-8")
+    assert "Scores (R, G) of the queries in a slice" in retrieval
+    for name in GAINS:
+        assert f'"{name}"' in retrieval
+
+
+def test_each_loss_says_what_it_needs_in_a_loop_of_ones_own(made: Path) -> None:
+    for name, said in (
+        ("log-ratio", "first `loss.fit(distance, labels)`"),
+        ("cosent", "neither `fit` nor `prepare`; `loss(embeddings, label_distances)`"),
+        ("triplet", "neither `fit` nor `prepare`; `loss(embeddings, classes)`"),
+        ("proxy-anchor", "first `loss.prepare(classes, dimension=D)`"),
+        ("regression", "first `loss.prepare(labels, dimension=V)`"),
+    ):
+        assert f"| In a loop of your own | {said}" in (made / "losses" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_a_notebook_has_no_link_to_itself(tmp_path: Path) -> None:
+    text = "# A loop\n\n*Download this page: {nb-download}`pytorch.ipynb`.*\n\nA loss."
+    cells = [{"cell_type": "markdown", "source": text.splitlines(keepends=True)}]
+    (tmp_path / "pytorch.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    notebooks.clean(tmp_path)
+    (cell,) = json.loads((tmp_path / "pytorch.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert "".join(cell["source"]) == "# A loop\n\nA loss."
+
+
+def hand_written() -> Iterator[Path]:
+    yield from results.pages()
+    yield from (ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md"))

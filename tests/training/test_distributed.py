@@ -1,0 +1,414 @@
+"""Two processes on CPUs against one: gradients, batches, runs, evaluations, and what is left when a process dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import two_processes
+from safetensors.torch import load_file
+from timm.layers import norm_act
+from torch import Tensor
+
+from cml import losses
+from cml.cli import main
+from cml.errors import UserError
+from cml.processes import watch as rank_watch
+from cml.processes.batch_norm import share_batch_norm
+from cml.processes.join import own_device
+from cml.processes.launch import Launch
+from cml.processes.ranks import Ranks
+from cml.processes.watch import RankWatch
+from cml.training.checkpoint import read_checkpoint
+from cml.training.metrics_log import read_metrics
+from cml.training.run_folder import MODEL
+
+ROOT = Path(__file__).resolve().parents[2]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+SMALL = [
+    *("--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--dimension", "8"),
+    *("--workers", "0", "--device", "cpu"),
+]
+
+
+def environment(**more: str) -> dict[str, str]:
+    paths = [str(ROOT), *sys.path]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"} | more
+
+
+class Session(NamedTuple):
+    folder: Path
+    said: str
+    code: int
+
+    def tensors(self, kind: str) -> list[dict[str, Tensor]]:
+        return [load_file(self.folder / f"rank{rank}.{kind}") for rank in range(2)]
+
+    def facts(self, kind: str) -> list[Any]:
+        return [json.loads((self.folder / f"rank{rank}.json").read_text())[kind] for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """One start of two processes for all that they compute; at its end rank 1 is killed."""
+    folder = tmp_path_factory.mktemp("two")
+    two_processes.word_file(folder)
+    two_processes.train(folder / "one", snapshot=folder / "one-cut")
+    people = folder / "people"
+    assert main(["prepare", "people", "--out", str(people), "--count", "60", "--size", "32"]) == 0
+    options = [*SMALL, "--sampler", "random(batch_size=15)", "--steps", "2"]
+    assert main(["train", "pose", "--data", str(people), "--out", str(folder / "task-run"), *options]) == 0
+    assert main(["evaluate", str(folder / "task-run"), "--device", "cpu"]) == 0
+    shutil.copy(folder / "task-run" / "evaluation.json", folder / "one-evaluation.json")
+    assert main([*two_processes.frozen_command(folder), "--out", str(folder / "frozen-one")]) == 0
+    done = subprocess.run(
+        [*TORCHRUN, two_processes.__file__, "session", str(folder)],
+        env=environment(), capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    return Session(folder, done.stdout + done.stderr, done.returncode)
+
+
+def test_gradients_of_every_loss_are_those_of_one_process(session: Session) -> None:
+    alone = two_processes.all_gradients(Ranks(), session.folder / "words.txt")
+    for found in session.tensors("gradients"):
+        assert found.keys() == alone.keys()
+        for key, true in alone.items():
+            assert float((found[key] - true).norm()) <= 1e-6 * float(true.norm()) + 1e-12, key
+    for name in losses.names():  # none of which is 0 by mistake
+        for cut in ("whole", "parts"):
+            assert float(alone[f"{name}.{cut}.network.0.weight"].norm()) > 1e-4, name
+    proxies = {key.split(".")[0] for key in alone if ".loss." in key}
+    assert {"proxy-anchor", "proxy-nca", "proxy-gml", "soft-triple", "language-guidance"} <= proxies
+
+
+def test_gradients_and_memories_are_the_same_bits_on_both_ranks(session: Session) -> None:
+    first, second = session.tensors("gradients")
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_what_follows_in_a_batch_normalisation_is_kept() -> None:
+    layer = norm_act.BatchNormAct2d(3)  # which ends in a ReLU of its own
+    network = torch.nn.Sequential(layer).eval()
+    names, images = list(network.state_dict()), torch.randn(4, 3, 5, 5)
+    before = network(images)
+    share_batch_norm(network, Ranks(0, 2))
+    assert network[0] is not layer
+    assert list(network.state_dict()) == names
+    assert torch.equal(network(images), before)
+    assert before.min() == 0
+
+
+def test_batches_are_split_and_label_distances_computed_once(session: Session) -> None:
+    alone, (first, second) = two_processes.batches(Ranks()), session.tensors("batches")
+    for step in range(12):
+        assert len(first[f"inputs.{step}"]) == 8
+        both = torch.cat([first[f"inputs.{step}"], second[f"inputs.{step}"]])
+        assert torch.equal(both, alone[f"inputs.{step}"])
+        for found in (first, second):
+            assert torch.equal(found[f"targets.{step}"], alone[f"targets.{step}"])
+    assert (int(alone["blocks"]), int(first["blocks"]), int(second["blocks"])) == (12, 8, 4)  # turns of four steps
+
+
+def test_evaluation_is_that_of_one_process_to_the_last_bit(session: Session) -> None:
+    alone = json.loads(json.dumps(two_processes.evaluation(Ranks())))
+    assert session.facts("evaluation") == [alone, alone]
+    split, whole = (
+        json.loads((session.folder / name).read_text()) for name in ("task-run/evaluation.json", "one-evaluation.json")
+    )
+    assert split == whole
+
+
+def test_what_ranks_agree_on(session: Session) -> None:
+    first, second = session.facts("small")
+    for found in (first, second):
+        assert found["agreed"] == 3.5
+        assert found["any"] == [True, False]
+        assert found["once"] == [[1.5] * 3] * 2
+        assert found["few rows"] == [[0, 1], [2, 3], [4, 5]]
+        assert found["refused"] == "Rank 1 has a colour other than rank 0's. Paint it over."
+    assert first["drawn"] != second["drawn"]
+
+
+def weights(run: Path) -> Tensor:
+    return torch.cat([one.double().flatten() for one in load_file(run / MODEL).values()])
+
+
+def difference(run: Path, other: Path) -> float:
+    found, true = weights(run), weights(other)
+    return float((found - true).norm() / true.norm())
+
+
+def test_runs_are_those_of_one_process_and_go_on_with_another_number(session: Session) -> None:
+    folder = session.folder
+    two_processes.train(folder / "two-cut", resume=True)
+    for name in ("two", "one-cut", "two-cut", "two-again"):
+        assert difference(folder / name, folder / "one") < 1e-4, name  # float32 rounding, grown
+        losses_of = [
+            [record["loss"] for record in read_metrics(folder / run / "metrics.jsonl")] for run in (name, "one")
+        ]
+        assert len(losses_of[0]) == two_processes.CONFIG.steps
+        assert losses_of[0] == pytest.approx(losses_of[1], rel=1e-4)
+    assert torch.equal(weights(folder / "two-again"), weights(folder / "two"))  # with as many processes bit for bit
+    assert not torch.equal(weights(folder / "two"), weights(folder / "one"))  # or the test has compared one with itself
+
+
+def test_a_run_on_features_is_that_of_one_process(session: Session) -> None:
+    two, one = session.folder / "frozen-two", session.folder / "frozen-one"
+    found, true = ([record["loss"] for record in read_metrics(run / "metrics.jsonl")] for run in (two, one))
+    assert len(true) == 12
+    assert true[-1] < 0.9 * true[0]  # something was learnt
+    assert found == pytest.approx(true, rel=1e-5)
+    assert difference(two, one) < 1e-5
+
+
+def test_torchrun_names_the_rank_that_was_killed(session: Session) -> None:
+    assert session.code == 1
+    cause = session.said[session.said.index("Root Cause") :]
+    assert re.search(r"rank +: 1 .*\n +exitcode +: -9", cause), session.said
+    state = read_checkpoint(session.folder / "killed")
+    assert state is not None
+    assert state["step"] == 4
+
+
+def start_both(*arguments: str) -> list[subprocess.Popen[str]]:
+    """Two processes without torchrun, so that nobody else looks after them; rank 0 holds the store."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [
+        subprocess.Popen(
+            [sys.executable, *arguments],
+            env=environment(RANK=rank, LOCAL_RANK=rank, **common),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+
+
+@pytest.mark.parametrize("how", ["killed", "failed"])
+def test_without_torchrun_the_others_stop_too_and_say_whose_fault_it_was(how: str, tmp_path: Path) -> None:
+    first, second = start_both(two_processes.__file__, how, str(tmp_path / "run"))
+    _, second_said = second.communicate(timeout=600)
+    _, first_said = first.communicate(timeout=60)
+    assert first.returncode == 1
+    if how == "killed":
+        assert f"error: Rank 1 (process {second.pid} on " in first_said
+        assert "Continue from the last checkpoint with --resume" in first_said
+    else:
+        assert second_said.strip() == "error: The image of rank 1 cannot be read."
+        assert second.returncode == 2
+        assert "error" not in first_said  # one line is enough
+    assert "Traceback" not in first_said
+    state = read_checkpoint(tmp_path / "run")
+    assert state is not None
+    assert state["step"] == 4
+
+
+def test_torchrun_trains_a_task_as_one_process_does(session: Session, tmp_path: Path) -> None:
+    options = ["--data", str(session.folder / "people"), *SMALL, "--steps", "6", "--evaluate-every", "3"]
+    command = ["cml", "train", "pose", *options, "--sampler", "random(batch_size=15)", "--optimizer", "sgd"]
+    done = subprocess.run(
+        [*TORCHRUN, "-m", *command, "--out", str(tmp_path / "two")],
+        env=environment(), capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("6 steps, last loss") == 1
+    assert done.stderr.count(" 0/6 [") == 1  # one progress bar
+    assert main([*command[1:], "--out", str(tmp_path / "one")]) == 0
+    found, true = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("two", "one"))
+    assert [sorted(record) for record in found] == [sorted(record) for record in true]
+    for one, other in zip(found, true, strict=True):
+        assert one == pytest.approx(other, rel=1e-3)
+    assert (tmp_path / "two" / "loss.png").exists()
+
+
+def test_an_interrupted_torchrun_leaves_a_checkpoint_and_the_run_goes_on(session: Session) -> None:
+    folder = session.folder
+    metrics, command = folder / "cut" / "metrics.jsonl", two_processes.interruptible_command(folder)
+    process = subprocess.Popen(
+        [*TORCHRUN, two_processes.__file__, "interrupted", str(folder)],
+        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and metrics.stat().st_size):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert [(folder / f"code-{rank}").read_text() for rank in (0, 1)] == ["130", "130"]
+    state = read_checkpoint(folder / "cut")
+    assert state is not None
+    assert 10 <= state["step"] < 20  # not one that was due
+    assert said.count(f"stopped; the checkpoint of step {state['step']} of 24 is written") == 1
+    assert [record["step"] for record in read_metrics(metrics)] == list(range(1, state["step"] + 1))
+    assert main([*command, "--out", str(folder / "cut"), "--resume"]) == 0
+    assert main([*command, "--out", str(folder / "whole")]) == 0
+    assert difference(folder / "cut", folder / "whole") < 1e-5
+    both = [[one["loss"] for one in read_metrics(folder / run / "metrics.jsonl")] for run in ("cut", "whole")]
+    assert len(both[0]) == 24
+    assert both[0] == pytest.approx(both[1], rel=2e-3)  # the batches of every step are the same
+    assert len({round(loss, 2) for loss in both[1]}) > 12  # which other batches would not pass for
+
+
+class Store(dict[str, bytes]):
+    """The store of two processes, in memory."""
+
+    def set_timeout(self, _: object) -> None: ...
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value.encode()
+
+    def get(self, key: str) -> bytes:  # type: ignore[override]
+        return self[key]
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self for key in keys)
+
+    def add(self, key: str, value: int) -> int:
+        self[key] = str(int(self.setdefault(key, b"0")) + value).encode()
+        return int(self[key])
+
+
+def test_a_process_that_hangs_is_named_within_30_seconds_and_one_that_is_done_is_not_missed() -> None:
+    store = Store()
+    first, hung, done = (RankWatch(store, rank, 3, host="here") for rank in range(3))
+    assert hung.look(0.0) is None
+    done.finish()
+    for second in range(21):
+        assert first.look(second) is None
+        if second < 5:
+            assert hung.look(second) is None
+    verdicts = {second: first.look(second) for second in range(21, 31)}
+    assert verdicts[23] is None
+    assert verdicts[30] is not None
+    found = next(verdict for verdict in verdicts.values() if verdict is not None)
+    assert found.message.startswith(f"Rank 1 (process {os.getpid()} on here) has died or hangs: no sign of life for 2")
+    assert found.code == 1
+
+
+def test_a_failure_is_told_to_other_machines_once() -> None:
+    store = Store()
+    watches = [RankWatch(store, rank, 3, host=host) for rank, host in enumerate(["here", "here", "there"])]
+    assert watches[1].failed(UserError("no such file"))
+    assert not watches[2].failed(UserError("a later one"))
+    near, far = watches[0].look(1.0), watches[2].look(1.0)
+    assert near is not None
+    assert near.message == ""
+    assert far is not None
+    assert far.message == "Stopped, because rank 1 on here has failed. UserError: no such file"
+
+
+def test_an_interrupt_is_no_failure() -> None:
+    store = Store()
+    stopped, other = (RankWatch(store, rank, 2) for rank in range(2))
+    stopped.failed(KeyboardInterrupt())
+    assert other.look(1.0) == ("", 130)
+
+
+class SlowStore(Store):
+    """A store that answers when it is let, and notes who still asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.let, self.asking = threading.Event(), threading.Event(), False
+
+    def check(self, keys: list[str]) -> bool:
+        self.asking = True
+        self.asked.set()
+        self.let.wait(60)
+        self.asking = False
+        return super().check(keys)
+
+
+def test_a_process_that_leaves_waits_for_its_watch_to_leave_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a thread that comes back from torch's store while Python ends aborts the process, with a line of C++'s own
+    monkeypatch.setattr(rank_watch, "BEAT", 0.0)
+    store = SlowStore()
+    watch = RankWatch(store, 0, 1)
+    watch.start()
+    assert store.asked.wait(60)
+    watch.failed(UserError("no such file"))
+    assert store.asking
+    threading.Timer(0.2, store.let.set).start()
+    watch.finish()
+    assert not store.asking
+    assert "rank watch" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the system does not list a process's threads")
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_process_that_leaves_ends_gloo_before_python_ends(fails: bool, tmp_path: Path) -> None:
+    # gloo's threads let go of tensors, for which they need Python: one that comes late aborts the process as well
+    script = f"""if True:
+        import os, torch
+        from pathlib import Path
+        from cml.processes.join import joined
+
+        def threads():
+            return " ".join(sorted((one / "comm").read_text().strip() for one in Path("/proc/self/task").iterdir()))
+
+        try:
+            with joined("cpu") as ranks:
+                layer = torch.nn.Linear(3, 1)
+                optimizer = torch.optim.AdamW(layer.parameters())  # imports much of torch.distributed
+                layer(torch.ones(2, 3)).sum().backward()
+                optimizer.step()
+                ranks.wait()
+                within = threads()
+                if {fails} and ranks.rank == 1:
+                    raise RuntimeError("mine")
+        except RuntimeError:
+            pass
+        Path({str(tmp_path)!r}, os.environ["RANK"]).write_text(within + "," + threads())
+        """
+    first, second = start_both("-c", script)
+    _, said = second.communicate(timeout=120)
+    first.communicate(timeout=60)
+    for rank in range(1 if fails else 0, 2):  # rank 0 ends where its watch tells it that rank 1 has failed
+        within, after = (tmp_path / str(rank)).read_text().split(",")
+        assert "gloo" in within, said
+        assert "gloo" not in after
+
+
+def test_what_cannot_be_split_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["compare", "pose"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "error: cml compare runs in one process; torchrun is for cml train and cml evaluate.\n"
+    )
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert main(["compare", "pose"]) == 2
+    assert capsys.readouterr().err == ""  # the first of the machine has said it
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    assert main(["compare", "pose"]) == 2
+    line = "error: The variable WORLD_SIZE should be a whole number, as torchrun sets it: 'two'.\n"
+    assert capsys.readouterr().err == line
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="Each of several processes takes its own device"):
+        own_device("cuda:1", Launch(0, 2))
+    assert own_device("auto" if not torch.cuda.is_available() else "cpu", Launch(0, 2)) == torch.device("cpu")
+
+
+@pytest.mark.parametrize(("total", "size"), [(13, 2), (3, 4), (8, 4), (0, 2)])
+def test_shares_are_in_order_and_differ_by_one_at_most(total: int, size: int) -> None:
+    shares = [range(total)[Ranks(rank, size).share(total)] for rank in range(size)]
+    assert [one for share in shares for one in share] == list(range(total))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    assert max(map(len, shares)) == Ranks(0, size).largest_share(total)
