@@ -43,7 +43,7 @@ python_display_short_literal_types = True
 
 def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
     """Write the generated pages and drawings before Sphinx reads them."""
-    from making import drawings, gradients, house, pages
+    from making import architecture, drawings, gradients, pages
 
     from cml import losses
 
@@ -56,7 +56,7 @@ def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
         gradients.draw(name, pictures / f"{name}.svg")
     for name, draw in drawings.DRAWINGS.items():
         draw(pictures / f"{name}.svg")
-    house.draw(pictures / "house.svg")
+    architecture.draw(pictures / "architecture.svg")
 
 
 def clean_notebooks(app: Any, _: Any) -> None:  # noqa: ANN401 - Sphinx

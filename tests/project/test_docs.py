@@ -23,7 +23,7 @@ from cml.retrieval.metrics import GAINS
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 
-from making import docstrings, gradients, help, house, notebooks, pages, results  # noqa: E402
+from making import architecture, docstrings, gradients, help, notebooks, pages, results  # noqa: E402
 from making.formulas import FORMULAS, LEGENDS  # noqa: E402
 
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
@@ -174,11 +174,11 @@ def test_every_page_is_in_a_table_of_contents() -> None:
         assert re.search(rf"^{page.stem}$", (page.parent / "index.md").read_text(encoding="utf-8"), re.MULTILINE), page
 
 
-def test_the_house_has_every_package() -> None:
-    drawn = {name for layer in house.layers() for name in layer}
-    there = {name for _, name in house.modules()} - {"__init__", "__main__", "plugins"}
+def test_the_architecture_has_every_package() -> None:
+    drawn = {name for layer in architecture.layers() for name in layer}
+    there = {name for _, name in architecture.modules()} - {"__init__", "__main__", "plugins"}
     assert there <= drawn
-    uses = house.imports()
+    uses = architecture.imports()
     assert uses["commands", "runs"] > 0
     assert uses["distances", "runs"] == 0
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -100,3 +102,11 @@ def test_extras_of_extras_name_this_distribution() -> None:
     nested = [need for needs in PROJECT["optional-dependencies"].values() for need in needs if "[" in need]
     assert nested
     assert all(need.startswith(f"{PROJECT['name']}[") for need in nested)
+
+
+def test_the_supported_versions_agree() -> None:
+    named = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", text)]
+    assert PROJECT["requires-python"] == f">={named[0]}"
+    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    matrices = re.findall(r"^ +python: (\[.*\])$", workflow, re.MULTILINE)
+    assert [json.loads(versions) for versions in matrices] == [named, named]
