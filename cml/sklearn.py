@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cml.errors import UserError
 from cml.runs.train import fit
 from cml.training.config import TrainConfig
+from cml.training.train_options import TrainOptions, list_options
 
 
 class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -47,12 +47,14 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         (1297, 16)
     """
 
-    def __init__(self, *, image_shape: tuple[int, int] | None = None, **options: Any) -> None:  # noqa: ANN401
+    @list_options  # scikit-learn's get_params and clone read the parameters from the signature
+    def __init__(self, *, image_shape: tuple[int, int] | None = None, **options: Unpack[TrainOptions]) -> None:
         self.image_shape = image_shape
         for option in fields(TrainConfig):
-            setattr(self, option.name, options.pop(option.name, option.default))
-        if options:
-            raise TypeError(f"CMLEmbedder has no parameter {next(iter(options))!r}; see cml.TrainConfig.")
+            setattr(self, option.name, options.get(option.name, option.default))
+        for name in options:
+            if not hasattr(self, name):
+                raise TypeError(f"CMLEmbedder has no parameter {name!r}; see cml.TrainConfig.")
 
     def fit(self, X: Any, y: Any = None) -> CMLEmbedder:  # noqa: ANN401 - as above
         """Train on images and their labels."""
@@ -97,9 +99,3 @@ def _are_images(given: Any) -> bool:  # noqa: ANN401 - whatever is given as X
         return bool(axes == 4)
     first = next(iter(given), None) if hasattr(given, "__iter__") else None
     return isinstance(first, str | Path | Image.Image) or getattr(first, "ndim", 0) == 3
-
-
-_options = {"image_shape": None, **{option.name: option.default for option in fields(TrainConfig)}}
-_parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=it) for name, it in _options.items()]
-_self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-vars(CMLEmbedder)["__init__"].__signature__ = inspect.Signature([_self, *_parameters])  # get_params and clone read it

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from numpy.typing import NDArray
 from torch import nn
@@ -26,11 +26,13 @@ from cml.training.begin import train_run
 from cml.training.callbacks import Callback, with_tracker
 from cml.training.config import TrainConfig, with_options
 from cml.training.loop import Trained
+from cml.training.train_options import FitOptions, TrainOptions, list_options
 
 if TYPE_CHECKING:
     from cml.runs.run import Run
 
 
+@list_options
 def fit(
     images: Any,  # noqa: ANN401 - the kinds listed below
     labels: Any = None,  # noqa: ANN401
@@ -46,7 +48,7 @@ def fit(
     tracker: str | Tracker | None = None,
     callbacks: Sequence[Callback] = (),
     quiet: bool = False,
-    **options: Any,  # noqa: ANN401 - the fields of TrainConfig
+    **options: Unpack[FitOptions],
 ) -> Model:
     """Train an embedding of ``images`` whose distances mirror the distances of ``labels``.
 
@@ -96,7 +98,7 @@ def fit(
     own_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
     if own_loss is not None:
         texts["loss"] = type(loss).__name__
-    config = with_options(TrainConfig() if config is None else config, options | texts)
+    config = with_options(TrainConfig() if config is None else config, {**options, **texts})
     distance = distances.made(config.label_distance if label_distance is None else label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(images))
@@ -108,13 +110,24 @@ def fit(
         advice = "Mend the label, or choose another distance by label_distance=.."
         raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
     with joined(config.device) as ranks:
-        own: dict[str, Any] = {"loss": own_loss, "backbone": None if isinstance(backbone, str) else backbone}
-        how: dict[str, Any] = {"out": None if out is None else Path(out), "resume": resume, "quiet": quiet}
-        how["callbacks"] = with_tracker(callbacks, tracker)
-        trained, run = train_run(source, encoded, distance, config, shrink=True, ranks=ranks, **own, **how)
+        trained, run = train_run(
+            source,
+            encoded,
+            distance,
+            config,
+            loss=own_loss,
+            backbone=None if isinstance(backbone, str) else backbone,
+            out=None if out is None else Path(out),
+            resume=resume,
+            shrink=True,
+            callbacks=with_tracker(callbacks, tracker),
+            quiet=quiet,
+            ranks=ranks,
+        )
     return Model(trained.model, run, distance)
 
 
+@list_options
 def train(
     task: str | Task,
     data: Path | str | PreparedDataset,
@@ -125,7 +138,7 @@ def train(
     tracker: str | Tracker | None = None,
     callbacks: Sequence[Callback] = (),
     quiet: bool = False,
-    **options: Any,  # noqa: ANN401 - the fields of TrainConfig
+    **options: Unpack[TrainOptions],
 ) -> "Run":
     """Train an embedding on a prepared dataset into a run folder, as ``cml train`` does.
 
@@ -184,5 +197,17 @@ def train_task(
     items, mirror = dataset.split("train"), task.mirror if config.flip == "image" else None
     distance = distances.registry.make(task.label_distance(config, dataset.info)).fit(items.labels)
     labels = encode(distance, dataset, "train", None if mirror is None else lambda label: mirror(label, dataset.info))
-    how: dict[str, Any] = {"out": out, "resume": resume, "callbacks": callbacks, "quiet": quiet, "ranks": ranks}
-    return train_run(items.paths, labels, distance, config, task=task.name, dataset=dataset, **how)[0]
+    trained, _ = train_run(
+        items.paths,
+        labels,
+        distance,
+        config,
+        task=task.name,
+        dataset=dataset,
+        out=out,
+        resume=resume,
+        callbacks=callbacks,
+        quiet=quiet,
+        ranks=ranks,
+    )
+    return trained

@@ -1,0 +1,84 @@
+"""The options of training as keyword arguments, for type checkers and for completion in an interpreter."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Literal, TypedDict, TypeVar
+
+from cml.training.config import TrainConfig
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+
+class FitOptions(TypedDict, total=False):
+    """The options of ``TrainConfig`` but for the three that ``cml.fit`` also takes as objects; all may be left out."""
+
+    sampler: str
+    weights: str
+    dimension: int
+    image_size: tuple[int, int]
+    freeze_backbone: bool
+    lora: int
+    crop: float
+    scale_jitter: float
+    shift_jitter: float
+    brightness_jitter: float
+    flip: Literal["none", "list", "image"]
+    steps: int
+    optimizer: Literal["sgd", "adamw"]
+    learning_rate: float
+    backbone_rate: float
+    proxy_rate: float
+    weight_decay: float
+    schedule: Literal["cosine", "inverse", "step", "constant"]
+    decay: float
+    decay_every: int
+    warmup: int
+    head_first: int
+    clip_gradient: float | None
+    average: float
+    memory: int
+    micro_batch: int | None
+    batch_norm: Literal["batch", "fixed"]
+    precision: Literal["float32", "bfloat16"]
+    evaluate_every: int
+    validation_share: float
+    patience: int
+    checkpoint_every: int
+    keep_models: bool
+    seed: int
+    workers: int
+    worker_timeout: float
+    cache_bytes: int
+    device: str
+
+
+class TrainOptions(FitOptions, total=False):
+    """The options of ``TrainConfig``, with the same names and types; all may be left out."""
+
+    label_distance: str
+    loss: str
+    backbone: str
+
+
+def list_options(function: AnyFunction) -> AnyFunction:
+    """Decorator that lists the options of training in the signature of a function, in place of its ``**options``.
+
+    Type checkers read the annotation ``Unpack[TrainOptions]``; interpreters and notebooks complete arguments from
+    ``inspect.signature``, where ``**options`` alone would show no names.
+
+    Args:
+        function: A function that passes ``**options`` on to ``TrainConfig``. Its own arguments stay as they are.
+
+    Returns:
+        The same function, with the attribute ``__signature__``.
+    """
+    signature = inspect.signature(function)
+    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.type)
+        for option in fields(TrainConfig)
+        if option.name not in signature.parameters
+    ]
+    vars(function)["__signature__"] = signature.replace(parameters=[*own, *options])
+    return function
