@@ -4,9 +4,19 @@
 """
 
 from cml.retrieval.embeddings import evaluate_embeddings
+from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import Evaluation, Metric, Ranker, embedding_ranker, evaluate, random_ranker
 
-__all__ = ["Evaluation", "Metric", "Ranker", "embedding_ranker", "evaluate", "evaluate_embeddings", "random_ranker"]
+__all__ = [
+    "EvaluateOptions",
+    "Evaluation",
+    "Metric",
+    "Ranker",
+    "embedding_ranker",
+    "evaluate",
+    "evaluate_embeddings",
+    "random_ranker",
+]
 
 
 def __dir__() -> list[str]:

@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from cml.errors import UserError
 from cml.retrieval import metrics
-from cml.retrieval.metrics import GAINS, Float32, Float64, Floats, relevance_gains
+from cml.retrieval.evaluate_options import DISTANCE_KS, HIT_KS, HIT_NEIGHBORS, NDCG_KS, EvaluateOptions
+from cml.retrieval.metrics import Float32, Float64, Floats, relevance_gains
 from cml.retrieval.results import largest_k
 
-DISTANCE_KS, NDCG_KS, HIT_KS = range(1, 11), range(10, 101, 10), (1, 5, 10)
 _DEFAULTS = {"label_distance": DISTANCE_KS, "ndcg": NDCG_KS, "hit": HIT_KS, "recall": ()}
-HIT_NEIGHBORS = 50
 _HIT_SHARE = 10  # by default Hit@K is measured if the true nearest are at most 1 / this of the gallery
 
 
@@ -26,13 +25,29 @@ class Measures:
     hit_neighbors: int
     gain: str
     correlation: bool  # whether rank correlations and H-AP are measured, of whole rankings
-    count_lone: bool
+    singletons_as_misses: bool
     within: float  # the label distance up to which an item is relevant to Recall@K; 0 for classes
+
+    @classmethod
+    def of(cls, options: EvaluateOptions) -> "Measures":
+        """The measures that the options name."""
+        ks = {
+            "label_distance": options.distance_ks,
+            "ndcg": options.ndcg_ks,
+            "hit": options.hit_ks,
+            "recall": options.recall_ks,
+        }
+        return cls(
+            ks,
+            options.hit_neighbors,
+            options.gain,
+            options.whole_ranking,
+            options.singletons_as_misses,
+            options.recall_within,
+        )
 
     def fitted(self, gallery: int) -> "Measures":
         """The measures with the default K cut to a gallery; ``UserError`` if others do not fit."""
-        if self.gain not in GAINS:
-            raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {self.gain!r} instead.")
 
         def checked(name: str, ks: Sequence[int], default: Sequence[int], most: int) -> list[int]:
             if len(ks) and gallery and tuple(ks) == tuple(default):
@@ -124,7 +139,9 @@ class BlockMeasures:
             "label_distance": lambda ks: metrics.mean_label_distance(retrieved, ks),
             "ndcg": lambda ks: metrics.ndcg(gains, self.ideal_gains, ks),
             "hit": lambda ks: metrics.hits(retrieved, self.ideal, ks, wanted.hit_neighbors),
-            "recall": lambda ks: metrics.recall(retrieved, self.relevant, ks, wanted.within, wanted.count_lone),
+            "recall": lambda ks: metrics.recall(
+                retrieved, self.relevant, ks, wanted.within, wanted.singletons_as_misses
+            ),
         }
         of_classes = (metrics.map_at_r, metrics.r_precision) if wanted.precision else ()
         found = [at[kind](ks) for kind, ks in wanted.ks.items() if ks]

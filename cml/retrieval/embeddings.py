@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cml.distances import LabelDistance, Labels, made
 from cml.distances.classes import Classes
 from cml.errors import UserError
 from cml.processes.bar import SILENT, Bar
+from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import Evaluation, Ranker, embedding_ranker, evaluate, random_ranker
 from cml.retrieval.rankers import as_array
 from cml.retrieval.results import largest_k
-from cml.retrieval.verdict import judged
+from cml.retrieval.verdict import with_verdict
 
 if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
@@ -34,10 +36,7 @@ def evaluate_embeddings(
     gallery_labels: Any = None,  # noqa: ANN401
     *,
     label_distance: Any = "euclidean",  # noqa: ANN401 - as ``cml.distances.made`` takes it
-    gain: str = "reciprocal",
-    seed: int = 0,
-    count_lone: bool = False,
-    recall_within: float = 0.0,
+    options: EvaluateOptions | None = None,
 ) -> Evaluation:
     """How well embeddings find embeddings with near labels, beside chance and the best possible ranking.
 
@@ -49,10 +48,7 @@ def evaluate_embeddings(
         gallery: (G, D) embeddings that are ranked; None lets every query rank all other queries.
         gallery_labels: A label for each of them.
         label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it.
-        gain: Gain of nDCG: "reciprocal", "exponential" or "rank".
-        seed: Of the random ranking, the bootstrap and the order of tied items.
-        count_lone: Count a query that is alone of its class as a miss of Recall@K; otherwise it is left out.
-        recall_within: Also measure Recall@K, the share of queries with a label at most this far among the first K.
+        options: What is measured, and how; the defaults when not given.
 
     Returns:
         The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries, and a verdict.
@@ -80,31 +76,61 @@ def evaluate_embeddings(
     for name, points, given in (("query", query, query_labels), ("gallery", among, among_labels)):
         if len(points) != len(given):
             raise UserError(f"Each {name} needs a label. Got {len(points)} embeddings and {len(given)} labels instead.")
-    rankers = {EMBEDDING: embedding_ranker(query, among), "random": random_ranker(len(query), len(among), seed)}
-    how: dict[str, Any] = {"gain": gain, "seed": seed, "count_lone": count_lone, "recall_within": recall_within}
-    return judged(measured(rankers, distance, query_labels, among_labels, same_items=itself, **how), EMBEDDING)
+    options = options or EvaluateOptions()
+    rankers = {EMBEDDING: embedding_ranker(query, among), "random": random_ranker(len(query), len(among), options.seed)}
+    evaluation = evaluate_by_label_kind(rankers, distance, query_labels, among_labels, options, same_items=itself)
+    return with_verdict(evaluation, EMBEDDING)
 
 
-def measured(
+def evaluate_by_label_kind(
     rankers: Mapping[str, Ranker],
     distance: LabelDistance,
-    query: Labels,
-    gallery: Labels,
+    query_labels: Labels,
+    gallery_labels: Labels,
+    options: EvaluateOptions,
     *,
     same_items: bool,
-    recall_ks: Sequence[int] = (),
-    recall_within: float = 0.0,
+    oracle: bool = True,
     ranks: Ranks | None = None,
-    **how: Any,  # noqa: ANN401
 ) -> Evaluation:
-    """Evaluate rankers by the measures that suit the labels, with a progress bar; more is as for ``evaluate``."""
-    if isinstance(distance, Classes):  # no order beyond "same" is known: Recall@K, MAP@R and R-precision alone
-        how |= {"ndcg_ks": (), "hit_ks": (), "correlation": False}
-    how["recall_ks"] = usable_recall_ks(distance, recall_ks, len(gallery) - same_items, recall_within)
-    how |= {"recall_within": recall_within, "same_items": same_items, "ranks": ranks}
-    others = ranks is not None and not ranks.first
-    with Bar(total=len(query), desc="evaluate", unit="query", disable=others, delay=SILENT) as bar:
-        return evaluate(rankers, distance, query, gallery, progress=bar.update, **how)
+    """Evaluate rankers by the metrics that suit the kind of label, with a progress bar.
+
+    Class labels have no order beyond "same class": they are measured by Recall@K, MAP@R and R-precision alone.
+
+    Args:
+        rankers: Ranker name -> ranker.
+        distance: The label distance.
+        query_labels: Q labels, encoded by ``distance``.
+        gallery_labels: G labels, encoded by ``distance``.
+        options: What is measured, and how.
+        same_items: Whether the queries are the gallery, in the same order.
+        oracle: Whether to add the row "oracle".
+        ranks: The processes that share the work; None for this one alone.
+
+    Returns:
+        A row for each ranker, and one for the oracle.
+
+    Raises:
+        UserError: as ``cml.retrieval.evaluate`` raises it, or ``recall_within`` was given for class labels.
+    """
+    gallery = len(gallery_labels) - same_items
+    recall_ks = usable_recall_ks(distance, options.recall_ks, gallery, options.recall_within)
+    options = replace(options, recall_ks=recall_ks)
+    if isinstance(distance, Classes):
+        options = replace(options, ndcg_ks=(), hit_ks=(), whole_ranking=False)
+    silent = ranks is not None and not ranks.first
+    with Bar(total=len(query_labels), desc="evaluate", unit="query", disable=silent, delay=SILENT) as bar:
+        return evaluate(
+            rankers,
+            distance,
+            query_labels,
+            gallery_labels,
+            options,
+            same_items=same_items,
+            oracle=oracle,
+            progress=bar.update,
+            ranks=ranks,
+        )
 
 
 def usable_recall_ks(distance: LabelDistance, ks: Sequence[int], gallery: int, within: float = 0.0) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
 from cml.retrieval import over_queries
-from cml.retrieval.block_measures import DISTANCE_KS, HIT_KS, HIT_NEIGHBORS, NDCG_KS, BlockMeasures, Measures
+from cml.retrieval.block_measures import BlockMeasures, Measures
+from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.metrics import Float64, Floats
 from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker, ranked_columns
 from cml.retrieval.results import Evaluation, Metric
@@ -35,23 +36,11 @@ def evaluate(
     distance: LabelDistance,
     query_labels: Labels,
     gallery_labels: Labels,
+    options: EvaluateOptions | None = None,
     *,
-    distance_ks: Sequence[int] = DISTANCE_KS,
-    ndcg_ks: Sequence[int] = NDCG_KS,
-    hit_ks: Sequence[int] = HIT_KS,
-    hit_neighbors: int = HIT_NEIGHBORS,
-    recall_ks: Sequence[int] = (),
-    recall_within: float = 0.0,
-    count_lone: bool = False,
     same_items: bool = False,
-    gain: str = "reciprocal",
-    correlation: bool = True,
-    block_bytes: int = 4 << 20,
-    bootstrap: int = 1000,
-    seed: int = 0,
     oracle: bool = True,
     progress: Callable[[int], object] | None = None,
-    threads: int = 2,
     ranks: Ranks | None = None,
 ) -> Evaluation:
     """Measure every ranker, and the ranking by the label distance itself as the row "oracle".
@@ -63,33 +52,18 @@ def evaluate(
     Both take the largest K where none is 10.
 
     Items with the same score are taken in random order, for h_ap in all orders. Neither ``block_bytes`` nor
-    ``threads`` changes the result, unless a ranker's scores depend on the block.
+    ``threads`` of the options changes the result, unless a ranker's scores depend on the block.
 
     Args:
-        rankers: Name -> ranker; called from ``threads`` threads at a time.
+        rankers: Name -> ranker; called from several threads at a time.
         distance: The label distance.
         query_labels: Q labels, encoded: ``distance.encode(labels)``.
         gallery_labels: G labels, encoded by the same distance.
-        distance_ks: K of the mean label distance. The default lists are cut to a quarter of the gallery (or to that K
-            alone): beyond, all rankings score alike.
-        ndcg_ks: K of nDCG, likewise.
-        hit_ks: K of Hit@K, likewise; by default there are none if ``hit_neighbors`` are over a tenth of the gallery, as
-            a random ranking would hit more often than not.
-        hit_neighbors: True nearest items that Hit@K looks for; the default is cut to G.
-        recall_ks: K of Recall@K. For class labels, MAP@R and R-precision are measured too.
-        recall_within: The label distance up to which an item is relevant to Recall@K; 0 for class labels.
-        count_lone: Count a query without a relevant item as a miss of Recall@K; otherwise it is left out of the mean.
+        options: What is measured, and how; the defaults when not given.
         same_items: The queries are the gallery, in the same order: each is left out of its own ranking. Without it,
             equal labels of queries and gallery are a warning.
-        gain: nDCG's gain at a label distance of d: "reciprocal" is 1 / (1 + d), "exponential" exp(-d), and "rank"
-            1 / (1 + the number of nearer items).
-        correlation: Whether to measure Kendall's tau-b and Spearman's rho, which need whole rankings.
-        block_bytes: Size of one block of label distances, at least 16 queries; a block of scores takes twice as much.
-        bootstrap: Resamples of the 95 % intervals over queries; 0 for none.
-        seed: Seed of the resamples, and of the order of tied items.
         oracle: Whether to add the row "oracle".
         progress: Called with the number of queries done, block by block.
-        threads: Blocks computed at a time; BLAS uses one thread in each.
         ranks: The processes that share the blocks of queries, all of which call this with the same arguments and get
             the same result; None for this one alone.
 
@@ -97,6 +71,7 @@ def evaluate(
         UserError: a setting is out of range, there is nothing to rank, or a ranker or the label distance gives a
             block of another shape or with NaN.
     """
+    options = options or EvaluateOptions()
     queries, gallery = len(query_labels), len(gallery_labels)
     if same_items and queries != gallery:
         raise UserError(f"Queries that are the gallery too must be as many as it. Got {queries} and {gallery} instead.")
@@ -108,8 +83,7 @@ def evaluate(
             stacklevel=2,
         )
     ranked = gallery - 1 if same_items else gallery
-    ks = {"label_distance": distance_ks, "ndcg": ndcg_ks, "hit": hit_ks, "recall": recall_ks}
-    measures = Measures(ks, hit_neighbors, gain, correlation, count_lone, recall_within).fitted(ranked)
+    measures = Measures.of(options).fitted(ranked)
     names = [*rankers, *([ORACLE] if oracle else [])]
     if not queries or not gallery or not names or not measures.names:
         raise UserError(
@@ -123,17 +97,10 @@ def evaluate(
         )
     if oracle and ORACLE in rankers:
         raise UserError(f"The ranker name {ORACLE!r} is taken by the row of the label distance; choose another one.")
-    if not 0 <= recall_within < np.inf:
-        raise UserError(f"'recall_within' must be a label distance of at least 0. Got {recall_within} instead.")
-    if threads < 1 or block_bytes < 1 or bootstrap < 0:
-        raise UserError(
-            "'threads' and 'block_bytes' must be at least 1 and 'bootstrap' at least 0. "
-            f"Got {threads}, {block_bytes} and {bootstrap} instead."
-        )
     k = max((k for k in measures.ks["label_distance"] if k <= SCORE_K), default=0)  # of score and worst tenth
     # the last column: whether there are ties; the last row: chance and oracle, of every query
     values = np.zeros((len(names) + 1, queries, len(measures.names) + 1))
-    size = max(_FEWEST_ROWS, min(-(-queries // threads), block_bytes // (4 * gallery)))
+    size = max(_FEWEST_ROWS, min(-(-queries // options.threads), options.block_bytes // (4 * gallery)))
 
     def measure(start: int) -> int:
         rows = slice(start, min(start + size, queries))
@@ -150,7 +117,7 @@ def evaluate(
             _check_block(scores, queries, gallery, f"ranker {names[index]!r}", rows)
             if same_items:
                 leave_out_itself(scores := scores.copy(), rows)
-            columns, tied = ranked_columns(scores, block.depth, first=start, seed=seed)
+            columns, tied = ranked_columns(scores, block.depth, first=start, seed=options.seed)
             values[index, rows, :-1] = block.measure(scores, columns)
             values[index, rows, -1] = tied
         if oracle:
@@ -164,7 +131,7 @@ def evaluate(
         starts = starts[ranks.share(len(starts))]
     left, progress = queries, progress or (lambda _: None)
     # BLAS threads below these threads would only wait for each other
-    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(options.threads) as pool:
         for done in pool.map(measure, starts):
             left -= done
             progress(done)
@@ -179,7 +146,7 @@ def evaluate(
     if ours is not None:
         terms = np.array([over_queries.score_terms(one, *bounds) for one in ours])
         gains, reaches = terms.transpose(1, 2, 0)  # (Q, names) each
-        ratios = over_queries.ratio_intervals(gains, reaches, resamples=bootstrap, seed=seed)
+        ratios = over_queries.ratio_intervals(gains, reaches, resamples=options.bootstrap, seed=options.seed)
         whole = {f"score@{k}": over_queries.over_mean(gains, reaches).T}
         if queries >= _FEWEST_TENTHS and not measures.precision:
             parts = over_queries.label_parts(distance.label_vectors(query_labels), bounds[1])
@@ -187,14 +154,25 @@ def evaluate(
         first = dict(list(columns.items())[: len(measures.ks["label_distance"])])
         columns = {**first, **whole, **columns}
     flat = np.concatenate([*columns.values()])  # (measures x names, Q)
-    intervals = over_queries.mean_intervals(flat.T, resamples=bootstrap, seed=seed).reshape(len(columns), len(names), 2)
+    intervals = over_queries.mean_intervals(flat.T, resamples=options.bootstrap, seed=options.seed).reshape(
+        len(columns), len(names), 2
+    )
     ends = dict(zip(columns, intervals, strict=True)) | {f"score@{k}": ratios}
     table = {
         ranker: {name: _metric(name, column[row], ends[name][row]) for name, column in columns.items()}
         for row, ranker in enumerate(names)
     }
-    figures = queries, ranked, measures.hit_neighbors, "", ties, count_lone, recall_within
-    return Evaluation(table, distance.unit, gain, *figures)
+    return Evaluation(
+        rows=table,
+        unit=distance.unit,
+        gain=options.gain,
+        queries=queries,
+        gallery=ranked,
+        hit_neighbors=measures.hit_neighbors,
+        ties=ties,
+        singletons_as_misses=options.singletons_as_misses,
+        recall_within=options.recall_within,
+    )
 
 
 def leave_out_itself(block: Floats, rows: slice) -> None:

@@ -63,18 +63,18 @@ def hits(retrieved: Float32, ideal: Float32, ks: Sequence[int], neighbors: int =
 
 
 def recall(
-    retrieved: Float32, relevant: Float64, ks: Sequence[int], within: float = 0.0, count_lone: bool = False
+    retrieved: Float32, relevant: Float64, ks: Sequence[int], within: float = 0.0, singletons_as_misses: bool = False
 ) -> Float64:
     """1 where any of the top K is relevant, else 0; higher is better.
 
     The field's Recall@K (Jegou and others, Product Quantization for Nearest Neighbor Search, 2011), which is not the
     share of the relevant items that were found. With ``within`` it is that of place recognition, where a place counts
     as found within 25 m (Arandjelovic et al., NetVLAD, CVPR 2016). A query of no ``relevant`` (R,) item in the gallery
-    gives NaN, or with ``count_lone`` is a miss, as in the published code of Proxy-Anchor.
+    gives NaN, or with ``singletons_as_misses`` is a miss, as in the published code of Proxy-Anchor.
     """
     at = columns_of(ks, retrieved)
     found = np.logical_or.accumulate(retrieved[:, : max(ks)] <= within, axis=1)[:, at]
-    return np.where(count_lone | (relevant[:, None] > 0), found, np.nan)
+    return np.where(singletons_as_misses | (relevant[:, None] > 0), found, np.nan)
 
 
 def r_precision(retrieved: Float32, relevant: Float64) -> Float64:

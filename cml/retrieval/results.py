@@ -62,7 +62,7 @@ class _Saved(TypedDict):
     queries: Count
     gallery: Count
     hit_neighbors: Count
-    count_lone: NotRequired[bool]
+    singletons_as_misses: NotRequired[bool]
     recall_within: NotRequired[float]
     verdict: NotRequired[str]
     ties: NotRequired[dict[str, Count]]
@@ -82,7 +82,7 @@ class Evaluation:
         hit_neighbors: Number of true nearest items that Hit@K looks for.
         reported_unit: Unit of label_distance@K if it is another one; see ``reported``.
         ties: Ranker name -> queries with tied scores among the measured top items, which are in random order.
-        count_lone: Whether Recall@K counts a query that has no item of its class as a miss.
+        singletons_as_misses: Whether Recall@K counts a query that has no item of its class as a miss.
         recall_within: The label distance up to which an item is relevant to Recall@K, as reported; 0 for classes.
         verdict: A conclusion in one sentence, where embeddings were evaluated; "" of rankers.
     """
@@ -95,7 +95,7 @@ class Evaluation:
     hit_neighbors: int = 50
     reported_unit: str = ""
     ties: Mapping[str, int] = field(default_factory=dict)
-    count_lone: bool = False
+    singletons_as_misses: bool = False
     recall_within: float = 0.0
     verdict: str = ""
 
@@ -138,6 +138,8 @@ class Evaluation:
             return Metric(name, per_query, mean, low, high, found["undefined"])
 
         mend = "Run cml evaluate again."
+        if isinstance(value, dict) and "count_lone" in value:
+            value = {**value, "singletons_as_misses": value["count_lone"]}
         saved = record(value, _Saved, "The evaluation", "an evaluation that cml wrote", mend)
         fields: dict[str, Any] = {**saved, "rows": (rows := _changed(saved["rows"], metric))}
         if not rows or len({tuple(sorted(metrics)) for metrics in rows.values()}) > 1 or not all(rows.values()):
@@ -183,7 +185,8 @@ class Evaluation:
     def _notes(self, names: Sequence[str]) -> list[str]:
         kinds, unit = {name.partition("@")[0] for name in names}, self.distance_unit
         formula = GAINS[self.gain][0] if self.gain in GAINS else self.gain
-        recall = f"has the query's class; a query alone of its class is {'a miss' if self.count_lone else 'left out'}"
+        singletons = "a miss" if self.singletons_as_misses else "left out"
+        recall = f"has the query's class; a query alone of its class is {singletons}"
         if self.recall_within:
             recall = f"is within {self.recall_within:g} {unit}"
         meaning = {

@@ -13,7 +13,7 @@ FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviati
 _FALLEN = 0.1  # a training loss below this share of its first values: the training set was memorised or fitted well
 
 
-def judged(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Evaluation:
+def with_verdict(evaluation: Evaluation, row: str, losses: Sequence[float] = ()) -> Evaluation:
     """The evaluation with a verdict on one of its rows, the trained embedding's; ``losses`` are those of its steps."""
     name = main_metric(list(evaluation.rows[row]))
     ours = evaluation.rows[row][name]

@@ -16,6 +16,7 @@ from cml.registry import Choice
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.embeddings import EMBEDDING, cut_row
+from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.results import Evaluation
 from cml.runs.report import sheet_note, sheet_variants, write_pictures, write_report
 from cml.runs.retrieved import GALLERY, write_run_gallery
@@ -109,8 +110,12 @@ def run_comparison(
         if evaluation is None or wanted:
             run = Run.open(one.folder, data=dataset.folder, device=config.device)
             shown |= {one.variant: run} if wanted else {}
-            how: dict[str, Any] = {"recall_within": recall_within, "dimensions": smaller, "tracker": tracker}
-            evaluation = evaluation or run.evaluate(references=references is None, **how)
+            evaluation = evaluation or run.evaluate(
+                EvaluateOptions(recall_within=recall_within),
+                dimensions=smaller,
+                references=references is None,
+                tracker=tracker,
+            )
         for size in smaller:
             part = replace(evaluation, rows={EMBEDDING: evaluation.rows[cut_row(size)]})
             found[size].setdefault(f"{one.variant}{CUT}", []).append(part)

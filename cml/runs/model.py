@@ -19,6 +19,7 @@ from cml.models import Backbone, has_published_weights
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.retrieval.embeddings import evaluate_embeddings
+from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import Evaluation
 from cml.retrieval.search import nearest_embeddings
 from cml.storage.atomic import atomic_folder
@@ -94,10 +95,7 @@ class Model(EmbeddingModel):
         *,
         image: str | None = None,
         label: str | None = None,
-        gain: str = "reciprocal",
-        seed: int = 0,
-        count_lone: bool = False,
-        recall_within: float = 0.0,
+        options: EvaluateOptions | None = None,
     ) -> Evaluation:
         """How well images find images with near labels, beside chance and the best possible ranking.
 
@@ -108,10 +106,7 @@ class Model(EmbeddingModel):
             gallery_labels: A label for each of them.
             image: Name of the column of images, where images come as a data frame.
             label: Name of its column of labels.
-            gain: Gain of nDCG; this and the others as for ``cml.retrieval.evaluate_embeddings``.
-            seed: Of the random ranking, the bootstrap and the order of tied items.
-            count_lone: Count a query that is alone of its class as a miss of Recall@K; otherwise it is left out.
-            recall_within: Also measure Recall@K of labels at most this far.
+            options: What is measured, and how, a ``cml.retrieval.EvaluateOptions``; the defaults when not given.
 
         Returns:
             The rows "embedding", "random" and "oracle", each metric with its 95 % interval over queries.
@@ -125,8 +120,7 @@ class Model(EmbeddingModel):
             ranked, among_labels = images_and_labels(gallery, gallery_labels, image=image, label=label)
             among = self.embed(ranked, bar="embed")
         embeddings, distance = self.embed(source, bar="embed"), self.label_distance
-        how: dict[str, Any] = {"gain": gain, "seed": seed, "count_lone": count_lone, "recall_within": recall_within}
-        return evaluate_embeddings(embeddings, raw, among, among_labels, label_distance=distance, **how)
+        return evaluate_embeddings(embeddings, raw, among, among_labels, label_distance=distance, options=options)
 
     def search(
         self,

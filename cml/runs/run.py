@@ -13,10 +13,11 @@ from torch import nn
 from cml.distances import LabelDistance
 from cml.errors import UserError
 from cml.models import Backbone
-from cml.retrieval.embeddings import EMBEDDING, cut_row, measured
+from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
+from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import Ranker, embedding_ranker, random_ranker
 from cml.retrieval.results import Evaluation
-from cml.retrieval.verdict import judged
+from cml.retrieval.verdict import with_verdict
 from cml.runs.explore import BESIDE, EXPLORER, Explorer, explore_runs, titled
 from cml.runs.retrieved import write_run_gallery
 from cml.runs.trained_run import PAIRS, TrainedRun, published_recall_ks, published_recall_within, with_pairs
@@ -46,11 +47,8 @@ class Run(TrainedRun):
 
     def evaluate(
         self,
+        options: EvaluateOptions | None = None,
         *,
-        gain: str = "reciprocal",
-        seed: int = 0,
-        count_lone: bool = False,
-        recall_within: float = 0.0,
         pairs: Path | str | None = None,
         dimensions: Sequence[int] = (),
         references: bool = True,
@@ -59,12 +57,8 @@ class Run(TrainedRun):
         """Measure how well the embedding retrieves, and keep the figures in evaluation.json of the run folder.
 
         Args:
-            gain: Gain of nDCG, a name in ``cml.retrieval.metrics.GAINS``.
-            seed: Of the random ranking, the bootstrap and the order of tied items.
-            count_lone: Count a query that is alone of its class as a miss of Recall@K, as published code does;
-                otherwise it is left out.
-            recall_within: Also measure Recall@K, the share of queries with an item at most this far, as label distances
-                are reported, among the first K. 0 for what dataset.json says in its details, if anything.
+            options: What is measured, and how; the defaults when not given. ``recall_within`` is in the unit in which
+                label distances are reported; it and ``recall_ks`` come from the details of dataset.json by default.
             pairs: A CSV or JSONL file of pairs with their similarity as people see it, in the columns item, other and
                 similarity: adds pair_spearman, the correlation with it. By default the dataset's own pairs.csv, if any.
             dimensions: Also measure the embedding cut to its first so many numbers, a row each.
@@ -77,6 +71,7 @@ class Run(TrainedRun):
         Raises:
             UserError: the run was trained on images given in Python, or its dataset or label distance is not here.
         """
+        options = options or EvaluateOptions()
         query, gallery = self.embeddings
         embeddings = {EMBEDDING: self.embeddings}
         for size in dimensions:
@@ -89,18 +84,29 @@ class Run(TrainedRun):
             embeddings |= dict([self.frozen])
         rankers: dict[str, Ranker] = {name: embedding_ranker(*both) for name, both in embeddings.items()}
         if references:
-            rankers["random"] = random_ranker(len(self.query_labels), len(self.gallery_labels), seed)
-        recall_within = (recall_within or published_recall_within(self)) / self.report[0]
-        how: dict[str, Any] = {"recall_ks": published_recall_ks(self), "recall_within": recall_within, "gain": gain}
-        how |= {"seed": seed, "count_lone": count_lone, "oracle": references, "ranks": self.ranks}
-        how["same_items"] = self.dataset.info.queries_are_gallery
-        evaluation = measured(rankers, self.distance, self.query_labels, self.gallery_labels, **how)
+            rankers["random"] = random_ranker(len(self.query_labels), len(self.gallery_labels), options.seed)
+        recall_within = options.recall_within or published_recall_within(self)
+        options = replace(
+            options,
+            recall_ks=options.recall_ks or tuple(published_recall_ks(self)),
+            recall_within=recall_within / self.report[0],
+        )
+        evaluation = evaluate_by_label_kind(
+            rankers,
+            self.distance,
+            self.query_labels,
+            self.gallery_labels,
+            options,
+            same_items=self.dataset.info.queries_are_gallery,
+            oracle=references,
+            ranks=self.ranks,
+        )
         evaluation = replace(evaluation, unit=self.unit).reported(*self.report)
         own, log = self.dataset.folder / PAIRS, self.folder / METRICS
         if pairs is not None or own.is_file():
-            evaluation = with_pairs(evaluation, self, embeddings, Path(pairs or own), seed)
+            evaluation = with_pairs(evaluation, self, embeddings, Path(pairs or own), options.seed)
         records = read_metrics(log) if log.exists() else []  # a shared model has none
-        evaluation = judged(evaluation, EMBEDDING, [one["loss"] for one in records if "loss" in one])
+        evaluation = with_verdict(evaluation, EMBEDDING, [one["loss"] for one in records if "loss" in one])
         if self.ranks is None or self.ranks.first:
             write_json(self.folder / EVALUATION, evaluation.to_json())
             if tracker:

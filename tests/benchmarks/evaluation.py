@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 import cml.distances
 from cml.distances import LabelDistance, Labels
-from cml.retrieval import embedding_ranker, evaluate
+from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 
 Float32 = NDArray[np.float32]
 Figures = dict[str, float]
@@ -87,10 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             distance,
             query_labels,
             gallery_labels,
-            distance_ks=DISTANCE_KS,
-            ndcg_ks=NDCG_KS,
-            hit_ks=HIT_KS,
-            correlation=correlation,
+            EvaluateOptions(whole_ranking=correlation),
         )
         return {name: metric.mean for name, metric in found.rows["embedding"].items()}
 

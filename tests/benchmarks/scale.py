@@ -37,7 +37,7 @@ from cml.distances.keypoints.distance import Keypoints
 from cml.distances.layout.distance import Layout
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.reporting.figure import COLORS, INK, MARKS, dress, new_figure, save_figure
-from cml.retrieval import embedding_ranker, evaluate
+from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 from cml.retrieval.search import nearest_embeddings
 
 _OPEN = """
@@ -214,9 +214,13 @@ def retrieval(bench: Bench) -> None:
 
     def judged(queries: int, items: int, depth: int) -> Callable[[], object]:
         ranker = embedding_ranker(points[:queries], points[:items])
-        ks = sorted({1, depth})
+        ks = tuple(sorted({1, depth}))
         return lambda: evaluate(
-            {"random": ranker}, distance, labels[:queries], labels[:items], distance_ks=ks, ndcg_ks=ks, hit_ks=ks
+            {"random": ranker},
+            distance,
+            labels[:queries],
+            labels[:items],
+            EvaluateOptions(distance_ks=ks, ndcg_ks=ks, hit_ks=ks),
         )
 
     cost = "Q N log N"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import doctest
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,14 @@ from cml import cli, distances
 from cml.data.prepared import DatasetInfo, PreparedDataset, check_dataset
 from cml.data.prepared_writer import PreparedWriter
 from cml.errors import DataError, UserError
-from cml.retrieval import embedding_ranker, evaluate
+from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 from cml.retrieval.metrics import map_at_r, r_precision, recall
 from cml.runs.retrieved import retrieve
 from cml.runs.trained_run import TrainedRun
 
 KS = (1, 2, 4)
 CLASSES = distances.get("classes")
+RECALL_ALONE = EvaluateOptions(recall_ks=(1,), distance_ks=(), ndcg_ks=(), hit_ks=(), whole_ranking=False)
 
 
 def measured(
@@ -41,14 +43,16 @@ def measured(
         CLASSES,
         CLASSES.encode(query_classes),
         CLASSES.encode(gallery_classes),
-        recall_ks=ks,
+        EvaluateOptions(
+            recall_ks=ks,
+            distance_ks=(1,),
+            ndcg_ks=(),
+            hit_ks=(),
+            whole_ranking=False,
+            bootstrap=0,
+            block_bytes=block_bytes,
+        ),
         same_items=same_items,
-        distance_ks=[1],
-        ndcg_ks=(),
-        hit_ks=(),
-        correlation=False,
-        bootstrap=0,
-        block_bytes=block_bytes,
     )
     assert result.gallery == len(gallery) - same_items
     return {name: metric.per_query for name, metric in result.rows["model"].items()}
@@ -87,10 +91,13 @@ def test_a_query_that_is_the_gallery_does_not_find_itself() -> None:
 def test_a_query_alone_of_its_class_may_count_as_a_miss_of_recall() -> None:
     labels = CLASSES.encode(["a", "a", "b"])
     points = np.array([[0.0], [1.0], [9.0]])
-    for count_lone, mean, said in ((False, 1.0, "a query alone of its class is left out"), (True, 2 / 3, "is a miss")):
+    for singletons_as_misses, mean, said in (
+        (False, 1.0, "a query alone of its class is left out"),
+        (True, 2 / 3, "is a miss"),
+    ):
         found = evaluate(
-            {"model": embedding_ranker(points, points)}, CLASSES, labels, labels, recall_ks=[1], same_items=True,
-            distance_ks=(), ndcg_ks=(), hit_ks=(), correlation=False, count_lone=count_lone,
+            {"model": embedding_ranker(points, points)}, CLASSES, labels, labels,
+            replace(RECALL_ALONE, singletons_as_misses=singletons_as_misses), same_items=True,
         )  # fmt: skip
         for row in found.rows.values():
             assert row["recall@1"].mean == pytest.approx(mean)
@@ -101,16 +108,7 @@ def test_a_query_alone_of_its_class_may_count_as_a_miss_of_recall() -> None:
 def test_oracle_is_perfect_and_a_class_of_one_is_undefined() -> None:
     labels = CLASSES.encode(["a", "a", "a", "b", "b", "c"])
     result = evaluate(
-        {"random": embedding_ranker(np.eye(6), np.eye(6))},
-        CLASSES,
-        labels,
-        labels,
-        recall_ks=[1],
-        same_items=True,
-        distance_ks=(),
-        ndcg_ks=(),
-        hit_ks=(),
-        correlation=False,
+        {"random": embedding_ranker(np.eye(6), np.eye(6))}, CLASSES, labels, labels, RECALL_ALONE, same_items=True
     )
     for name in ("recall@1", "map@r", "r_precision"):
         metric = result.rows["oracle"][name]
@@ -128,7 +126,7 @@ def test_settings_out_of_range() -> None:
     labels = CLASSES.encode(["a", "a", "b", "b"])
     ranker = {"model": embedding_ranker(points, points)}
     with pytest.raises(UserError, match=r"'recall_ks' .* at most the gallery's 3 items.* Got \[1, 4\]"):
-        evaluate(ranker, CLASSES, labels, labels, recall_ks=[1, 4], same_items=True)
+        evaluate(ranker, CLASSES, labels, labels, EvaluateOptions(recall_ks=(1, 4)), same_items=True)
     with pytest.raises(UserError, match=r"as many as it\. Got 3 and 4"):
         evaluate(ranker, CLASSES, labels[:3], labels, same_items=True)
     retrieved = np.zeros((1, 2), np.float32)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cml.distances import LabelDistance, Labels
 from cml.errors import DataError, UserError
-from cml.retrieval import Evaluation, embedding_ranker, evaluate, over_queries, random_ranker
+from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, over_queries, random_ranker
 
 pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
 
@@ -60,7 +60,9 @@ def run(**settings: Any) -> Evaluation:  # noqa: ANN401 - handed on to evaluate
     labels, gallery_labels, query, gallery = example()
     distance = Numbers()
     rankers = {"embedding": embedding_ranker(query, gallery), "random": random_ranker(len(query), len(gallery))}
-    return evaluate(rankers, distance, distance.encode(labels), distance.encode(gallery_labels), **settings)
+    oracle = settings.pop("oracle", True)
+    options = EvaluateOptions(**settings)
+    return evaluate(rankers, distance, distance.encode(labels), distance.encode(gallery_labels), options, oracle=oracle)
 
 
 def test_evaluate_equals_the_slow_measures() -> None:
@@ -100,7 +102,7 @@ def test_evaluate_equals_the_slow_measures() -> None:
 
 
 def test_score_is_0_for_chance_and_1_for_the_oracle() -> None:
-    found = run(distance_ks=[3], ndcg_ks=[], hit_ks=[], correlation=False)
+    found = run(distance_ks=[3], ndcg_ks=[], hit_ks=[], whole_ranking=False)
     labels, gallery_labels, *_ = example()
     block = Numbers().pairwise(Labels({"values": labels}), Labels({"values": gallery_labels})).astype(float)
     chance = np.array([row[np.isfinite(row)].mean() if np.isfinite(row).any() else np.nan for row in block])
@@ -244,13 +246,14 @@ def test_default_lists_are_cut_to_the_gallery_but_given_ones_are_not() -> None:
         assert list(found.rows["random"])[:-3] == names
         assert f"K is at most {gallery // 4}, a quarter of the gallery" in found.table()
     labels, rankers = distance.encode([1.0, 2.0, 4.0, 8.0]), {"random": random_ranker(4, 4)}
-    given = evaluate(rankers, distance, labels, labels, distance_ks=[4], ndcg_ks=[2], hit_ks=[1], hit_neighbors=2)
+    options = EvaluateOptions(distance_ks=(4,), ndcg_ks=(2,), hit_ks=(1,), hit_neighbors=2)
+    given = evaluate(rankers, distance, labels, labels, options)
     assert list(given.rows["random"])[:4] == ["label_distance@4", "score@4", "ndcg@2", "hit@1"]
     for name, ks in (("distance_ks", [5]), ("ndcg_ks", [10]), ("hit_ks", [0]), ("hit_ks", [2, 2])):
         with pytest.raises(UserError, match=f"{name}.* gallery's 4 items"):
-            evaluate(rankers, distance, labels, labels, **{name: ks})  # type: ignore[arg-type]
+            evaluate(rankers, distance, labels, labels, EvaluateOptions(**{name: ks}))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="hit_neighbors"):
-        evaluate(rankers, distance, labels, labels, hit_neighbors=5)
+        evaluate(rankers, distance, labels, labels, EvaluateOptions(hit_neighbors=5))
 
 
 def test_bad_input_of_evaluate() -> None:
@@ -259,8 +262,9 @@ def test_bad_input_of_evaluate() -> None:
     good = random_ranker(3, 3)
 
     def check(message: str, rankers: dict[str, Any], distance: LabelDistance | None = None, **settings: Any) -> None:  # noqa: ANN401
+        query, oracle = settings.pop("query", labels), settings.pop("oracle", True)
         with pytest.raises(UserError, match=message):
-            evaluate(rankers, distance or Numbers(), settings.pop("query", labels), labels, **settings)
+            evaluate(rankers, distance or Numbers(), query, labels, EvaluateOptions(**settings), oracle=oracle)
 
     check("ranker 'a' gives NaN", {"a": lambda rows: np.full((3, 3), np.nan)})
     check(r"ranker 'a' must give .* \(3, 3\).* Got shape \(3, 2\)", {"a": lambda rows: np.zeros((3, 2))})
@@ -270,7 +274,7 @@ def test_bad_input_of_evaluate() -> None:
     check("'oracle' is taken", {"oracle": good})
     check("at least one query.* Got 0, 3, 2", {"a": good}, query=none)
     check("Got 3, 3, 0", {}, oracle=False)
-    check("3, 3, 2 and 0 instead", {"a": good}, distance_ks=[], ndcg_ks=[], hit_ks=[], correlation=False)
+    check("3, 3, 2 and 0 instead", {"a": good}, distance_ks=[], ndcg_ks=[], hit_ks=[], whole_ranking=False)
     check("'gain' must be one of", {"a": good}, gain="linear")
     check("Got 0, 1 and 5", {"a": good}, threads=0, block_bytes=1, bootstrap=5)
 
@@ -362,7 +366,8 @@ def test_tied_items_score_what_they_do_in_the_mean_over_their_orders() -> None:
     labels = np.abs(np.array(gallery) - 1).tolist()
     found = evaluate(
         {"tied": lambda rows: np.tile(scores, (rows.stop - rows.start, 1))}, distance, distance.encode([1.0] * 4000),
-        distance.encode(gallery), distance_ks=[3], ndcg_ks=[4], hit_ks=[2], hit_neighbors=2, bootstrap=0,
+        distance.encode(gallery),
+        EvaluateOptions(distance_ks=(3,), ndcg_ks=(4,), hit_ks=(2,), hit_neighbors=2, bootstrap=0),
     )  # fmt: skip
     for name, measure in MEASURES.items():
         expected = slow_retrieval.expected(lambda order, measure=measure: measure(labels, order), scores.tolist())
@@ -386,9 +391,9 @@ def test_a_constant_embedding_scores_like_a_random_one_however_the_gallery_is_so
     assert found.ties == {"constant": 400}
     assert "Items of one score come in random order. Queries with such items: constant 400." in found.table()
     assert Evaluation.from_json(found.to_json()).table() == found.table()
-    again = evaluate(rankers, distance, labels, labels, same_items=True, threads=1, block_bytes=1)
+    again = evaluate(rankers, distance, labels, labels, EvaluateOptions(threads=1, block_bytes=1), same_items=True)
     assert again.to_json(per_query=True) == found.to_json(per_query=True)
-    other = evaluate(rankers, distance, labels, labels, same_items=True, seed=1)
+    other = evaluate(rankers, distance, labels, labels, EvaluateOptions(seed=1), same_items=True)
     assert other.rows["constant"]["ndcg@10"].mean != found.rows["constant"]["ndcg@10"].mean
 
 

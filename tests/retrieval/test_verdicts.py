@@ -21,7 +21,7 @@ from cml.data_prep.folder import Folder
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
 from cml.retrieval.results import Evaluation, Metric
-from cml.retrieval.verdict import judged
+from cml.retrieval.verdict import with_verdict
 
 
 def evaluation(**rows: NDArray[np.float64]) -> Evaluation:
@@ -63,7 +63,7 @@ def test_an_evaluation_ends_with_a_verdict(
     count: int, means: tuple[float, float, float], losses: Sequence[float], said: str
 ) -> None:
     ours, frozen, random = (sample(count, mean) for mean in means)
-    found = judged(evaluation(embedding=ours, frozen=frozen, random=random, oracle=ours * 0), "embedding", losses)
+    found = with_verdict(evaluation(embedding=ours, frozen=frozen, random=random, oracle=ours * 0), "embedding", losses)
     assert re.search(said, found.verdict)
     assert ("stop earlier" in found.verdict) == ("overfitted" in found.verdict)  # says how to mend it
     assert found.table().endswith(found.verdict)
@@ -72,7 +72,7 @@ def test_an_evaluation_ends_with_a_verdict(
 
 def test_a_verdict_has_the_interval_of_the_paired_gain() -> None:
     ours = np.random.default_rng(0).normal(3, 1, 400)
-    found = judged(evaluation(embedding=ours, frozen=ours + np.tile([0.1, 0.3], 200)), "embedding").verdict
+    found = with_verdict(evaluation(embedding=ours, frozen=ours + np.tile([0.1, 0.3], 200)), "embedding").verdict
     low, high = map(float, re.search(r"paired gain (\S+) to (\S+)\)", found).groups())  # type: ignore[union-attr]
     # sd of the differences 0.1, so +- 1.96 * 0.1 / 20; those of the two means are ten times as wide, and overlap
     assert (low, high) == (pytest.approx(0.19, abs=0.002), pytest.approx(0.21, abs=0.002))

@@ -20,6 +20,7 @@ from PIL import Image
 import cml
 from cml.cli import main
 from cml.errors import UserError
+from cml.retrieval import EvaluateOptions
 
 TINY = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16), "dimension": 8, "workers": 0}
 LEVELS = np.linspace(0, 255, 40).round()
@@ -124,7 +125,7 @@ def test_runs_are_trained_opened_and_compared_from_python(people: Path, tmp_path
     assert set(frame.ranker) == set(evaluation.rows)
     assert frame.query("ranker == 'oracle' and metric == 'spearman_rho'")["mean"].item() == 1
     ids = people_pairs(run, tmp_path / "pairs.csv")
-    paired = run.evaluate(pairs=tmp_path / "pairs.csv", recall_within=1e9)
+    paired = run.evaluate(EvaluateOptions(recall_within=1e9), pairs=tmp_path / "pairs.csv")
     assert {name: row["pair_spearman"].mean > 0.99 for name, row in paired.rows.items()}["oracle"], ids
     assert paired.rows["embedding"]["recall@1"].mean == 1
     assert "pair_spearman: correlation with the similarity that people see" in paired.table()

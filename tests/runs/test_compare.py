@@ -26,7 +26,8 @@ from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
 from cml.reporting import curves
 from cml.retrieval.comparison import Comparison, apart, over_seeds
-from cml.retrieval.embeddings import measured
+from cml.retrieval.embeddings import evaluate_by_label_kind
+from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import Evaluation, Metric, embedding_ranker
 from cml.runs.comparison import kept_evaluation, planned, run_comparison, slug
 from cml.runs.report import sheet_variants
@@ -414,11 +415,12 @@ def test_one_model_is_cut_beside_those_trained_for_each_size(people: PreparedDat
     evaluation = run.evaluate(dimensions=[4, 16], references=False)
     assert list(evaluation.rows) == ["embedding", "embedding, first 4"]
     query, gallery = (np.ascontiguousarray(one[:, :4]) for one in run.embeddings)
-    alone = measured(
+    alone = evaluate_by_label_kind(
         {"embedding": embedding_ranker(query, gallery)},
         run.distance,
         run.query_labels,
         run.gallery_labels,
+        EvaluateOptions(),
         same_items=False,
     )
     cut = evaluation.rows["embedding, first 4"]["spearman_rho"].per_query

@@ -29,7 +29,7 @@ from cml.losses.memory import CrossBatchMemory
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.join import joined
 from cml.processes.ranks import Ranks
-from cml.retrieval import embedding_ranker, evaluate
+from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 from cml.training import gradient_cache
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.checkpoint import CHECKPOINT, Checkpoint
@@ -179,7 +179,13 @@ def evaluation(ranks: Ranks) -> dict[str, Any]:
     ranker = embedding_ranker(rows[:90], rows[90:])
     done: list[int] = []
     result = evaluate(
-        {"model": ranker}, distance, labels[:90], labels[90:], block_bytes=1, ranks=ranks, progress=done.append
+        {"model": ranker},
+        distance,
+        labels[:90],
+        labels[90:],
+        EvaluateOptions(block_bytes=1),
+        ranks=ranks,
+        progress=done.append,
     )
     assert sum(done) == 90
     return result.to_json()

@@ -1,0 +1,74 @@
+"""The options of an evaluation: what is measured, and how its intervals are drawn."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cml.errors import UserError
+from cml.retrieval.metrics import GAINS
+
+DISTANCE_KS = tuple(range(1, 11))
+NDCG_KS = tuple(range(10, 101, 10))
+HIT_KS = (1, 5, 10)
+HIT_NEIGHBORS = 50
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """What an evaluation measures, and how.
+
+    These are the options of ``cml.retrieval.evaluate``, ``cml.retrieval.evaluate_embeddings``, ``cml.Model.evaluate``,
+    ``cml.Run.evaluate`` and ``cml evaluate``.
+
+    Raises:
+        UserError: a value is out of range, or the gain is unknown.
+
+    Example:
+        >>> EvaluateOptions(gain="rank", recall_within=25.0).recall_within
+        25.0
+    """
+
+    gain: str = "reciprocal"
+    """Gain of nDCG at a label distance of d: reciprocal is 1 / (1 + d), exponential is exp(-d), rank is
+    1 / (1 + number of nearer items)."""
+    seed: int = 0
+    """Random seed of the random ranking, the bootstrap and the order of tied items."""
+    singletons_as_misses: bool = False
+    """Count a query without a relevant gallery item, such as the only item of its class, as a miss of Recall@K, as
+    published code does. By default such queries are left out."""
+    recall_within: float = 0.0
+    """Also measure Recall@K: the fraction of queries with an item within this label distance, in the unit of the
+    table, among the first K. 0 uses the value that the dataset states, if any."""
+    recall_ks: tuple[int, ...] = ()
+    """K of Recall@K. By default those that the dataset states, or the usual ones: 1 2 4 8 for classes,
+    1 5 10 20 otherwise."""
+    distance_ks: tuple[int, ...] = DISTANCE_KS
+    """K of the mean label distance. By default up to a quarter of the gallery: beyond it all rankings score alike."""
+    ndcg_ks: tuple[int, ...] = NDCG_KS
+    """K of nDCG."""
+    hit_ks: tuple[int, ...] = HIT_KS
+    """K of Hit@K. By default Hit@K is not measured if the true nearest items are more than a tenth of the gallery."""
+    hit_neighbors: int = HIT_NEIGHBORS
+    """Number of true nearest items that Hit@K looks for."""
+    whole_ranking: bool = True
+    """Also measure what depends on the whole ranking: Kendall's tau-b, Spearman's rho and H-AP."""
+    bootstrap: int = 1000
+    """Number of bootstrap resamples of the 95 % intervals over queries; 0 computes no intervals."""
+    threads: int = 2
+    """Number of blocks of queries that are computed at a time."""
+    block_bytes: int = 4 << 20
+    """Size of a block of label distances in bytes. A block has at least 16 queries."""
+
+    def __post_init__(self) -> None:
+        if self.gain not in GAINS:
+            raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {self.gain!r} instead.")
+        if not 0 <= self.recall_within < math.inf:
+            raise UserError(
+                f"'recall_within' must be a label distance of at least 0. Got {self.recall_within} instead."
+            )
+        if self.threads < 1 or self.block_bytes < 1 or self.bootstrap < 0:
+            raise UserError(
+                "'threads' and 'block_bytes' must be at least 1 and 'bootstrap' at least 0. "
+                f"Got {self.threads}, {self.block_bytes} and {self.bootstrap} instead."
+            )
