@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
+import shutil
 import signal
 import sys
 import types
@@ -43,6 +44,7 @@ def take_away() -> None:
     del signal.SIGHUP
     sys.modules["resource"] = None  # type: ignore[assignment]
     os.supports_fd = os.supports_fd - {os.scandir}
+    shutil._use_fd_functions = False  # type: ignore[attr-defined] # decided at import; it needs O_NONBLOCK from 3.13 on
 
     def refusing(source: str | Path, target: str | Path) -> None:
         held = {os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
