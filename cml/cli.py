@@ -15,9 +15,10 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from cml.command_line.options import PLUGIN, PLUGIN_HELP, load_plugins
+from cml.console.messages import say_warning
 from cml.errors import MachineError, UserError, did_you_mean, shortened
+from cml.launch import launch
 from cml.processes.heap import keep_freed_memory
-from cml.processes.launch import launch
 from cml.version import DISTRIBUTION, __version__
 
 if TYPE_CHECKING:
@@ -129,8 +130,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    if launch().first:  # of several processes, which all find the same
-        print(f"warning: {message}", file=sys.stderr)  # a user needs what it says, not the line of code that says it
+    say_warning(str(message))  # a user needs what it says, not the line of code that says it
 
 
 def _machine(error: OSError) -> str:

@@ -5,6 +5,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 
+from cml.renamed_options import current_name
 from cml.version import DISTRIBUTION
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
@@ -44,8 +45,18 @@ class DataError(UserError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question to append to an error on an unknown name, with the closest known one; "" if none is close."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    """Suggest a known name in place of an unknown one.
+
+    Args:
+        name: The unknown name.
+        known: The names that exist.
+
+    Returns:
+        A question to append to an error, with the name's successor or the closest known name; "" if there is neither.
+    """
+    known = list(known)
+    successor = current_name(name, known)
+    close = [successor] if successor else difflib.get_close_matches(name, known, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 

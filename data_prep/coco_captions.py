@@ -3,13 +3,13 @@
 import contextlib
 import io
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import unskipped
 from cml.data_prep.captioned import CaptionedSource, Photo
@@ -136,7 +136,7 @@ class CocoCxc(CocoCaptions):
             lines = [f"{a},{b},{score:g}" for (a, b), score in pairs.items() if a in known and b in known]
             with atomic_file(out / PAIRS) as file:
                 file.write_text("\n".join(["item,other,similarity", *lines, ""]))
-            print(f"{out / PAIRS}: {len(lines)} of {len(pairs)} judged pairs", file=sys.stderr)
+            say(f"{out / PAIRS}: {len(lines)} of {len(pairs)} judged pairs")
         return dataset
 
     @property

@@ -3,7 +3,6 @@
 import functools
 import itertools
 import math
-import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.console.messages import say_warning
 from cml.data.images import native_size
 from cml.data.prepared import ROLES
 from cml.data.prepared_writer import Item
@@ -92,10 +92,9 @@ class LsunLayout(DatasetSource):
         left_out = {"test rooms, which have no labels": len(_entries(testing)) if testing.exists() else 0}
         details = {**DETAILS, "labels": self.labels, "left_out": left_out}
         if self.labels == "original":
-            print(
-                "warning: LSUN's original labels do not name surfaces consistently. They are compared with "
-                "layout(matching=hungarian); better fetch the corrected labels (the 'surface relabel' release).",
-                file=sys.stderr,
+            say_warning(
+                "LSUN's original labels do not name surfaces consistently. They are compared with "
+                "layout(matching=hungarian); better fetch the corrected labels (the 'surface relabel' release)."
             )
             details |= {"ids": {number: f"surface {number}" for number in IDS}, "ids_differ": True}
         order: list[bool] = []  # of each mask, whether it lies as no room does
@@ -109,10 +108,9 @@ class LsunLayout(DatasetSource):
 
     def _check_order(self, order: list[bool]) -> None:
         if self.labels == "corrected" and (share := sum(order) / max(1, len(order))) > _SUSPICIOUS:
-            print(
-                f"warning: in {share:.0%} of the masks the floor is above the ceiling or the left wall right "
-                "of the right one. These look like LSUN's original labels: prepare them with --labels original.",
-                file=sys.stderr,
+            say_warning(
+                f"in {share:.0%} of the masks the floor is above the ceiling or the left wall right "
+                "of the right one. These look like LSUN's original labels: prepare them with --labels original."
             )
 
     def _item(self, training: bool, images: Path, layouts: Path, order: list[bool], where: str, room: Room) -> Item:

@@ -5,11 +5,11 @@ import csv
 import io
 import itertools
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cml.console.messages import say
 from cml.errors import DataError, UserError
 from cml.storage.atomic import open_regular
 from cml.storage.strict_json import parse_json
@@ -76,14 +76,14 @@ def say_once(said: set[str], guess: str) -> None:
     """Print how something was understood, unless ``said`` has it."""
     if guess not in said:
         said.add(guess)
-        print(guess, file=sys.stderr)
+        say(guess)
 
 
 def _encoding(path: Path) -> str:
     with open_regular(path) as file:
         if file.read(2) not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return "utf-8-sig"
-    print(f"{path} is read as UTF-16.", file=sys.stderr)
+    say(f"{path} is read as UTF-16.")
     return "utf-16"
 
 
@@ -111,7 +111,7 @@ def _delimiter(header: str, path: Path) -> str:
     for delimiter, name in ((",", ""), (";", "semicolons"), ("\t", "tabs")):
         if len(next(csv.reader([header], delimiter=delimiter), ())) > 1:
             if name:
-                print(f"{path} is read as cells separated by {name}.", file=sys.stderr)
+                say(f"{path} is read as cells separated by {name}.")
             return delimiter
     return ","
 
@@ -119,7 +119,7 @@ def _delimiter(header: str, path: Path) -> str:
 def _trimmed(names: Sequence[str], path: Path) -> list[str]:
     trimmed = [name.strip() for name in names]
     if trimmed != list(names):
-        print(f"{path} is read without the white space around the names of its columns.", file=sys.stderr)
+        say(f"{path} is read without the white space around the names of its columns.")
     if (twice := next((name for name in trimmed if name and trimmed.count(name) > 1), None)) is not None:
         raise DataError(f"{path}:1: the column {twice!r} is there twice; rename or delete one of them.")
     return trimmed

@@ -16,7 +16,7 @@ from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import UNTRAINED, Method, Suite
 from cml.bench.suite import method as method_of
-from cml.command_line.options import say
+from cml.console.messages import say
 from cml.errors import UserError
 from cml.retrieval.evaluation import Ranker
 from cml.retrieval.rankers import embedding_ranker, random_ranker

@@ -5,13 +5,12 @@ import dataclasses
 import difflib
 import inspect
 import json
-import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 from cml.errors import UserError, did_you_mean
-from cml.processes.launch import launch
+from cml.renamed_options import current_name
 
 T = TypeVar("T")
 PLUGIN = "--plugin FILE_OR_MODULE"
@@ -104,11 +103,19 @@ def _unknown(kind: type, arguments: Sequence[str], prog: str) -> str:
     flag = next((flag for flag in flags if flag.replace("_", "-") not in known), "")
     if not flag:
         return ""
-    close = difflib.get_close_matches(flag.replace("_", "-"), known, n=1)
+    close = _successor(flag, known) or difflib.get_close_matches(flag.replace("_", "-"), known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     if flag == "--batch-size" and "--sampler" in known:
         hint = " The size of batches is the sampler's, as in --sampler 'random(batch_size=60)'."
     return f"{prog} has no option {flag}.{hint}"
+
+
+def _successor(flag: str, known: Sequence[str]) -> list[str]:
+    """The flag of the option that a flag of an earlier version is called today, if it is among ``known``."""
+    dashes, name = ("--no-", flag[5:]) if flag.startswith("--no-") else ("--", flag[2:])
+    options = [other.removeprefix(dashes).replace("-", "_") for other in known if other.startswith(dashes)]
+    successor = current_name(name.replace("-", "_"), options)
+    return [dashes + successor.replace("_", "-")] if successor else []
 
 
 def _flags(kind: type) -> Iterator[str]:
@@ -159,23 +166,6 @@ def pick(
         hint = did_you_mean(arguments[0], known)
         raise UserError(f"Unknown {kind} {arguments[0]!r}.{hint} Known: {', '.join(known)}.")
     return arguments[0], arguments[1:]
-
-
-@contextlib.contextmanager
-def going_on() -> Iterator[None]:
-    """Tell a user who interrupts a command that the same command continues."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        said = str(stop) or "what is finished is kept"
-        where = "" if "the same command" in said else "; the same command continues from there"
-        raise KeyboardInterrupt(f"{said}{where}") from None
-
-
-def say(text: str) -> None:
-    """Print a message on stderr, so that stdout holds only results. Of several processes only the first prints."""
-    if launch().first:
-        print(text, file=sys.stderr, flush=True)
 
 
 def others(options: object, *left_out: str) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import going_on, parse, print_json, say
+from cml.command_line.options import parse, print_json
 from cml.command_line.shared import AsMarkdown
+from cml.console.messages import say
+from cml.console.resume_hint import resume_hint
 from cml.errors import DataError, UserError, did_you_mean
 
 RESULTS = Path("results")
@@ -58,7 +60,7 @@ class Bench:
         methods = suite.methods(self.methods, self.quick)
         rules = suite.known("suite", version, suite.SUITES)
         plan = track.Plan(rules, self.track, sets, methods, self.out, self.backbone)
-        with going_on():
+        with resume_hint():
             left_out = track.run(plan, self.scheduler)
         if len(left_out) == len(sets):
             raise UserError(" ".join(left_out))

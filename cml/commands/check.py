@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from cml import tasks
 from cml.command_line.options import parse, show
 from cml.command_line.shared import Dataset
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import DataError, shortened
-from cml.processes.bar import SILENT, Bar
 
 if TYPE_CHECKING:
     from cml.data.dataset_info import DatasetInfo
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.runs.distances import refused_labels, tied_pairs
 
     options = parse(Check, arguments, prog="cml check")
-    with Bar(desc="check", unit="image", leave=False, delay=SILENT) as bar:
+    with ProgressBar(desc="check", unit="image", leave=False, delay=BAR_DELAY) as bar:
         problems, said = check_dataset(options.data, tasks=tasks.names(), progress=bar.update), ["", ""]
     if not (problems := list(map(shortened, problems or refused_labels(options.data)))):
         dataset = PreparedDataset.open(options.data)

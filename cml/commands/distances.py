@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cml.command_line.options import going_on, parse, show
+from cml.command_line.options import parse, show
 from cml.command_line.shared import AsJson, Dataset
+from cml.console.resume_hint import resume_hint
 from cml.errors import UserError
 
 
@@ -53,7 +54,7 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError("Choose one of --neighbors K, --matrix and --summary (cml distances --help).")
     if options.verify and options.summary:
         raise UserError("--verify goes with --matrix or --neighbors K; a summary is always recomputed.")
-    with contextlib.nullcontext() if options.summary or options.verify else going_on():
+    with contextlib.nullcontext() if options.summary or options.verify else resume_hint():
         (_summary if options.summary else _job)(options)
 
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import others, parse, pick, say, show
+from cml.command_line.options import others, parse, pick, show
 from cml.command_line.shared import AsJson, Data, Run
+from cml.console.messages import say
 
 KINDS = {
     "onnx": "a graph from uint8 pixels to embeddings, checked against torch",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, print_json, say
+from cml.command_line.options import parse, print_json
 from cml.command_line.shared import Device, Threads
+from cml.console.messages import say, say_warning
 from cml.export.captioning import CaptioningFeatures
 from cml.export.decoding import DEFAULT_THREADS
 
@@ -45,7 +46,7 @@ class Captioning:
 
 def run(arguments: Sequence[str]) -> None:
     """Export features, and say where they are."""
-    from cml.command_line.amounts import size_text
+    from cml.console.byte_sizes import format_bytes
     from cml.export.captioning import export_captioning, open_trunk
     from cml.export.feature_stores import STORES
     from cml.export.image_list import ImageList
@@ -54,10 +55,10 @@ def run(arguments: Sequence[str]) -> None:
     images = ImageList.open(options.images).with_coco_ids(options.ids)
     trunk = open_trunk(options.run, imagenet=options.imagenet, device=options.device)
     if trunk.warning:
-        say(f"warning: {trunk.warning}")
+        say_warning(trunk.warning)
 
     def tell(estimate: Estimate) -> None:
-        needed, free = size_text(estimate.needed), size_text(estimate.free)
+        needed, free = format_bytes(estimate.needed), format_bytes(estimate.free)
         say(f"{estimate.images} images, at most {needed} to write, {free} free")
 
     features = options.features

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, say, show
+from cml.command_line.options import parse, show
 from cml.command_line.shared import AsJson, BatchSize, Device, Roles, SharedRun, Threads
+from cml.console.messages import say
 from cml.export.decoding import DEFAULT_THREADS
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from cml import plugins, tasks
-from cml.command_line.options import parse, parse_known, pick, say, show
+from cml.command_line.options import parse, parse_known, pick, show
 from cml.command_line.shared import AsJson
+from cml.console.messages import say
 from cml.errors import DataError, UserError
 from cml.training.config import TrainConfig
 from cml.training.metrics_log import METRICS

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,12 +16,13 @@ from typing import IO, Any, Self
 
 from PIL import Image
 
+from cml.console.messages import say
+from cml.console.progress_bar import ProgressBar
 from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, DatasetInfo
 from cml.data.image_files import Encoded, Picture, encode, saved
 from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
-from cml.processes.bar import Bar
 from cml.storage.atomic import check_vacant, read_json, write_json
 from cml.storage.made_with import as_json, difference
 from cml.storage.partial_dataset import PartialDataset, partial_folder
@@ -218,7 +218,7 @@ def write_dataset(
         PreparedWriter(folder, info) as writer,
         ThreadPoolExecutor(threads) as pool,
         contextlib.ExitStack() as ending,
-        Bar(total=total, desc=f"prepare {info.name}", unit="image") as bar,
+        ProgressBar(total=total, desc=f"prepare {info.name}", unit="image") as bar,
     ):
         ending.callback(pool.shutdown, cancel_futures=True)  # after an error
         for item, made in _made_in_order(pool, writer, items, ahead=16 * threads):
@@ -234,10 +234,10 @@ def write_dataset(
                     raise unskipped(located) from None
                 writer.skipped.append(item.item_id if isinstance(item, Item) else _relative(str(item), folders))
                 if len(writer.skipped) <= _NAMED:
-                    bar.write(f"skipped: {located}", file=sys.stderr)
+                    say(f"skipped: {located}")
             bar.update()
     if len(writer.skipped) > _NAMED:
-        print(f"skipped {len(writer.skipped)} bad items; the first {_NAMED} are listed above.", file=sys.stderr)
+        say(f"skipped {len(writer.skipped)} bad items; the first {_NAMED} are listed above.")
     return PreparedDataset.open(folder)
 
 
@@ -257,7 +257,7 @@ def already_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedData
     shutil.rmtree(partial_folder(folder), ignore_errors=True)  # of a process that was killed just after its last step
     skipped = dataset.info.details.get("skipped")
     also = f" ({skipped['count']} bad items were skipped then)" if isinstance(skipped, dict) else ""
-    print(f"{folder} is already prepared{also}; nothing to do.", file=sys.stderr)
+    say(f"{folder} is already prepared{also}; nothing to do.")
     return dataset
 
 

@@ -20,11 +20,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.console.progress_bar import ProgressBar
 from cml.distances.content import Content, content
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
-from cml.processes.bar import Bar
 from cml.storage.atomic import atomic_file, cache_folder, open_regular
 
 MOST_KEPT = 4096  # labels whose distances are kept: a matrix of 64 MB
@@ -197,7 +197,7 @@ class KeptPairs:
         """``block`` (U, V) with the function's values where it has NaN."""
         found: dict[tuple[int, int], float] = {}  # of this block, where a pair may occur in both directions
         missing = np.argwhere(np.isnan(block)).tolist()
-        for i, j in Bar(missing, self._title, unit="pair", delay=_SILENT_SECONDS, leave=False):
+        for i, j in ProgressBar(missing, self._title, unit="pair", delay=_SILENT_SECONDS, leave=False):
             # one direction whatever the block, so that the result does not depend on it
             ends = (a.digests[i], a.labels[i]), (b.digests[j], b.labels[j])
             one, other = sorted(ends, key=lambda end: end[0]) if self._symmetric else ends

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.console.progress_bar import ProgressBar
 from cml.errors import UserError, install_hint
-from cml.processes.bar import Bar
 
 Float32 = NDArray[np.float32]
 
@@ -54,7 +54,7 @@ def tsne(points: NDArray[Any], seed: int) -> Float32:
     """t-SNE of points (N, D) by openTSNE, with a progress bar: (N, 2)."""
     from openTSNE import TSNE
 
-    with Bar(total=750, desc="t-SNE", unit="step") as bar:
+    with ProgressBar(total=750, desc="t-SNE", unit="step") as bar:
         fitted = TSNE(
             perplexity=min(30.0, max(1.0, (len(points) - 1) / 3)),
             random_state=seed,

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import UserError
 from cml.explore.views import LabelSide, View
-from cml.processes.bar import SILENT, Bar
 from cml.reporting.drawing import flat
 from cml.reporting.gallery_style import write_html
 from cml.reporting.visible_text import visible_text
@@ -194,7 +194,7 @@ def make_sheets(pictures: Sequence[Callable[[], Image.Image]], order: NDArray[np
     across, down = max(1, _SHEET // width), max(1, _SHEET // height)
     places, sizes = np.empty(n, np.int64), np.empty((n, 2), np.int64)
     files = []
-    bar = Bar(total=n, desc="pictures", unit="picture", delay=SILENT)
+    bar = ProgressBar(total=n, desc="pictures", unit="picture", delay=BAR_DELAY)
     for start in range(0, n, across * down):
         tiles = order[start : start + across * down]
         sheet = Image.new("RGB", (across * width, -(-len(tiles) // across) * height), "#808080")

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageOps
 
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import UserError
-from cml.processes.bar import SILENT, Bar
 from cml.reporting.drawing import flat
 from cml.storage.atomic import atomic_file
 
@@ -66,7 +66,7 @@ def write_square(
         raise UserError(f"A cell of a {columns}x{rows} grid must be 4 to {most} pixels. Got {side}.")
     sheet = Image.new("RGB", (columns * side, rows * side), "white")
     border = max(2, side // 14) if frames is not None else 0
-    for number, make in enumerate(Bar(pictures, "square", unit="picture", delay=SILENT)):
+    for number, make in enumerate(ProgressBar(pictures, "square", unit="picture", delay=BAR_DELAY)):
         left, top = int(cells[number]) % columns * side, int(cells[number]) // columns * side
         if frames is not None:
             sheet.paste(frames[number], (left, top, left + side, top + side))

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.distances.label_distance import LabelDistance, Neighbors
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.explore.maps import MAPS, landmark_mds, principal, turned_to
-from cml.processes.bar import SILENT, Bar
 
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
@@ -47,7 +47,7 @@ class LabelSide:
         if len(self.landmarks) == len(self):
             return np.asarray(np.take_along_axis(self.to_landmarks, ids, axis=1), np.float32)
         found = np.empty(ids.shape, np.float32)
-        for row, others in enumerate(Bar(ids, "label distances of neighbours", unit="item", delay=SILENT)):
+        for row, others in enumerate(ProgressBar(ids, "label distances of neighbours", unit="item", delay=BAR_DELAY)):
             found[row] = self.distance.pairwise(self.labels[row : row + 1], self.labels[others])[0]
         return found
 
@@ -111,7 +111,7 @@ def label_side(
     among = labels[landmarks]
     for rows in _blocks(n, "label distances"):
         to_landmarks[rows] = distance.pairwise(labels[rows], among)
-    with Bar(total=n, desc="nearest labels", unit="item", delay=SILENT) as bar:
+    with ProgressBar(total=n, desc="nearest labels", unit="item", delay=BAR_DELAY) as bar:
         nearest = distance.neighbors(labels, min(DEPTH, n - 1), progress=bar.update)
     points = landmark_mds(to_landmarks, landmarks, min(SPACE, len(landmarks)))
     pairs, between = _pairs(to_landmarks, landmarks, held_out, rng)
@@ -120,7 +120,7 @@ def label_side(
 
 def _blocks(n: int, title: str) -> Iterator[slice]:
     """Rows, a block at a time, with a progress bar."""
-    with Bar(total=n, desc=title, unit="item", delay=SILENT) as bar:
+    with ProgressBar(total=n, desc=title, unit="item", delay=BAR_DELAY) as bar:
         for start in range(0, n, _BLOCK):
             yield slice(start, stop := min(start + _BLOCK, n))
             bar.update(stop - start)

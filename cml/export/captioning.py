@@ -7,7 +7,6 @@ to S x S positions, both keyed by COCO id.
 import contextlib
 import functools
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -20,7 +19,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional
 
-from cml.command_line.amounts import size_text
+from cml.console.byte_sizes import format_bytes
+from cml.console.messages import say
+from cml.console.progress_bar import ProgressBar
 from cml.data.images import Size, UInt8, read_image, resized
 from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
@@ -30,7 +31,6 @@ from cml.export.image_list import ImageList
 from cml.models import registry
 from cml.models.backbone import evaluating
 from cml.models.embedding import EmbeddingModel, ModelConfig, backbone_fingerprint
-from cml.processes.bar import Bar
 from cml.processes.device import pick_device
 from cml.storage.hugging_face import local_run
 from cml.storage.resumable import Building, building
@@ -142,8 +142,8 @@ def export_captioning(
         estimate = Estimate(left, left * store.bytes_each(shape), shutil.disk_usage(made.work).free)
         if estimate.needed > estimate.free and not options.compress:
             raise UserError(
-                f"The features of {left} images take {size_text(estimate.needed)}, but {out} has "
-                f"{size_text(estimate.free)} left. Take --att-size 7 or --dtype float16, or another disk."
+                f"The features of {left} images take {format_bytes(estimate.needed)}, but {out} has "
+                f"{format_bytes(estimate.free)} left. Take --att-size 7 or --dtype float16, or another disk."
             )
         if tell is not None:
             tell(estimate)
@@ -189,7 +189,7 @@ def _write(work: _Work, made: Building, seen: int, threads: int, skip_bad: bool,
     with (
         contextlib.closing(decoding) as chunks,
         ThreadPoolExecutor(1) as writer,
-        Bar(total=len(images), initial=seen, desc="features", unit="image", disable=quiet) as bar,
+        ProgressBar(total=len(images), initial=seen, desc="features", unit="image", disable=quiet) as bar,
     ):
 
         def settle() -> None:
@@ -199,7 +199,7 @@ def _write(work: _Work, made: Building, seen: int, threads: int, skip_bad: bool,
             future.result()
             scaled = sum(images.paths[item] in work.view.scaled for item in chunk.items)
             for fault in chunk.faults.values():
-                bar.write(f"skipped: {fault}", file=sys.stderr)
+                say(f"skipped: {fault}")
             skipped = [{"id": images.item_ids[item], "error": str(fault)} for item, fault in chunk.faults.items()]
             made.record({"seen": chunk.stop, "scaled": scaled, "skipped": skipped})
             bar.update(chunk.stop - chunk.start)

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import io
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from cml.console.messages import say
+from cml.console.progress_bar import ProgressBar
 from cml.data.augmentation import stored_size
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS, decoded_chunks
 from cml.export.image_list import ImageList
-from cml.processes.bar import Bar
 from cml.storage.atomic import atomic_file, delete, open_regular
 from cml.storage.npy import map_array
 from cml.storage.resumable import Building, GrowingFile, MadeOtherwiseError, building
@@ -154,7 +154,7 @@ def embed_anew(model: EmbeddingModel, images: ImageList, out: Path, how: Mapping
     try:
         return embed_folder(model, images, out, **how)
     except MadeOtherwiseError:
-        print(f"{out} was begun with other images; starting over.", file=sys.stderr)
+        say(f"{out} was begun with other images; starting over.")
         delete(out, strict=True)
         return embed_folder(model, images, out, **how)
 
@@ -171,7 +171,7 @@ def _write(
         GrowingFile(made.work / EMBEDDINGS, sizes[0]) as body,
         GrowingFile(made.work / ITEMS, sizes[1]) as items,
         GrowingFile(made.work / SKIPPED, sizes[2]) as skipped,
-        Bar(total=len(images), initial=seen, desc="embed", unit="image", disable=quiet) as bar,
+        ProgressBar(total=len(images), initial=seen, desc="embed", unit="image", disable=quiet) as bar,
         contextlib.closing(decoding) as chunks,
     ):
         if not sizes[0]:
@@ -185,7 +185,7 @@ def _write(
                 body.append(np.ascontiguousarray(embeddings, "<f4").tobytes())
                 items.append(b"".join(_line(images, item) for item in chunk.items))
             for item, fault in chunk.faults.items():
-                bar.write(f"skipped: {fault}", file=sys.stderr)
+                say(f"skipped: {fault}")
                 skipped.append(_line(images, item, error=str(fault)))
             kept += len(chunk.items)
             bar.update(chunk.stop - chunk.start)

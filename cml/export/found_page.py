@@ -7,10 +7,10 @@ from pathlib import Path
 
 from PIL import Image
 
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
 from cml.export.index import Hit
-from cml.processes.bar import SILENT, Bar
 from cml.reporting import gallery_style
 from cml.reporting.gallery_style import STEPS, Drawable, PictureRules
 from cml.reporting.visible_text import visible_text
@@ -83,7 +83,7 @@ def write_search_page(
             "bar": "" if found.distance is None else f"s{step}",
         }
 
-    bar = Bar(rows, "page", unit="query", delay=SILENT)
+    bar = ProgressBar(rows, "page", unit="query", delay=BAR_DELAY)
     shown = [(view(query), list(map(view, hits))) for query, hits in bar]
     shown_title, shown_summary = visible_text(title) or "Search", visible_text(summary, 2000)
     gallery_style.write_page(path, "search.html.j2", images, title=shown_title, summary=shown_summary, rows=shown)

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.augmentation import center_box, stored_size
 from cml.data.images import MAX_PIXELS, PIXELS, Images, UInt8
 from cml.data.inputs import image_source
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, evaluating, first_line, get, least_side
-from cml.processes.bar import SILENT, Bar
 from cml.storage.atomic import cache_folder
 from cml.storage.npy import cached_rows
 from cml.storage.saved_options import TINY, check_bounds
@@ -160,7 +160,7 @@ class EmbeddingModel(nn.Module):
             rows = np.arange(start, min(start + batch_size, len(images)))
             return center_box(images.read(rows), self.config.image_size)
 
-        shown = Bar(total=len(images), desc=bar, unit="image", delay=SILENT, leave=False, disable=not bar)
+        shown = ProgressBar(total=len(images), desc=bar, unit="image", delay=BAR_DELAY, leave=False, disable=not bar)
         # the reader decodes the next batch during the network's pass
         with evaluating(self), shown, ThreadPoolExecutor(1) as reader:
             upcoming = reader.submit(read, 0)

@@ -2,13 +2,13 @@
 
 import contextlib
 import itertools
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from typing import Any, Self
 
+from cml.console.messages import say
 from cml.errors import UserError, extra_needed
 
 with extra_needed("cluster", "A scheduler"):
@@ -93,8 +93,7 @@ class Workers:
                 except (OSError, TimeoutError):
                     trouble = "does not answer"
             if trouble and not self._over.is_set():
-                print(
+                say(
                     f"The scheduler at {self._address} {trouble}; the job waits, and what is finished is kept. "
-                    f"Start workers with 'dask worker {self._address}', or stop here and continue later.",
-                    file=sys.stderr,
+                    f"Start workers with 'dask worker {self._address}', or stop here and continue later."
                 )

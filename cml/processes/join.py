@@ -8,8 +8,8 @@ from datetime import timedelta
 import torch
 
 from cml.errors import UserError
+from cml.launch import Launch, launch
 from cml.processes.device import pick_device
-from cml.processes.launch import Launch, launch
 from cml.processes.ranks import ConnectionBrokeError, Ranks
 from cml.processes.watch import RankWatch
 

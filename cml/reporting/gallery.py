@@ -12,8 +12,8 @@ from typing import Any
 
 from PIL import Image, ImageColor
 
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import UserError
-from cml.processes.bar import SILENT, Bar
 from cml.reporting.gallery_style import STEPS, PictureRules, write_page
 from cml.reporting.visible_text import visible_text
 
@@ -78,7 +78,7 @@ def write_gallery(
     views = _Views(rows, thumbnail, visible_text(unit))
     heights = _heights([row.score for row in ordered])
     parts, part_of = _parts([row.value for row in ordered])
-    bar = Bar(ordered, "gallery", unit="query", delay=SILENT)
+    bar = ProgressBar(ordered, "gallery", unit="query", delay=BAR_DELAY)
     view = [{"part": part_of[place - 1], "place": place, **views.row(row)} for place, row in enumerate(bar, start=1)]
     colours = ("#{:02x}{:02x}{:02x}".format(*ImageColor.getrgb(colour)[:3]) for colour in legend.values())
     rules = [f"body:has(#by-{name}:checked) .row{{order:var(--{name})}}" for name in orders]

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.distances import LabelDistance, Labels, made
 from cml.distances.classes import Classes
 from cml.errors import UserError
-from cml.processes.bar import SILENT, Bar
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import Evaluation, Ranker, embedding_ranker, evaluate, random_ranker
 from cml.retrieval.rankers import as_array
@@ -119,7 +119,7 @@ def evaluate_by_label_kind(
     if isinstance(distance, Classes):
         options = replace(options, ndcg_ks=(), hit_ks=(), whole_ranking=False)
     silent = ranks is not None and not ranks.first
-    with Bar(total=len(query_labels), desc="evaluate", unit="query", disable=silent, delay=SILENT) as bar:
+    with ProgressBar(total=len(query_labels), desc="evaluate", unit="query", disable=silent, delay=BAR_DELAY) as bar:
         return evaluate(
             rankers,
             distance,

@@ -9,7 +9,8 @@ from typing import Any
 
 from cml import losses as all_losses
 from cml import sampling, tasks
-from cml.command_line.options import going_on, say
+from cml.console.messages import say
+from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
@@ -109,7 +110,7 @@ def compare(
     return run_sweep(task, dataset, chosen, Path(out), space(vary), rows, trials=trials, study=study, **shared)
 
 
-@going_on()
+@resume_hint()
 def run_sweep(
     task: Task,
     dataset: PreparedDataset,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cml import distances, losses, plugins
-from cml.command_line.options import going_on, say
+from cml.console.messages import say
+from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 from cml.registry import Choice
@@ -66,7 +67,7 @@ def check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfi
             raise UserError(f"{said} does not give. {advice}")
 
 
-@going_on()
+@resume_hint()
 def run_comparison(
     task: Task,
     dataset: PreparedDataset,

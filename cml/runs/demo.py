@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cml import data_prep, tasks
-from cml.command_line.options import going_on, say
+from cml.console.messages import say
+from cml.console.resume_hint import resume_hint
 from cml.data.dataset_info import DatasetInfo
 from cml.runs.comparison import Compared, run_comparison
 from cml.storage.safe_paths import check_no_link
@@ -18,7 +19,7 @@ _NETWORKS = {"caption": "small-cnn(grid=1, layers=4)"}  # a caption says what is
 _PIXELS = 64 * 64  # that the small network sees of a picture
 
 
-@going_on()
+@resume_hint()
 def demonstrate(
     task: str,
     out: Path,

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from cml import tasks
-from cml.command_line.options import say
+from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode, label_faults
 from cml.distances.jobs import run, stored_lists

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.command_line.options import say
+from cml.console.messages import say
 from cml.distances.dataset_labels import encode
 from cml.distances.labels import Labels
 from cml.errors import UserError

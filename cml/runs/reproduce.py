@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from cml import models, sampling, tasks
-from cml.command_line.amounts import time_text
+from cml.console.durations import format_duration
 from cml.data.prepared import PreparedDataset
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
@@ -149,8 +149,8 @@ def _forecast(methods: Mapping[str, TrainConfig], device: str, seeds: int) -> tu
         seconds = images * rates[config.backbone]
         hours[name] = round(seconds / 3600, 2)
         said.append(
-            f"{name} sees {images:,} images: {time_text(images / _CARD)} at {_CARD:,} a second, {time_text(seconds)} "
-            f"on this {'processor' if device == 'cpu' else device}, where a few were timed."
+            f"{name} sees {images:,} images: {format_duration(images / _CARD)} at {_CARD:,} a second, "
+            f"{format_duration(seconds)} on this {'processor' if device == 'cpu' else device}, where a few were timed."
         )
     return hours, said
 

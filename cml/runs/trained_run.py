@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml import tasks
-from cml.command_line.options import say
+from cml.console.messages import say
 from cml.data.prepared import PreparedDataset, Split
 from cml.data_prep.table import cell, number, read_rows
 from cml.distances.dataset_labels import encode

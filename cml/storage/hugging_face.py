@@ -3,11 +3,11 @@
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cml.console.messages import say
 from cml.errors import DataError, UserError, extra_needed
 
 _FILES = ("config.json", "model.safetensors")  # of a model; no others are ever fetched
@@ -36,7 +36,7 @@ def local_run(run: Path | str) -> Path:
             paths = [hf_hub_download(name, file, revision=commit) for file in _FILES]
     folder = Path(str(paths[0])).parent
     if folder.name != revision:
-        print(f"{text} is at {folder.name}; hf:{name}@{folder.name} stays with it", file=sys.stderr)
+        say(f"{text} is at {folder.name}; hf:{name}@{folder.name} stays with it")
     return folder
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +10,7 @@ from typing import Any, Self
 
 import PIL
 
+from cml.console.messages import say
 from cml.errors import DataError, UserError
 from cml.storage.atomic import check_vacant, force
 from cml.storage.resumable import work_folder
@@ -114,11 +114,11 @@ class PartialDataset:
         else:
             if self._work.difference and self._work.records(_item):
                 why = f"was begun with different settings ({self._work.difference}); starting over."
-                print(f"{self._work.root} {why}", file=sys.stderr)
+                say(f"{self._work.root} {why}")
             self._work.start_over()
         self.data.mkdir(exist_ok=True)
         if self._items:
-            print(f"{len(self._items)} items were finished before; continuing from there.", file=sys.stderr)
+            say(f"{len(self._items)} items were finished before; continuing from there.")
 
     def _force(self) -> None:
         self._forced.append(self._forcing.submit(force, *(self.data / path for path in self._unforced)))

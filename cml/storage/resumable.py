@@ -7,12 +7,12 @@ import io
 import json
 import os
 import stat
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from cml.console.messages import say
 from cml.errors import DataError, UserError
 from cml.storage.atomic import PARTIAL, delete, folder_made, located, locked, read_json, write_all, write_json
 from cml.storage.made_with import as_json, difference
@@ -201,7 +201,7 @@ def building(
             yield made
             return
         if made.manifest is not None:
-            print(f"{out} is damaged, or another version of cml made it; starting over.", file=sys.stderr)
+            say(f"{out} is damaged, or another version of cml made it; starting over.")
             for name in (manifest, *parts):
                 delete(out / name)
             made.manifest = None

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, ValidationError, convert
 
 from cml.errors import DataError, UserError, did_you_mean
+from cml.renamed_options import with_current_names
 from cml.storage.atomic import read_json
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ def record(value: object, kind: type[T], where: str, what: str, mend: str = "") 
 
 def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
     """The dataclass ``kind``, whose ``__post_init__`` checks ranges, in a JSON value; or a ``DataError``."""
+    value = _with_current_names(kind, value)
     if (name := _unknown(kind, value)) is not None:
         raise DataError(f"{where} has the option {name}")
     try:
@@ -73,6 +75,16 @@ def _said(error: ValidationError, value: Any, where: str, what: str, noun: str) 
             value = value[int(key) if isinstance(value, list) else key]
         shown = f" {reprlib.repr(value)}"
     return f"{where}: the {noun} {name!r} cannot be{shown or ' so'}: {reason}."
+
+
+def _with_current_names(kind: Any, value: object) -> object:  # noqa: ANN401 - a type
+    """A JSON value of the dataclass ``kind`` in which options that were renamed, inner ones too, have today's names."""
+    if not dataclasses.is_dataclass(kind) or not isinstance(value, dict):
+        return value
+    kinds = typing.get_type_hints(kind)
+    return {
+        name: _with_current_names(kinds.get(name), inner) for name, inner in with_current_names(value, kinds).items()
+    }
 
 
 def _unknown(kind: Any, value: object) -> str | None:  # noqa: ANN401 - a type

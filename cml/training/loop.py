@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from cml import losses, sampling
-from cml.command_line.options import say
+from cml.console.messages import say
+from cml.console.progress_bar import ProgressBar
 from cml.losses.loss import Loss
 from cml.losses.memory import CrossBatchMemory
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.processes.bar import Bar
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
@@ -182,7 +182,7 @@ class Progress:
 
     def __init__(self, config: TrainConfig, first: int, run: Path | None, *, shown: bool) -> None:
         self.log = MetricsLog(None if run is None else run / METRICS, first)
-        self.bar = Bar(total=config.steps, initial=first, unit="step", desc=config.loss, disable=not shown)
+        self.bar = ProgressBar(total=config.steps, initial=first, unit="step", desc=config.loss, disable=not shown)
         self._waiting: list[tuple[int, Tensor]] = []  # for each step (loss, whether the embeddings are finite)
         self._began, self._seen = time.perf_counter(), 0
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.command_line.options import going_on, parse, print_json, say
+from cml.command_line.options import parse, print_json
+from cml.console.messages import say, say_warning
+from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
 from cml.distances.captions.tokens import WORDS, tokenize
 from cml.errors import DataError, UserError
@@ -72,7 +74,7 @@ def run(arguments: Sequence[str]) -> None:
     print(f"\n{over}; all captions and scores in {options.out}")
 
 
-@going_on()
+@resume_hint()
 def compare(options: CompareCaptioning) -> dict[str, dict[str, Interval]]:
     """Rows such as "Cap XE", and "Cap - Img XE" of captioners of one seed, to score to 95 % interval (Student's t)."""
     if not options.runs or options.seeds < 1:
@@ -136,7 +138,7 @@ def _features(options: CompareCaptioning, dataset: PreparedDataset) -> dict[str,
         say(f"features of {run}")
         trunk = open_trunk(str(run), device=options.device)
         if trunk.warning:
-            say(f"warning: {trunk.warning}")
+            say_warning(trunk.warning)
         kind = replace(options.features, name=f"cap-{number}")
         export_captioning(trunk.model, images, features, kind, trunk=str(run))
     if len({(shape.backbone, shape.image_size) for shape in shapes}) > 1:

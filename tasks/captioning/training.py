@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cml.processes.bar import Bar
+from cml.console.progress_bar import ProgressBar
 from cml.processes.device import pick_device
 from cml.settings import check_above_zero, check_whole
 from cml.tasks.captioning.scores import CiderD
@@ -217,7 +217,7 @@ def train_captioner(
     ) -> None:
         optimizer = torch.optim.Adam(captioner.parameters(), rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-        for _ in Bar(range(steps), desc=name, disable=quiet):
+        for _ in ProgressBar(range(steps), desc=name, disable=quiet):
             images = rng.choice(len(encoded), min(size, len(encoded)), replace=False)
             loss = loss_of(images, captioner.look(_onto(place, data.features[images])))
             optimizer.zero_grad()

@@ -333,8 +333,8 @@ def test_pictures_are_made_as_they_are_written_one_at_a_time_and_once_each(
             made.append(weakref.ref(image))
             return image
 
-    monkeypatch.setattr("cml.reporting.gallery.SILENT", 0.0)
-    monkeypatch.setattr("cml.export.found_page.SILENT", 0.0)
+    monkeypatch.setattr("cml.reporting.gallery.BAR_DELAY", 0.0)
+    monkeypatch.setattr("cml.export.found_page.BAR_DELAY", 0.0)
     top = [Picture(Made(level), "", float(level)) for level in range(20)]
     rows = [GalleryRow(Picture(Made(query), ""), {"a": top, "b": top[::-1]}, 0.0) for query in range(15, 30)]
     write_gallery(tmp_path / "gallery.html", rows, title="", unit="")

@@ -25,10 +25,10 @@ from torch import Tensor
 from cml import losses
 from cml.cli import main
 from cml.errors import UserError
+from cml.launch import Launch
 from cml.processes import watch as rank_watch
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.join import own_device
-from cml.processes.launch import Launch
 from cml.processes.ranks import Ranks
 from cml.processes.watch import RankWatch
 from cml.training.checkpoint import read_checkpoint

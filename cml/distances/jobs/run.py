@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cml.command_line.amounts import size_text, time_text
+from cml.console.byte_sizes import format_bytes
+from cml.console.durations import format_duration
+from cml.console.progress_bar import ProgressBar
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.folder import TILE, JobFolder, check_finished, job_folder, read_record
 from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work, cut
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
-from cml.processes.bar import Bar
 from cml.storage.npy import map_array
 from cml.storage.resumable import FolderError
 
@@ -133,10 +134,10 @@ def _compute(job: JobFolder, runner: Runner, rate: float) -> int:
     return pairs
 
 
-def progress_bar(runner: Runner, what: str, unit: str, total: int, *, initial: int = 0) -> Bar:
+def progress_bar(runner: Runner, what: str, unit: str, total: int, *, initial: int = 0) -> ProgressBar:
     """A bar on stderr, if ``runner`` wants one."""
     how = {"disable": runner.bar_after is None, "delay": runner.bar_after or 0.0}
-    return Bar(total=total, initial=initial, desc=what, unit=unit, unit_scale=True, smoothing=0, **how)
+    return ProgressBar(total=total, initial=initial, desc=what, unit=unit, unit_scale=True, smoothing=0, **how)
 
 
 def on_threads(run: Callable[[T], object], tasks: Sequence[T], threads: int, done: Callable[[T], object]) -> None:
@@ -224,20 +225,20 @@ def check_room(work: Work, folder: Path) -> None:
     if work.size - there > free:
         smaller = ", --dtype float16" if work.option == ("dtype", "float32") else ""
         raise FolderError(
-            f"The {work.kind} of {len(work.labels):,} items takes {size_text(work.size)} on the disk, and {folder} has "
-            f"only {size_text(free)} free. Choose another folder{smaller} or fewer items; training needs no more than "
-            "neighbour lists."
+            f"The {work.kind} of {len(work.labels):,} items takes {format_bytes(work.size)} on the disk, and "
+            f"{folder} has only {format_bytes(free)} free. Choose another folder{smaller} or fewer items; training "
+            "needs no more than neighbour lists."
         )
 
 
 def forecast(work: Work, strips: Sequence[Strip], folder: Path, rate: float, threads: int, where: str) -> str:
     """One line about ``strips`` to do at ``rate`` pairs a second and thread; ``where``: "2 threads"."""
     name, value = work.option
-    pairs, free = sum(map(work.pairs, strips)), size_text(shutil.disk_usage(folder).free)
+    pairs, free = sum(map(work.pairs, strips)), format_bytes(shutil.disk_usage(folder).free)
     if where.endswith("threads"):
         threads = min(threads, os.cpu_count() or 1)
     return (
-        f"{work.kind} of {len(work.labels):,} items, {name} {value}: {size_text(work.size)} in {folder} ({free} free); "
-        f"{pairs:,} pairs in {len(strips)} strip{'s' if len(strips) > 1 else ''} on {where}: "
-        f"{time_text(pairs / rate / threads)} (a sample ran at {rate:,.0f} pairs/s a thread)"
+        f"{work.kind} of {len(work.labels):,} items, {name} {value}: {format_bytes(work.size)} in {folder} "
+        f"({free} free); {pairs:,} pairs in {len(strips)} strip{'s' if len(strips) > 1 else ''} on {where}: "
+        f"{format_duration(pairs / rate / threads)} (a sample ran at {rate:,.0f} pairs/s a thread)"
     )

@@ -1,11 +1,11 @@
 """The matrix of a small set of labels whose distances are costly: computed once, with a forecast, then read."""
 
-import sys
 from dataclasses import replace
 
 import numpy as np
 
-from cml.command_line.amounts import time_text
+from cml.console.durations import format_duration
+from cml.console.messages import say
 from cml.distances.jobs.run import Runner, on_threads, pairs_a_second, pairs_a_strip, progress_bar, run_job
 from cml.distances.jobs.stored_lists import folder_of
 from cml.distances.jobs.work import MatrixWork, Strip, cut
@@ -65,10 +65,9 @@ def _planned(work: MatrixWork, runner: Runner, *, quiet: bool) -> Runner:
     pairs, rate = work.all_pairs, pairs_a_second(work)
     if pairs / rate > SAID_FROM and not quiet:
         title = getattr(work.distance, "title", work.distance.name)
-        print(
+        say(
             f"The label distance {title!r} of {len(work.labels):,} items, computed once: {pairs:,} pairs "
-            f"at {rate:,.0f} a second, {time_text(pairs / rate)}.",
-            file=sys.stderr,
+            f"at {rate:,.0f} a second, {format_duration(pairs / rate)}."
         )
     return replace(runner, strip_pairs=runner.strip_pairs or pairs_a_strip(pairs, rate, runner.threads))
 

@@ -7,10 +7,10 @@ from typing import Any
 from tqdm import tqdm
 
 EVERY = 10.0  # seconds between two lines of a log
-SILENT = 2.0  # seconds of work without a bar
+BAR_DELAY = 2.0  # seconds of work without a bar
 
 
-class Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
+class ProgressBar(tqdm):  # type: ignore[misc]  # tqdm has no types
     """tqdm's bar on stderr; in a log or a pipe, a line at the start, every ten seconds and at the end."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401 - tqdm's

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from cml.cli import main
+from cml.console.progress_bar import ProgressBar
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.processes.bar import Bar
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ def test_a_bar_in_a_log_is_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPa
     log, clock = io.StringIO(), [0.0]
     monkeypatch.setattr(sys, "stderr", log)
     monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
-    with Bar(total=100, desc="work", unit="image") as bar:
+    with ProgressBar(total=100, desc="work", unit="image") as bar:
         for step in range(100):
             clock[0] += 0.35
             bar.update()
@@ -36,7 +36,7 @@ def test_a_bar_in_a_log_is_a_line_every_ten_seconds(monkeypatch: pytest.MonkeyPa
 
 
 def test_embedding_has_a_bar_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cml.models.embedding.SILENT", 0.0)
+    monkeypatch.setattr("cml.models.embedding.BAR_DELAY", 0.0)
     model = EmbeddingModel(ModelConfig("small-cnn", "none", 8, normalize=True, image_size=(16, 16)))
     for bar in ("features", ""):
         monkeypatch.setattr(sys, "stderr", log := io.StringIO())
@@ -46,26 +46,26 @@ def test_embedding_has_a_bar_where_it_takes_long(monkeypatch: pytest.MonkeyPatch
 
 def test_a_bar_that_shall_go_leaves_nothing_behind_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", log := io.StringIO())
-    with Bar(total=2, leave=False, delay=2) as bar:
+    with ProgressBar(total=2, leave=False, delay=2) as bar:
         bar.update(2)
     assert log.getvalue() == ""
 
 
 def test_a_bar_is_redrawn_in_a_terminal_and_absent_without_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", log := Terminal())
-    with Bar(total=2, desc="work", mininterval=0) as bar:
+    with ProgressBar(total=2, desc="work", mininterval=0) as bar:
         bar.update(1)
         bar.update(1)
     assert log.getvalue().count("\r") >= 2
     monkeypatch.setattr(sys, "stderr", None)
-    with Bar(total=2) as bar:
+    with ProgressBar(total=2) as bar:
         bar.update(2)
 
 
 def test_preparing_and_checking_into_a_pipe_say_how_far_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cml.commands.check.SILENT", 0.0)
+    monkeypatch.setattr("cml.commands.check.BAR_DELAY", 0.0)
     (tmp_path / "photos").mkdir()
     for number in range(40):
         Image.fromarray(np.full((9, 9, 3), number, np.uint8)).save(tmp_path / "photos" / f"{number}.png")

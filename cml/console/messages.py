@@ -1,0 +1,102 @@
+"""Messages for people, which the engine sends to the logger ``cml`` and which are shown on stderr.
+
+An application that configures ``logging`` gets every message in its own format, and none is shown twice: the handler
+installed here is silent where the logger ``cml`` has other handlers, or a handler above it writes to the console.
+``logging.getLogger("cml").setLevel("WARNING")`` silences messages about progress.
+"""
+
+import logging
+import sys
+
+from cml.launch import launch
+
+LOGGER = logging.getLogger("cml")
+_PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
+
+
+def say(text: str) -> None:
+    """Log a message about progress; of several processes only the first logs it.
+
+    Args:
+        text: The message. It is shown on stderr, so that stdout holds only results.
+    """
+    _log(logging.INFO, text)
+
+
+def say_warning(text: str) -> None:
+    """Log a warning; of several processes only the first logs it.
+
+    Args:
+        text: The message, which is shown on stderr after "warning: ".
+    """
+    _log(logging.WARNING, text)
+
+
+def _log(level: int, text: str) -> None:
+    if launch().first:
+        LOGGER.log(level, "%s", text)
+
+
+def print_around_bars(text: str) -> None:
+    """Print a line on stderr; progress bars of a terminal are cleared before it and drawn again after it.
+
+    Args:
+        text: The line, without its end.
+    """
+    stream = sys.stderr
+    if stream is None:
+        return
+    tqdm = sys.modules.get("tqdm")
+    if tqdm is None:  # without it there are no bars
+        print(text, file=stream, flush=True)
+        return
+    tqdm.tqdm.write(text, file=stream)
+    stream.flush()
+
+
+class ConsoleHandler(logging.Handler):
+    """Prints records of the logger ``cml`` on stderr, unless the application shows them itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record.
+
+        Args:
+            record: The record of a message.
+        """
+        if self._is_shown_elsewhere():
+            return
+        try:
+            print_around_bars(f"{_PREFIXES.get(record.levelno, '')}{record.getMessage()}")
+        except Exception:
+            self.handleError(record)
+
+    def _is_shown_elsewhere(self) -> bool:
+        """Whether ``cml`` has other handlers, or a logger above it has one that may write to the console."""
+        if any(handler is not self for handler in LOGGER.handlers):
+            return True
+        logger = LOGGER
+        while logger.propagate and logger.parent is not None:
+            logger = logger.parent
+            if any(map(_may_write_to_console, logger.handlers)):
+                return True
+        return False
+
+
+def _may_write_to_console(handler: logging.Handler) -> bool:
+    """Whether a handler is not known to write elsewhere, as one of a log file is."""
+    if isinstance(handler, logging.NullHandler):
+        return False
+    if isinstance(handler, logging.StreamHandler):
+        return handler.stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    return True
+
+
+def install_console_handler() -> None:
+    """Let the logger ``cml`` show messages on stderr; a second call changes nothing."""
+    if not any(isinstance(handler, ConsoleHandler) for handler in LOGGER.handlers):
+        LOGGER.addHandler(ConsoleHandler())
+    if LOGGER.level == logging.NOTSET:  # a level that the application has set stays
+        LOGGER.setLevel(logging.INFO)
+
+
+install_console_handler()

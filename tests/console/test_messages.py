@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cml.console.byte_sizes import format_bytes
+from cml.console.durations import format_duration
+from cml.console.messages import LOGGER, install_console_handler, say, say_warning
+from cml.console.progress_bar import ProgressBar
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def stderr(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+    """What is on stderr; afterwards, logging is configured as before."""
+    root, handlers, before = logging.getLogger(), list(LOGGER.handlers), list(logging.getLogger().handlers)
+    yield lambda: capsys.readouterr().err
+    LOGGER.handlers[:], root.handlers[:] = handlers, before
+    LOGGER.setLevel(logging.INFO)
+
+
+def test_messages_are_shown_on_stderr_of_which_a_warning_says_so(stderr: Callable[[], str]) -> None:
+    install_console_handler()  # once more
+    say("1/2 drawing")
+    say_warning("a value is missing")
+    assert stderr() == "1/2 drawing\nwarning: a value is missing\n"
+
+
+def test_a_logger_that_an_application_configured_shows_every_message_alone(stderr: Callable[[], str]) -> None:
+    LOGGER.addHandler(own := logging.StreamHandler(log := io.StringIO()))
+    own.setFormatter(logging.Formatter("%(name)s %(levelname)s %(message)s"))
+    say("100 % of it")
+    say_warning("careful")
+    assert log.getvalue() == "cml INFO 100 % of it\ncml WARNING careful\n"
+    assert stderr() == ""
+
+
+def test_logging_of_everything_to_the_console_prints_a_message_once(stderr: Callable[[], str]) -> None:
+    logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr, force=True)
+    say("1/2 drawing")
+    shown = stderr()
+    assert shown.count("1/2 drawing") == 1
+    assert not shown.startswith("1/2")
+
+
+def test_a_log_file_gets_messages_beside_the_console(stderr: Callable[[], str], tmp_path: Path) -> None:
+    logging.getLogger().addHandler(file := logging.FileHandler(tmp_path / "log"))
+    say("1/2 drawing")
+    file.close()
+    assert (tmp_path / "log").read_text() == stderr() == "1/2 drawing\n"
+
+
+def test_a_level_silences_messages_about_progress(stderr: Callable[[], str]) -> None:
+    LOGGER.setLevel(logging.WARNING)
+    install_console_handler()
+    say("1/2 drawing")
+    say_warning("careful")
+    assert stderr() == "warning: careful\n"
+
+
+def test_a_message_is_a_line_of_its_own_above_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with ProgressBar(total=2, desc="work", mininterval=0) as bar:
+        bar.update(1)
+        say("a message")
+    assert "\ra message\n" in terminal.getvalue()  # the bar was cleared before
+    assert terminal.getvalue().rindex("work") > terminal.getvalue().index("a message")
+
+
+def test_only_the_first_of_several_processes_speaks(stderr: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    say("1/2 drawing")
+    assert stderr() == ""
+
+
+def test_messages_are_dropped_without_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    say("1/2 drawing")
+
+
+def test_amounts_as_text() -> None:
+    assert [format_bytes(size) for size in (5, 1600, 2.5e9, 3e15)] == ["5 bytes", "1.6 kB", "2.5 GB", "3,000 TB"]
+    assert [format_duration(seconds) for seconds in (0.2, 40, 600, 7200)] == [
+        "under a second",
+        "about 40 s",
+        "about 10 min",
+        "about 2.0 h",
+    ]
