@@ -10,10 +10,14 @@ import numpy as np
 
 from cml.data.images import native_size
 from cml.data.prepared_writer import Item
-from cml.data_prep import person_crop
-from cml.data_prep.coco_captions import annotation_files, load_coco
-from cml.data_prep.listed import read_each
-from cml.data_prep.source import Content, DatasetSource, made_with, role_by_hash
+from cml.data_prep.coco_annotations import annotation_files, load_coco
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.hash_split import split_by_hash
+from cml.data_prep.joint_checks import check_joints_inside, finite
+from cml.data_prep.person_crop import FRAME, Box, Float64, box_around
+from cml.data_prep.person_items import person_item, pose_content
+from cml.data_prep.provenance import made_with
+from cml.data_prep.row_errors import read_each
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
 
@@ -58,7 +62,7 @@ class CocoKeypoints(DatasetSource):
     """Share of the test photographs whose people are queries; the others are the gallery."""
 
     task = "pose"
-    frame = person_crop.FRAME
+    frame = FRAME
     published = "COCO person keypoints, Lin et al., ECCV 2014"
     licence = "annotations CC BY 4.0; photographs under their owners' Flickr licences"
     least = (("min_area", 0),)
@@ -70,7 +74,7 @@ class CocoKeypoints(DatasetSource):
     def _content(self, skip_bad: bool) -> Content:
         files = annotation_files(self.source, self.year, "person_keypoints")
         made = [one for name, path in files.items() for one in self._made(path, name, len(files) == 1)]
-        return person_crop.pose_content(made, JOINTS, self.image_size, {"name": f"coco-keypoints-{self.year}"})
+        return pose_content(made, JOINTS, self.image_size, {"name": f"coco-keypoints-{self.year}"})
 
     def _made(self, path: Path, folder: str, alone: bool) -> Iterator[Item | str | DataError]:
         photos, people = read_coco(path)
@@ -100,10 +104,10 @@ class CocoKeypoints(DatasetSource):
             said = f"{photo.get('width')} x {photo.get('height')}"
             raise DataError(f"{where}: the image {file} has {size[1]} x {size[0]} pixels, but should have {said}.")
         box = person_square(person, self.margin, where)
-        person_crop.check_joints_inside(joints, JOINTS, size, f"{where}, image {file}")
+        check_joints_inside(joints, JOINTS, size, f"{where}, image {file}")
         held = self.test_share if alone else 1.0
-        role = "train" if folder.startswith("train") and not alone else role_by_hash(stem, held, self.query_share)
-        return person_crop.person_item(f"{stem}_{person['id']}", role, file, joints, box, self.image_size, where)
+        role = "train" if folder.startswith("train") and not alone else split_by_hash(stem, held, self.query_share)
+        return person_item(f"{stem}_{person['id']}", role, file, joints, box, self.image_size, where)
 
 
 def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any]]]:
@@ -120,9 +124,9 @@ def read_coco(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any
     return photos, people
 
 
-def read_joints(person: dict[str, Any], where: str) -> person_crop.Float64:
+def read_joints(person: dict[str, Any], where: str) -> Float64:
     """The joints of an annotation: (17, 3) x, y, and 1 or all 0; 0 is the outer edge of the first pixel."""
-    numbers = person_crop.finite(person.get("keypoints"), (3 * len(JOINTS),), f"{where}: keypoints")
+    numbers = finite(person.get("keypoints"), (3 * len(JOINTS),), f"{where}: keypoints")
     joints = numbers.reshape(len(JOINTS), 3)
     flags = joints[:, 2]
     if not np.isin(flags, (0, 1, 2)).all():
@@ -133,9 +137,9 @@ def read_joints(person: dict[str, Any], where: str) -> person_crop.Float64:
     return joints
 
 
-def person_square(person: dict[str, Any], margin: float, where: str) -> person_crop.Box:
+def person_square(person: dict[str, Any], margin: float, where: str) -> Box:
     """The square around the person's box with ``margin`` times its longer side added on each side."""
-    x, y, width, height = person_crop.finite(person.get("bbox"), (4,), f"{where}: bbox")
+    x, y, width, height = finite(person.get("bbox"), (4,), f"{where}: bbox")
     if min(width, height) <= 0:
         raise DataError(f"{where}: the bbox should have a width and a height above 0. Got {width:g} and {height:g}.")
-    return person_crop.box_around(x + width / 2, y + height / 2, max(width, height, 1) * (1 + 2 * margin))
+    return box_around(x + width / 2, y + height / 2, max(width, height, 1) * (1 + 2 * margin))

@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cml.data.prepared_writer import Item
 from cml.data_prep.archive import members
-from cml.data_prep.listed import read_each
-from cml.data_prep.source import Content, DatasetSource, made_with
+from cml.data_prep.block_split import ROLE_LETTERS, deal_roles
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.provenance import made_with
+from cml.data_prep.row_errors import read_each
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 from cml.storage.strict_json import parse_json
 
 _MEMBER = re.compile(r"(?P<root>(?:.*/)?)(?P<name>catalog_\d+\.catalog|manifest\.json|images/(?!\._)[^/]+\.jpg)")
-_ROLES = {"T": "train", "Q": "query", "G": "gallery"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Donkeycar(DatasetSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.deal or set(self.deal) - set(_ROLES):
+        if not self.deal or set(self.deal) - set(ROLE_LETTERS):
             raise UserError(f"The deal should be letters T, Q and G, e.g. GGTTTTTTTQ. Got {self.deal!r} instead.")
 
     def _origin(self) -> dict[str, Any]:
@@ -77,24 +75,6 @@ class Donkeycar(DatasetSource):
             details = {"left_out": {"near another role in time": roles.count(None)}}
             total = len(bad) + len(frames) - roles.count(None)
             return Content(itertools.chain(bad, items), details, total=total, after=after.pop_all())
-
-
-def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | None]:
-    """The role of each frame of a video, block by block; None within ``gap`` frames of one of a stricter role."""
-    letters = np.array([deal[frame * blocks // frames % len(deal)] for frame in range(frames)])
-    query, gallery = letters == "Q", letters == "G"
-    gallery &= ~_within(query, gap)
-    train = (letters == "T") & ~_within(query | gallery, gap)
-    roles = np.select([train, query, gallery], list(_ROLES.values()), default="")
-    return [str(role) or None for role in roles]
-
-
-def _within(chosen: NDArray[np.bool_], gap: int) -> NDArray[np.bool_]:
-    """Frames that have a chosen one at most ``gap`` frames before or behind: (N,) to (N,)."""
-    counts = np.concatenate([[0], np.cumsum(chosen)])
-    at = np.arange(len(chosen))
-    inside: NDArray[np.bool_] = counts[np.minimum(at + gap + 1, len(chosen))] > counts[np.maximum(at - gap, 0)]
-    return inside
 
 
 class _Tub(NamedTuple):

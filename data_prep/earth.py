@@ -16,7 +16,9 @@ from PIL import Image
 
 from cml.data.images import read_image
 from cml.data.prepared_writer import Item
-from cml.data_prep.source import Content, DatasetSource, dealt, made_with
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.group_split import group_split
+from cml.data_prep.provenance import made_with
 from cml.errors import DataError, UserError, extra_needed
 from cml.storage.atomic import open_regular
 
@@ -108,7 +110,7 @@ class Earth(DatasetSource):
             least = self.least_land
             raise UserError(f"No tile has a share of land of {least}. Lower least_land, or take smaller ones.")
         regions = {tile.name: self._region(tile) for tile in chosen}
-        held = dealt(regions, self.test_share, seed=self.split_seed, salt="")
+        held = group_split(regions, self.test_share, seed=self.split_seed, salt="")
         earth = Image.fromarray(read_image(picture))
         items = []
         for tile, share in chosen.items():

@@ -14,19 +14,24 @@ from cml.data.image_files import Picture
 from cml.data.images import native_size
 from cml.data.label_form import LabelForm
 from cml.data.prepared_writer import Item, unskipped
-from cml.data_prep import folder_labels
-from cml.data_prep.class_labels import protocol
-from cml.data_prep.folder_labels import KINDS, KindName, Labelled, found_ids, named_ids
+from cml.data_prep import label_cells
+from cml.data_prep.class_protocol import protocol
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.folder_split import Labelled
+from cml.data_prep.folder_split import roles as assign_roles
+from cml.data_prep.joint_checks import check_joints_inside
+from cml.data_prep.label_kinds import KINDS, SHARES, KindName, check_distance, distance_of
 from cml.data_prep.layout_masks import MASK_FRAME, mask_image
-from cml.data_prep.listed import Shrink
-from cml.data_prep.person_crop import FRAME, check_joints_inside, crop_file, into_crop, person_box
-from cml.data_prep.source import Content, DatasetSource, made_with
+from cml.data_prep.mask_ids import found_ids, named_ids
+from cml.data_prep.person_crop import FRAME, crop_file, into_crop, person_box
+from cml.data_prep.provenance import made_with
+from cml.data_prep.shrink import Shrink
 from cml.data_prep.table import MissingColumn, Row, cell, read_rows, say_once
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
 
 _CROP_SIDE = 288  # pixels; what the pose task's recipe expects
-_FRAMES = {"masks": MASK_FRAME, "keypoints": FRAME, "boxes": folder_labels.SHARES}
+_FRAMES = {"masks": MASK_FRAME, "keypoints": FRAME, "boxes": SHARES}
 _FURTHER = ("captions", "boxes")  # an image's lines give one label together
 _SPLITS = {one: one for one in ("train", "query", "gallery", "test")} | {"val": "test", "validation": "test"}
 
@@ -131,7 +136,7 @@ class Folder(DatasetSource):
         if self.kind == "boxes" and len(columns) != 5:
             raise UserError("label_columns of boxes should name five columns: the class, x0, y0, x1 and y1.")
         if self.label_distance:
-            folder_labels.check_distance(self.kind, self.label_distance)
+            check_distance(self.kind, self.label_distance)
         if self.kind != "masks" and (self.masks is not None or self.mask_names or self.ignore_id is not None):
             raise UserError("masks, mask_names and ignore_id belong to --kind masks.")
         named_ids(self.mask_names)
@@ -151,7 +156,7 @@ class Folder(DatasetSource):
         images = [one for one in read if isinstance(one, Labelled)]
         kind, columns = KINDS[self.kind], self._columns
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
-        roles = folder_labels.roles(images, self.test_share, self.query_share, seed=self.split_seed, **dealt)
+        roles = assign_roles(images, self.test_share, self.query_share, seed=self.split_seed, **dealt)
         details: dict[str, Any] = {"label_columns": list(columns)}
         own_gallery = "gallery" in roles.values()
         if self.kind == "classes":
@@ -160,13 +165,13 @@ class Folder(DatasetSource):
         elif not own_gallery:
             details["gallery"] = "queries"
         if kind.distances and images:
-            distance = self.label_distance or folder_labels.distance_of(self.kind, images[0].label, images[0].where)
+            distance = self.label_distance or distance_of(self.kind, images[0].label, images[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}
         if self.kind == "masks":
             ids = named_ids(self.mask_names) or found_ids((one.label for one in images), self.ignore_id)
             details |= {"ids": ids, "ignore_id": self.ignore_id}
         if self.kind == "keypoints":
-            joints = folder_labels.joint_names(self.joint_names, len(images[0].label) if images else 0)
+            joints = label_cells.joint_names(self.joint_names, len(images[0].label) if images else 0)
             details |= {"joints": joints, "image_size": [self.image_size or _CROP_SIDE] * 2}
         about = {"name": self.images.resolve().name, "task": kind.task, "label_unit": self.unit or kind.unit}
         source = f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}"
@@ -238,17 +243,17 @@ class Folder(DatasetSource):
     def _label(self, row: Row, name: str, where: str) -> Any:  # noqa: ANN401 - of any kind
         columns = self._columns
         if self.kind in ("captions", "classes"):
-            return folder_labels.READ[self.kind](row, columns, where)
+            return label_cells.READ[self.kind](row, columns, where)
         if self.kind == "boxes":
-            return [folder_labels.box_of(row, columns, native_size(self.images / name), where)]
+            return [label_cells.box_of(row, columns, native_size(self.images / name), where)]
         if self.kind == "keypoints":
-            joints = folder_labels.joints_of(row, columns, self.joint_names, where)
-            names = folder_labels.joint_names(self.joint_names, len(joints))
+            joints = label_cells.joints_of(row, columns, self.joint_names, where)
+            names = label_cells.joint_names(self.joint_names, len(joints))
             check_joints_inside(joints, names, native_size(self.images / name), where)
             return joints
         if self.kind == "masks":
-            return folder_labels.mask_of(row, columns, self.masks or self.images, name, where)
-        return folder_labels.checked_numbers(self.kind, row, columns, self.label_distance, where)
+            return label_cells.mask_of(row, columns, self.masks or self.images, name, where)
+        return label_cells.checked_numbers(self.kind, row, columns, self.label_distance, where)
 
     def _split(self, row: Row, where: str, said: set[str]) -> str | None:
         if self.split_column is None:

@@ -1,4 +1,4 @@
-"""What sources of room layouts share: the ids of the surfaces, checked masks, masks resized with their images."""
+"""Masks of room layouts: the ids of the surfaces, checks, and shrinking a mask with its image."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,35 +9,23 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
-from cml.data_prep.listed import Shrink
+from cml.data_prep.shrink import Shrink
 from cml.errors import DataError
 
 MASK_FRAME = "a mask as large as its image"
+
+
 FRONT, LEFT, RIGHT, FLOOR, CEILING = 1, 2, 3, 4, 5
+
+
 SURFACES = {FRONT: "front", LEFT: "left", RIGHT: "right", FLOOR: "floor", CEILING: "ceiling"}
 """What an id of a mask means, as in the corrected labels of the LSUN challenge; 0 means: does not count."""
+
+
 IDS = {str(number): name for number, name in SURFACES.items()}
+
+
 DETAILS: dict[str, Any] = {"ids": IDS, "ignore_id": 0}  # for dataset.json
-
-LAYOUT_TYPES: tuple[frozenset[int], ...] = tuple(
-    frozenset(ids)
-    for ids in (
-        *((LEFT, FRONT, RIGHT, FLOOR, CEILING), (LEFT, FRONT, RIGHT, FLOOR), (LEFT, FRONT, RIGHT, CEILING)),
-        *((LEFT, RIGHT, CEILING), (LEFT, RIGHT, FLOOR), (LEFT, RIGHT, FLOOR, CEILING), (FRONT, FLOOR, CEILING)),
-        *((LEFT, FRONT, RIGHT), (FRONT, CEILING), (FRONT, FLOOR), (LEFT, RIGHT)),
-    )
-)
-"""The 11 layout types of the LSUN challenge by number: the surfaces in view, which also say which of them touch.
-
-One wall in view is the front wall; two, which meet in a corner, are left and right; of three the middle one is the
-front. Source: the challenge's corner orders in its toolkit and in the published relabelling.
-"""
-
-
-def layout_type(mask: NDArray[np.uint8]) -> int | None:
-    """Number of the LSUN layout type of a mask (H, W) of ids; None if it is none of them."""
-    present = frozenset(np.unique(mask).tolist())
-    return LAYOUT_TYPES.index(present) if present in LAYOUT_TYPES else None
 
 
 def check_mask(

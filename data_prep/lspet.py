@@ -10,9 +10,13 @@ import numpy as np
 
 from cml.data.images import native_size
 from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.hash_split import split_by_hash
+from cml.data_prep.joint_checks import outside_photo
 from cml.data_prep.mat_file import read_variable
-from cml.data_prep.person_crop import FRAME, Float64, outside_photo, person_box, person_item
-from cml.data_prep.source import Content, DatasetSource, made_with, role_by_hash
+from cml.data_prep.person_crop import FRAME, Float64, person_box
+from cml.data_prep.person_items import person_item
+from cml.data_prep.provenance import made_with
 from cml.errors import DataError
 
 JOINTS = (
@@ -73,7 +77,8 @@ class Lspet(DatasetSource):
             joints[beyond] = 0
             outside += int(beyond.sum())
             if joints[:, 2].sum() >= self.min_joints:
-                box, role = person_box(joints, self.margin), role_by_hash(photo.stem, self.test_share, self.query_share)
+                box = person_box(joints, self.margin)
+                role = split_by_hash(photo.stem, self.test_share, self.query_share)
                 items.append(person_item(photo.stem, role, photo, joints, box, self.image_size, str(photo)))
         left_out = {f"fewer than {self.min_joints} visible joints": len(people) - len(items)}
         details = {"joints": list(JOINTS), "image_size": [self.image_size] * 2}

@@ -4,24 +4,19 @@ Coordinates are in pixels, 0 at the outer edge of the first pixel: the first pix
 (J, 3): x, y, and 1 if visible; hidden ones are all 0.
 """
 
-import functools
 import math
-import reprlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.images import Size, is_upright, opened_image, upright_rgb
-from cml.data.prepared_writer import Item
-from cml.data_prep.source import Content
-from cml.errors import DataError
+from cml.data.images import is_upright, opened_image, upright_rgb
 
 Float64 = NDArray[np.float64]
+
+
 FRAME = "pixels of the crop: x to the right, y down, 0 at the outer edge of the first pixel"
 
 
@@ -52,53 +47,6 @@ def into_crop(joints: Float64, box: Box, size: int) -> Float64:
     moved[:, :2] = (joints[:, :2] - (box.left, box.top)) * (size / box.side)
     moved[joints[:, 2] == 0] = 0
     return moved
-
-
-def outside_photo(joints: Float64, photo: Size) -> NDArray[np.bool_]:
-    """Which visible joints lie outside a photograph of (height, width): (J,)."""
-    height, width = photo
-    slack = 0.02 * max(height, width)  # a click just beside the border means the border
-    places = joints[:, :2]
-    beyond: NDArray[np.bool_] = np.any((places < -slack) | (places > np.array([width, height]) + slack), axis=1)
-    beyond[joints[:, 2] == 0] = False
-    return beyond
-
-
-def check_joints_inside(joints: Float64, names: Sequence[str], photo: Size, where: str) -> None:
-    """Raise ``DataError`` if a visible joint lies outside a photograph of (height, width)."""
-    beyond = np.flatnonzero(outside_photo(joints, photo))
-    if len(beyond):
-        x, y, _ = joints[beyond[0]]
-        size = f"{photo[1]} x {photo[0]}"
-        raise DataError(f"{where}: {names[beyond[0]]} at ({x:.1f}, {y:.1f}) lies outside the image of {size} pixels.")
-
-
-def finite(value: object, shape: tuple[int, ...], what: str) -> Float64:
-    """A list of a JSON file as an array of ``shape``."""
-    try:
-        array = np.array(value, np.float64)
-    except (ValueError, TypeError, OverflowError):
-        array = np.empty(0)
-    if array.shape != shape or not np.isfinite(array).all():
-        size = " x ".join(map(str, shape))
-        raise DataError(f"{what} should be {size} finite numbers. Got {reprlib.repr(value)} instead.")
-    return array
-
-
-def person_item(item_id: str, role: str, photo: Path, joints: Float64, box: Box, size: int, where: str) -> Item:
-    """The crop of a person of a photograph with its joints, which are in pixels of the photograph."""
-    picture, label = functools.partial(crop_file, photo, box, size), into_crop(joints, box, size).round(2)
-    extra = {"crop": [round(value, 2) for value in box]}
-    return Item(item_id, role, picture, label, extra=extra, where=where)
-
-
-def pose_content(
-    made: Sequence[Item | str | DataError], joints: Sequence[str], size: int, about: Mapping[str, Any] | None = None
-) -> Content:
-    """People in crops of ``size`` pixels; a text in place of an item is why somebody is left out, to be counted."""
-    left_out = Counter(one for one in made if isinstance(one, str))
-    details = {"joints": list(joints), "image_size": [size, size], "left_out": dict(left_out)}
-    return Content([one for one in made if not isinstance(one, str)], details, about or {})
 
 
 def crop_file(photo: Path, box: Box, size: int) -> Image.Image:

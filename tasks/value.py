@@ -86,7 +86,7 @@ def draw(image: "Image", label: Any, info: DatasetInfo) -> "Image":  # noqa: ANN
     if name in ("haversine", "place") and "metres" not in info.details["label_distance"]:
         return label_marks.draw_place(image, *label)
     if name == "boxes":
-        from cml.data_prep.folder_labels import SHARES
+        from cml.data_prep.label_kinds import SHARES
 
         size = (1, 1, 1, 1) if info.frame == SHARES else image.size * 2
         boxes = ((kind, np.array(corners, float) / size) for kind, *corners in _boxes(label))

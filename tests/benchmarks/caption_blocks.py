@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cml.data_prep.drawn.scenes.captions import describe
-from cml.data_prep.drawn.scenes.scenes import RING, sample_things
+from cml.data_prep.synthetic.scenes.arrangement import sample_things
+from cml.data_prep.synthetic.scenes.captions import describe
+from cml.data_prep.synthetic.things.picture import RING
 from cml.distances.captions.distance import Captions
 from cml.distances.precomputed import Precomputed
 

@@ -28,7 +28,7 @@ from pathlib import Path
 import torch
 
 from cml import tasks
-from cml.data_prep.drawn.source import People
+from cml.data_prep.synthetic.people.source import People
 from cml.processes.heap import keep_freed_memory
 from cml.runs.train import train_task
 

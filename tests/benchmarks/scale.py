@@ -28,8 +28,9 @@ from large_dataset import write_large  # beside this file
 
 from cml import losses
 from cml.data.images import Images
-from cml.data_prep.drawn.scenes.captions import describe
-from cml.data_prep.drawn.scenes.scenes import RING, sample_things
+from cml.data_prep.synthetic.scenes.arrangement import sample_things
+from cml.data_prep.synthetic.scenes.captions import describe
+from cml.data_prep.synthetic.things.picture import RING
 from cml.distances import LabelDistance, Labels
 from cml.distances.captions.distance import Captions
 from cml.distances.euclidean import Euclidean

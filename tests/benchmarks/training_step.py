@@ -27,7 +27,7 @@ import torch
 import cml.losses
 import cml.sampling
 from cml.data.images import Images
-from cml.data_prep.drawn.people.people import draw_people
+from cml.data_prep.synthetic.people.people import draw_people
 from cml.distances import registry as distances
 from cml.models.embedding import EmbeddingModel
 from cml.runs.demo import small_config

@@ -13,7 +13,7 @@ from PIL import Image
 
 from cml.cli import main
 from cml.data.prepared import PreparedDataset, check_dataset
-from cml.data_prep.hugging_face import HuggingFace, _content
+from cml.data_prep.hf import HuggingFace, _content
 from cml.errors import DataError, UserError
 
 # the library leaves the files of an imagefolder's metadata open

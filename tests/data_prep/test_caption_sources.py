@@ -15,9 +15,11 @@ from PIL import Image
 
 from cml import data_prep
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.captioned import Flickr8k, read_tokens
-from cml.data_prep.coco_captions import CocoCaptions, CocoCxc, read_captions, read_karpathy, read_pairs
-from cml.data_prep.listed import Shrink
+from cml.data_prep.coco_captions import CocoCaptions, read_captions
+from cml.data_prep.coco_cxc import CocoCxc, read_pairs
+from cml.data_prep.flickr8k import Flickr8k, read_tokens
+from cml.data_prep.karpathy_split import read_karpathy
+from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
 
 Content = dict[str, Any]

@@ -30,13 +30,15 @@ from scipy.io import loadmat, savemat
 from cml import data_prep
 from cml.data.images import upright_rgb
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
-from cml.data_prep import folder_labels, table
-from cml.data_prep.donkeycar import Donkeycar, deal_roles
-from cml.data_prep.drawn.source import People
+from cml.data_prep import folder_split, table
+from cml.data_prep.block_split import deal_roles
+from cml.data_prep.donkeycar import Donkeycar
 from cml.data_prep.folder import Folder
+from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.lspet import JOINTS, Lspet, read_joints
 from cml.data_prep.person_crop import Box, crop, crop_file, into_crop, person_box
-from cml.data_prep.source import made_with, role_by_hash
+from cml.data_prep.provenance import made_with
+from cml.data_prep.synthetic.people.source import People
 from cml.errors import DataError, UserError
 
 RealData = Callable[[str], Path]
@@ -94,11 +96,11 @@ def test_flags_become_settings() -> None:
 
 
 def test_roles_by_hash_keep_their_shares() -> None:
-    roles = Counter(role_by_hash(f"item {n}", 0.3, 0.25) for n in range(5_000))
+    roles = Counter(split_by_hash(f"item {n}", 0.3, 0.25) for n in range(5_000))
     assert roles["train"] / 5_000 == pytest.approx(0.7, abs=0.02)
     assert roles["query"] / 5_000 == pytest.approx(0.075, abs=0.012)
-    smaller = {n for n in range(500) if role_by_hash(str(n), 0.2, 0.5) != "train"}
-    larger = {n for n in range(500) if role_by_hash(str(n), 0.4, 0.5) != "train"}
+    smaller = {n for n in range(500) if split_by_hash(str(n), 0.2, 0.5) != "train"}
+    larger = {n for n in range(500) if split_by_hash(str(n), 0.4, 0.5) != "train"}
     assert smaller < larger  # a larger share only adds to the test items
 
 
@@ -610,19 +612,19 @@ def test_folder_with_csv(photos: Path, tmp_path: Path) -> None:
 def test_shares_are_exact_and_few_test_items_are_queries_that_search_each_other(count: int) -> None:
     items = [SimpleNamespace(name=f"{n}.jpg", split=None, group=f"{n}.jpg", label=0.0) for n in range(count)]
     rest = {"classes": False, "grouped": False}
-    found = folder_labels.roles(items, 0.3, 0.3, seed=0, **rest)
+    found = folder_split.roles(items, 0.3, 0.3, seed=0, **rest)
     test = round(0.3 * count)
     expected = {"query": test} if test < 200 else {"query": round(0.3 * test), "gallery": test - round(0.3 * test)}
     assert Counter(found.values()) == {"train": count - test, **expected}
-    assert folder_labels.roles(items[::-1], 0.3, 0.3, seed=0, **rest) == found
-    other = folder_labels.roles(items, 0.3, 0.3, seed=1, **rest)
+    assert folder_split.roles(items[::-1], 0.3, 0.3, seed=0, **rest) == found
+    other = folder_split.roles(items, 0.3, 0.3, seed=1, **rest)
     assert Counter(other.values()) == Counter(found.values())
     assert other != found
 
 
 def test_groups_stay_whole_and_meet_the_share_as_nearly_as_they_can(photos: Path, tmp_path: Path) -> None:
     items = [SimpleNamespace(name=str(n), split=None, group=str(n // 7), label=0.0) for n in range(700)]
-    found = folder_labels.roles(items, 0.3, 0.3, seed=0, classes=False, grouped=True)
+    found = folder_split.roles(items, 0.3, 0.3, seed=0, classes=False, grouped=True)
     assert len({(one.group, found[one.name]) for one in items}) == 100
     counts = Counter(found.values())
     assert counts["train"] == 490
@@ -799,7 +801,7 @@ def test_broken_folders(photos: Path, tmp_path: Path) -> None:
 
 
 def test_people(tmp_path: Path) -> None:
-    from cml.data_prep.drawn.people import people as synthetic
+    from cml.data_prep.synthetic.people import people as synthetic
 
     source = People(count=24, size=32, seed=3)
     dataset = source.prepare(tmp_path / "set")

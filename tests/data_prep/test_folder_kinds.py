@@ -17,7 +17,7 @@ from cml import distances, tasks
 from cml.data.masks import read_mask
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
 from cml.data_prep.folder import Folder
-from cml.data_prep.folder_labels import deal_classes
+from cml.data_prep.folder_split import deal_classes
 from cml.errors import DataError, UserError
 
 COUNT = 24

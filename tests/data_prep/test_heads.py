@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from cml import data_prep, distances
-from cml.data_prep.drawn.heads import heads
-from cml.data_prep.drawn.heads.heads import draw_heads
+from cml.data_prep.synthetic.heads import heads
+from cml.data_prep.synthetic.heads.heads import draw_heads
 
 LINE = (np.arange(160) + 0.5) / 40 - 2
 LOOKS = heads._Looks(

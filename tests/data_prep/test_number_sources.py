@@ -16,8 +16,11 @@ from scipy.spatial.transform import Rotation
 
 from cml import prepare
 from cml.data.prepared import PreparedDataset, check_dataset
+from cml.data_prep.agedb import Agedb
+from cml.data_prep.biwi import Biwi, head_box, read_numbers
 from cml.data_prep.earth import Earth, read_mask, tiles
-from cml.data_prep.number_labels import Agedb, Biwi, Elpv, Msls, head_box, read_numbers
+from cml.data_prep.elpv import Elpv
+from cml.data_prep.msls import Msls
 from cml.errors import DataError, UserError
 
 

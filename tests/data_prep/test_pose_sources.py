@@ -20,9 +20,11 @@ from cml import cli, tasks
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
 from cml.data_prep.coco_keypoints import COCO_JOINTS, CocoKeypoints, read_coco
 from cml.data_prep.coco_keypoints import JOINTS as COCO
-from cml.data_prep.mpii import JOINTS as MPII
-from cml.data_prep.mpii import Mpii, Person, read_people, read_split
-from cml.data_prep.source import role_by_hash
+from cml.data_prep.hash_split import split_by_hash
+from cml.data_prep.mpii import Mpii
+from cml.data_prep.mpii_annotations import JOINTS as MPII
+from cml.data_prep.mpii_annotations import Person, read_people
+from cml.data_prep.mpii_split import read_split
 from cml.errors import DataError, UserError
 
 RealData = Callable[[str], Path]
@@ -269,13 +271,13 @@ def test_mpii_roles_by_hash_keep_images_and_videos_together(tmp_path: Path) -> N
     people = mpii_people()
     source = mpii_folder(tmp_path / "in", people)
     for item_id, role in roles_of(source.prepare(tmp_path / "set")).items():
-        assert role == role_by_hash(f"{item_id[:9]}.jpg", 0.5, 0.4)
+        assert role == split_by_hash(f"{item_id[:9]}.jpg", 0.5, 0.4)
     videos = [row // 3 for row in range(12)]
     mat = dataclasses.replace(source, annotations=write_mat(tmp_path / "in/mpii.mat", people, videos), min_joints=2)
     mat = dataclasses.replace(mat, test_share=0.5, query_share=0.4)
     for item_id, role in roles_of(mat.prepare(tmp_path / "videos")).items():
-        assert role == role_by_hash(f"video {int(item_id[:9]) // 3}", 0.5, 0.4)
-    share = [role_by_hash(f"{n:09d}.jpg", 0.445, 0.1935) for n in range(20_000)]
+        assert role == split_by_hash(f"video {int(item_id[:9]) // 3}", 0.5, 0.4)
+    share = [split_by_hash(f"{n:09d}.jpg", 0.445, 0.1935) for n in range(20_000)]
     assert share.count("train") / 20_000 == pytest.approx(12_366 / 22_285, abs=0.01)
     assert share.count("query") / 20_000 == pytest.approx(1_919 / 22_285, abs=0.01)
 
@@ -527,7 +529,7 @@ def test_coco_on_the_real_photographs(real_data: RealData, tmp_path: Path, capsy
             assert not label[~placed].any()
             assert side == pytest.approx(1.5 * max(person["bbox"][2:]), abs=0.01)
             assert (roles[item_id] == "train") == (name == "train2017")
-            assert roles[item_id] == "train" or roles[item_id] == role_by_hash(f"{person['image_id']:012d}", 1.0, 0.2)
+            assert roles[item_id] == "train" or roles[item_id] == split_by_hash(f"{person['image_id']:012d}", 1.0, 0.2)
     assert kept == len(labels) == 58
     assert check_dataset(dataset.folder) == []
     assert "annotations" not in capsys.readouterr().out  # pycocotools is kept quiet
@@ -544,7 +546,7 @@ def test_coco_crops_hold_the_joints_and_one_file_is_enough(tmp_path: Path) -> No
     alone = dataclasses.replace(source, test_share=0.6, query_share=0.4).prepare(tmp_path / "alone")
     assert len(labels_of(alone)) == 20
     for item_id, role in roles_of(alone).items():
-        assert role == role_by_hash(item_id[:12], 0.6, 0.4)  # two people of a photograph stay together
+        assert role == split_by_hash(item_id[:12], 0.6, 0.4)  # two people of a photograph stay together
 
 
 def test_poses_of_coco_are_drawn_and_mirrored(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def count_crops(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         cropped.append(photo)
         return crop_file(photo, *rest)
 
-    monkeypatch.setattr("cml.data_prep.person_crop.crop_file", counted)
+    monkeypatch.setattr("cml.data_prep.person_items.crop_file", counted)
     return cropped
 
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.drawn.rooms import rooms as drawing
-from cml.data_prep.drawn.rooms.furniture import ROOMS, furnish
-from cml.data_prep.drawn.rooms.materials import (
+from cml.data_prep.layout_masks import CEILING, FLOOR, FRONT, LEFT, RIGHT
+from cml.data_prep.layout_types import LAYOUT_TYPES, layout_type
+from cml.data_prep.synthetic.rooms import rooms as drawing
+from cml.data_prep.synthetic.rooms.furniture import ROOMS, furnish
+from cml.data_prep.synthetic.rooms.materials import (
     Material,
-    Patch,
-    Surface,
     cloudy,
     hashed,
     sample_cloth,
@@ -27,11 +27,11 @@ from cml.data_prep.drawn.rooms.materials import (
     sample_tiles,
     sample_wood,
 )
-from cml.data_prep.drawn.rooms.rooms import Rooms, draw_rooms
-from cml.data_prep.drawn.rooms.trace import Light, Part, Piece, trace
-from cml.data_prep.drawn.rooms.view import CLOCKWISE, LEAST_SHARE, View, mask_of, sample_view
-from cml.data_prep.drawn.source import Rooms as Source
-from cml.data_prep.layout_masks import CEILING, FLOOR, FRONT, LAYOUT_TYPES, LEFT, RIGHT, layout_type
+from cml.data_prep.synthetic.rooms.rooms import Rooms, draw_rooms
+from cml.data_prep.synthetic.rooms.source import Rooms as Source
+from cml.data_prep.synthetic.rooms.surfaces import Patch, Surface
+from cml.data_prep.synthetic.rooms.trace import Light, Part, Piece, trace
+from cml.data_prep.synthetic.rooms.view import CLOCKWISE, LEAST_SHARE, View, mask_of, sample_view
 from cml.errors import UserError
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -16,31 +16,16 @@ from PIL import Image, ImageDraw
 
 from cml import distances
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.drawn.scenes.captions import (
-    NOUNS,
-    NUMBERS,
-    PLACES,
-    RELATIONS,
-    SIZE_WORDS,
-    describe,
-    glove_text,
-    vocabulary,
-)
-from cml.data_prep.drawn.scenes.pen import Pen
-from cml.data_prep.drawn.scenes.scenes import (
-    CLASSES,
-    RING,
-    TEST,
-    TRAINING,
-    Scenes,
-    Thing,
-    draw_scenes,
-    draw_singles,
-    sample_things,
-)
-from cml.data_prep.drawn.scenes.things import COLOURS, KINDS, sample_rgb
-from cml.data_prep.drawn.source import Scenes as ScenesSource
-from cml.data_prep.drawn.source import Things as ThingsSource
+from cml.data_prep.synthetic.scenes.arrangement import sample_things
+from cml.data_prep.synthetic.scenes.captions import NOUNS, NUMBERS, PLACES, RELATIONS, SIZE_WORDS, describe, vocabulary
+from cml.data_prep.synthetic.scenes.scenes import Scenes, Thing, draw_scenes
+from cml.data_prep.synthetic.scenes.source import Scenes as ScenesSource
+from cml.data_prep.synthetic.scenes.words import glove_text
+from cml.data_prep.synthetic.things.classes import CLASSES, TEST, TRAINING, draw_singles
+from cml.data_prep.synthetic.things.kinds import COLOURS, KINDS, sample_rgb
+from cml.data_prep.synthetic.things.pen import Pen
+from cml.data_prep.synthetic.things.picture import RING
+from cml.data_prep.synthetic.things.source import Things as ThingsSource
 from cml.distances.captions.tokens import WORDS, tokenize
 from cml.errors import UserError
 from cml.word_vectors.open import SCENE_WORDS

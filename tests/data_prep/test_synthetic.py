@@ -15,21 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cml.data_prep.drawn import drawing
-from cml.data_prep.drawn.people import people as synthetic
-from cml.data_prep.drawn.people.clothes import body_parts, sample_clothes
-from cml.data_prep.drawn.people.figure import (
+from cml.data_prep.synthetic.people import people as synthetic
+from cml.data_prep.synthetic.people.clothes import body_parts, sample_clothes
+from cml.data_prep.synthetic.people.figure import (
     BACKWARD_ELEVATION,
     LIMITS,
     Figure,
     Proportions,
     clip_angles,
     pose_figure,
-    sample_angles,
-    sample_proportions,
     turn,
 )
-from cml.data_prep.drawn.people.people import JOINTS, People, draw_people
+from cml.data_prep.synthetic.people.people import JOINTS, People, draw_people
+from cml.data_prep.synthetic.people.poses import sample_angles, sample_proportions
 from cml.errors import UserError
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -111,7 +109,7 @@ def test_workers_that_cannot_start_are_explained(monkeypatch: pytest.MonkeyPatch
     def broken(*arguments: object, **options: object) -> None:
         raise BrokenProcessPool
 
-    monkeypatch.setattr(drawing, "ProcessPoolExecutor", broken)
+    monkeypatch.setattr("cml.data_prep.synthetic.draw_items.ProcessPoolExecutor", broken)
     with pytest.raises(UserError, match="a worker process ended; with workers=2 call it from a script file"):
         draw_people(130, size=16, workers=2)
 

@@ -236,17 +236,17 @@ def _array_seeds() -> list[bytes]:
 
 
 def _mat(data: bytes, folder: Path) -> None:
-    from cml.data_prep import class_labels, lspet, mpii, room_layouts
+    from cml.data_prep import cars, lspet, lsun_layout, mpii_annotations
 
     path = folder / "layout.mat"
     path.write_bytes(data)
     (folder / "training.mat").write_bytes(data)
     for read in (
-        lambda: collections.deque(mpii.read_people(path)),
-        lambda: class_labels.read_annotations(path),
+        lambda: collections.deque(mpii_annotations.read_people(path)),
+        lambda: cars.read_annotations(path),
         lambda: lspet.read_joints(path),
-        lambda: room_layouts.read_layout(path),
-        lambda: room_layouts.read_index(folder / "training.mat"),
+        lambda: lsun_layout.read_layout(path),
+        lambda: lsun_layout.read_index(folder / "training.mat"),
     ):
         with contextlib.suppress(DataError):
             read()
@@ -284,7 +284,7 @@ def _mat_seeds() -> list[bytes]:
 
 
 def _annotations(data: bytes, folder: Path) -> None:
-    from cml.data_prep import coco_captions, coco_keypoints, mpii, room_layouts
+    from cml.data_prep import coco_captions, coco_keypoints, karpathy_split, mpii_annotations, zind_layouts
 
     path = folder / "a.json"
     path.write_bytes(data)
@@ -297,11 +297,11 @@ def _annotations(data: bytes, folder: Path) -> None:
         for photo in coco_captions.read_captions(path, folder, 2017).values():
             str(photo)
     with contextlib.suppress(DataError):
-        coco_captions.read_karpathy(path)
+        karpathy_split.read_karpathy(path)
     with contextlib.suppress(DataError):
-        collections.deque(mpii.read_people(path))
+        collections.deque(mpii_annotations.read_people(path))
     with contextlib.suppress(DataError):
-        room_layouts.ZindLayouts(folder)._roles(path)
+        zind_layouts.ZindLayouts(folder)._roles(path)
 
 
 def _annotation_seeds() -> list[bytes]:
@@ -478,7 +478,7 @@ def _archive_seeds() -> list[bytes]:
 
 def _table(data: bytes, folder: Path) -> None:
     from cml.data_prep.folder import Folder
-    from cml.data_prep.folder_labels import KINDS
+    from cml.data_prep.label_kinds import KINDS
 
     if not (folder / "a.png").exists():
         Image.new("L", (2, 2)).save(folder / "a.png")
@@ -512,7 +512,7 @@ class _Rows(list[dict[str, Any]]):
 
 
 def _hf(data: bytes, folder: Path) -> None:
-    from cml.data_prep.hugging_face import HuggingFace
+    from cml.data_prep.hf import HuggingFace
 
     rows = _Rows()
     for line in data.split(b"\n"):
@@ -573,31 +573,31 @@ def _listed(source: Any, *files: Path) -> Callable[[bytes, Path], None]:  # noqa
 
 
 def _elpv() -> Any:  # noqa: ANN401
-    from cml.data_prep.number_labels import Elpv
+    from cml.data_prep.elpv import Elpv
 
     return Elpv
 
 
 def _agedb() -> Any:  # noqa: ANN401
-    from cml.data_prep.number_labels import Agedb
+    from cml.data_prep.agedb import Agedb
 
     return Agedb
 
 
 def _msls() -> Any:  # noqa: ANN401
-    from cml.data_prep.number_labels import Msls
+    from cml.data_prep.msls import Msls
 
     return Msls
 
 
 def _biwi() -> Any:  # noqa: ANN401
-    from cml.data_prep.number_labels import Biwi
+    from cml.data_prep.biwi import Biwi
 
     return Biwi
 
 
 def _cxc(data: bytes, folder: Path) -> None:
-    from cml.data_prep.coco_captions import read_pairs
+    from cml.data_prep.coco_cxc import read_pairs
 
     (folder / "sis_val.csv").write_bytes(data)
     collections.deque(read_pairs(folder / "sis_val.csv"))

@@ -16,8 +16,8 @@ from PIL import Image
 import cml
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.drawn.source import People
 from cml.data_prep.folder import Folder
+from cml.data_prep.synthetic.people.source import People
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
 from cml.retrieval.results import Evaluation, Metric

@@ -21,7 +21,7 @@ import cml
 from cml import losses, plugins, sampling, tasks
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.drawn.source import People
+from cml.data_prep.synthetic.people.source import People
 from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
 from cml.reporting import curves

@@ -15,9 +15,12 @@ from test_pose_sources import mpii_folder, mpii_people
 
 from cml import tasks
 from cml.cli import main
-from cml.data_prep.class_labels import Cars, Cub, InShop, Sop
+from cml.data_prep.cars import Cars
 from cml.data_prep.coco_captions import CocoCaptions
-from cml.data_prep.room_layouts import LsunLayout
+from cml.data_prep.cub import Cub
+from cml.data_prep.in_shop import InShop
+from cml.data_prep.lsun_layout import LsunLayout
+from cml.data_prep.sop import Sop
 from cml.losses import get as loss
 from cml.runs import reproduce
 from cml.runs.comparison import varied

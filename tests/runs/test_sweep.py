@@ -15,7 +15,7 @@ from PIL import Image
 import cml
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
-from cml.data_prep.drawn.source import People
+from cml.data_prep.synthetic.people.source import People
 from cml.errors import DataError, UserError
 from cml.runs import compare as sweep
 from cml.runs.comparison import slug

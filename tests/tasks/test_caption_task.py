@@ -20,7 +20,7 @@ from PIL import Image
 from cml import distances, losses, sampling, tasks
 from cml.data.images import Images
 from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data_prep.drawn.source import Scenes
+from cml.data_prep.synthetic.scenes.source import Scenes
 from cml.distances import LabelDistance, LabelError
 from cml.distances.captions.distance import Captions
 from cml.distances.jobs import stored_matrix

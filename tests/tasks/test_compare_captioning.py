@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cml.cli import main
-from cml.data_prep.drawn.source import Scenes
+from cml.data_prep.synthetic.scenes.source import Scenes
 from cml.export.captioning import CaptioningFeatures
 from cml.tasks.captioning import comparison
 from cml.tasks.captioning.training import CaptionerConfig, TrainedCaptioner, train_captioner

@@ -25,9 +25,9 @@ from cml.data.images import Images
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
 from cml.data.prepared import PreparedDataset, check_dataset
 from cml.data.prepared_writer import Item, write_dataset
-from cml.data_prep.drawn.rooms.rooms import draw_rooms
-from cml.data_prep.drawn.source import Rooms
 from cml.data_prep.layout_masks import DETAILS
+from cml.data_prep.synthetic.rooms.rooms import draw_rooms
+from cml.data_prep.synthetic.rooms.source import Rooms
 from cml.distances.dataset_labels import encode
 from cml.distances.layout.distance import Layout
 from cml.errors import DataError, UserError

@@ -13,7 +13,7 @@ from PIL import Image
 from cml import distances, tasks
 from cml.cli import main
 from cml.data.prepared import DatasetInfo
-from cml.data_prep.drawn.people.people import JOINTS, draw_people
+from cml.data_prep.synthetic.people.people import JOINTS, draw_people
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.tasks.pose import BONES

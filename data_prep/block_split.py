@@ -1,0 +1,24 @@
+"""The split of a video into blocks of time, with gaps between them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROLE_LETTERS = {"T": "train", "Q": "query", "G": "gallery"}
+
+
+def deal_roles(frames: int, *, deal: str, blocks: int, gap: int) -> list[str | None]:
+    """The role of each frame of a video, block by block; None within ``gap`` frames of one of a stricter role."""
+    letters = np.array([deal[frame * blocks // frames % len(deal)] for frame in range(frames)])
+    query, gallery = letters == "Q", letters == "G"
+    gallery &= ~_within(query, gap)
+    train = (letters == "T") & ~_within(query | gallery, gap)
+    roles = np.select([train, query, gallery], list(ROLE_LETTERS.values()), default="")
+    return [str(role) or None for role in roles]
+
+
+def _within(chosen: NDArray[np.bool_], gap: int) -> NDArray[np.bool_]:
+    """Frames that have a chosen one at most ``gap`` frames before or behind: (N,) to (N,)."""
+    counts = np.concatenate([[0], np.cumsum(chosen)])
+    at = np.arange(len(chosen))
+    inside: NDArray[np.bool_] = counts[np.minimum(at + gap + 1, len(chosen))] > counts[np.maximum(at - gap, 0)]
+    return inside

@@ -1,1 +1,0 @@
-"""Drawn data sets with exact labels: people, heads, rooms and scenes."""

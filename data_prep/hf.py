@@ -1,0 +1,158 @@
+"""Any image dataset of the Hugging Face hub, or a local folder that its library reads, by the names of its columns."""
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from PIL import Image
+
+from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.hash_split import split_by_hash
+from cml.data_prep.label_cells import READ
+from cml.data_prep.label_kinds import KINDS
+from cml.data_prep.provenance import made_with
+from cml.data_prep.row_errors import read_each
+from cml.data_prep.shrink import Shrink
+from cml.errors import DataError, UserError, extra_needed
+from cml.storage.hugging_face import dataset_commit, dataset_read
+from cml.storage.safe_paths import is_inside
+
+
+@dataclass(frozen=True)
+class HuggingFace(DatasetSource):
+    """An image dataset of the Hugging Face hub, with labels from columns that you name.
+
+    Command: cml prepare hf:USER/NAME --label-columns age --out DIR
+
+    Input: a dataset of the hub, hf:USER/NAME or hf:USER/NAME@REVISION, or a local folder of images or Parquet files,
+    hf:./FOLDER; read with the extra 'datasets' as a stream, so that only the prepared dataset takes room on the disk.
+    A killed run reads the stream again, but keeps the images that were finished.
+
+    Split: that of the dataset, its part "test" (or else "validation") for testing. A dataset of one part is split by
+    a hash of each item's number, or of its class, so that test classes are new. Every test image is a query that is
+    searched among all others.
+
+    Licence: the dataset's own, which its page on the hub states.
+    """
+
+    dataset: str
+    """USER/NAME, USER/NAME@REVISION or a local folder."""
+    kind: Literal["numbers", "captions", "classes"] = "numbers"
+    """What a label is: numbers (or a list of them), a text or several, or the name of a class."""
+    image: str = "image"
+    """Column of the images."""
+    label_columns: tuple[str, ...] = ("label",)
+    """Columns with the label; several columns of numbers make a vector."""
+    label_distance: str = ""
+    """How numbers are compared, such as circular(period=24) or haversine; euclidean when not given."""
+    subset: str = ""
+    """The dataset's configuration, for one that has several."""
+    test_share: float = 0.3
+    """Share of the items that are not for training, where the dataset has one part."""
+    image_size: int | None = None
+    """Larger images are shrunk once so that their shorter side has this many pixels; without it files are kept."""
+    unit: str = ""
+    """Unit of numbers, for tables and axes."""
+
+    licence = "the dataset's own"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.label_columns or (self.kind == "classes" and len(self.label_columns) > 1):
+            raise UserError("label_columns should name a column of labels; of classes there is one.")
+        if self.kind != "numbers" and (self.unit or self.label_distance):
+            raise UserError(f"A unit and a label_distance belong to numbers; leave them out for {self.kind}.")
+
+    @functools.cached_property
+    def _opened(self) -> tuple[str, str]:
+        """What the library opens: a folder and no revision, or a name on the hub and a commit."""
+        if Path(self.dataset).is_dir():
+            return self.dataset, ""
+        name, _, revision = self.dataset.partition("@")
+        return name, dataset_commit(name, revision)
+
+    def _origin(self) -> dict[str, Any]:
+        name, revision = self._opened
+        if not revision:
+            return made_with(self, revision=1, images=Path(name), without=["dataset"])
+        return {**made_with(self, revision=1, without=["dataset"]), "input": f"hf:{name}@{revision}"}
+
+    def _content(self, skip_bad: bool) -> Content:
+        name, revision = self._opened
+        with extra_needed("datasets", f"The dataset hf:{self.dataset}"):
+            import datasets
+        with dataset_read(self.dataset):
+            parts = datasets.load_dataset(name, self.subset or None, revision=revision or None, streaming=True)
+            held = next((part for part in ("test", "validation") if part in parts), None)
+            train = next((part for part in parts if part != held), None)
+            if train is None:
+                held, train = None, held
+            streams = {part: self._columns(datasets, parts[part]) for part in (train, held) if part is not None}
+        place = name if revision else Path(name).resolve()
+        roles = {part: "query" if part == held else "train" if held else "" for part in streams}
+        items = (item for part in streams for item in self._items(part, streams[part], roles[part], place))
+        kind = KINDS[self.kind]
+        about = {"name": name.replace("/", "-") if isinstance(place, str) else place.name, "task": kind.task}
+        about |= {"label_unit": self.unit or kind.unit}
+        about |= {"source": f"hf:{name}@{revision}" if revision else "a local folder read by datasets"}
+        compared = {"label_distance": self.label_distance} if self.label_distance else {}
+        return Content(items, {"gallery": "queries", "label_columns": list(self.label_columns), **compared}, about)
+
+    def _columns(self, datasets: Any, stream: Any) -> Any:  # noqa: ANN401 - of a library without types
+        """The columns that are wanted, images as they are stored."""
+        features = stream.features or {}
+        for column in (self.image, *self.label_columns) if features else ():
+            if column not in features:
+                raise DataError(f"hf:{self.dataset} has no column {column!r}. There are: {', '.join(features)}.")
+        if not isinstance(features.get(self.image), datasets.Image):
+            where = f"hf:{self.dataset}"
+            raise DataError(f"{where}: the column {self.image!r} should hold images. Name theirs with --image.")
+        chosen = stream.select_columns([self.image, *self.label_columns])
+        return chosen.cast_column(self.image, datasets.Image(decode=False))
+
+    def _items(self, part: str, stream: Any, role: str, place: Path | str) -> Iterator[Item | DataError]:  # noqa: ANN401
+        """The items of a part; where it has no role as a whole, each has its own."""
+        first = self.label_columns[0]
+        feature = stream.features[first]
+
+        def item(where: str, row: Mapping[str, Any]) -> Item:
+            columns = {column: row[column] for column in self.label_columns}
+            if self.kind == "classes" and hasattr(feature, "int2str") and isinstance(row[first], int):
+                columns = {first: feature.int2str(row[first])}
+            label: Any = READ[self.kind](columns, self.label_columns, where)
+            name = f"{part}-{where.rpartition(':')[2]:0>7}"
+            own = role or split_by_hash(label if self.kind == "classes" else name, self.test_share, 1.0)
+            picture = functools.partial(self._picture, row[self.image], place, where)
+            return Item(name, own, picture, label, where=where)
+
+        def numbered() -> Iterator[tuple[str, Mapping[str, Any] | DataError]]:
+            with dataset_read(self.dataset):
+                for number, row in enumerate(stream):
+                    yield f"hf:{self.dataset} {part}:{number}", row
+
+        return read_each(numbered(), item)
+
+    def _picture(self, stored: Mapping[str, Any] | None, place: Path | str, where: str) -> Image.Image | bytes:
+        content = _content(stored or {}, place, where)
+        return content if self.image_size is None else Shrink(self.image_size).shrunk(content)
+
+
+def _content(stored: Mapping[str, Any], place: Path | str, where: str) -> bytes:
+    """The bytes of a stored image: its own, or those of a file of the same dataset."""
+    if isinstance(content := stored.get("bytes"), bytes):
+        return content
+    path = str(stored.get("path"))
+    if isinstance(place, Path):
+        inside = is_inside(Path(path), place)
+    else:
+        inside = re.fullmatch(rf"(zip://[^:]*::)?hf://datasets/{re.escape(place)}@[^:]*", path) is not None
+    if not inside:  # a table of a stranger may name any file of this machine
+        raise DataError(f"{where}: the image should be a file of the dataset. Got {path!r} instead.")
+    import fsspec
+
+    with dataset_read(path), fsspec.open(path) as file:
+        return bytes(file.read())

@@ -1,0 +1,56 @@
+"""The kinds of label that a user's own images may have: task, unit, columns and label distance of each."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from cml.errors import DataError, UserError
+from cml.registry import Choice
+
+KindName = Literal["numbers", "angle", "rotation", "place", "boxes", "captions", "classes", "masks", "keypoints"]
+
+
+SHARES = "boxes in shares of the image's width and height"
+
+
+class Kind(NamedTuple):
+    """What a kind of label fixes."""
+
+    task: str  # the task that the dataset belongs to
+    unit: str  # the unit of its labels, where the user states none
+    default: tuple[str, ...]  # the columns of the user's file, where the user names none
+    distances: Mapping[int, str] = {}  # by how many numbers a label has, 0 for any; none where the task knows it
+
+
+_ROTATIONS = {4: "rotation", 3: "rotation(form=euler)", 9: "rotation(form=matrix)"}
+
+
+KINDS: Mapping[KindName, Kind] = {
+    "numbers": Kind("value", "", ("value",), {0: "euclidean"}),
+    "angle": Kind("value", "degrees", ("angle",), {0: "circular"}),
+    "rotation": Kind("value", "rotation", ("x", "y", "z", "w"), _ROTATIONS),
+    "place": Kind("value", "degrees", ("latitude", "longitude"), {2: "haversine", 3: "place"}),
+    "boxes": Kind("value", "boxes", ("class", "x0", "y0", "x1", "y1"), {0: "boxes"}),
+    "captions": Kind("caption", "captions", ("caption",)),
+    "classes": Kind("classes", "", ("class",)),
+    "masks": Kind("layout", "id of a region", ()),
+    "keypoints": Kind("pose", "px", ("keypoints",)),
+}
+
+
+def distance_of(kind: KindName, label: Any, where: str) -> str:  # noqa: ANN401 - one of the kind's forms
+    """The label distance of a kind of numbers."""
+    choices, numbers = KINDS[kind].distances, len(label) if isinstance(label, list) else 1
+    found = choices.get(numbers, choices.get(0, ""))
+    if not found:
+        wanted = " or ".join(map(str, sorted(choices)))
+        raise DataError(f"{where}: a label of kind {kind!r} should have {wanted} numbers. It has {numbers}.")
+    return found
+
+
+def check_distance(kind: KindName, text: str) -> None:
+    """Refuse a label distance that a kind of label cannot have."""
+    known = {Choice.parse(one).name for each in KINDS.values() for one in each.distances.values()} - {"boxes"}
+    if kind == "boxes" or not KINDS[kind].distances:
+        raise UserError(f"Labels of kind {kind!r} have a label distance already: leave label_distance={text!r} out.")
+    if Choice.parse(text).name not in known:
+        raise UserError(f"The 'label_distance' should be one of {', '.join(sorted(known))}. Got {text!r} instead.")

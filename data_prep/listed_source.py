@@ -1,0 +1,74 @@
+"""The base class of sources that list their images, each with one label."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from cml.data.image_files import Picture
+from cml.data.prepared import ROLES
+from cml.data.prepared_writer import Item
+from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.provenance import made_with
+from cml.data_prep.row_errors import read_each
+from cml.data_prep.shrink import Shrink
+from cml.errors import DataError
+from cml.storage.safe_paths import file_inside
+
+
+class Listed(NamedTuple):
+    """A line of a list: where it stands ("FILE:LINE"), the image's path, label, role ("": none) and further columns."""
+
+    where: str
+    name: str
+    label: Any
+    role: str
+    extra: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class ListedSource(DatasetSource):
+    """A folder with lists of images and labels: of numbers, test images searched among themselves, if not said else."""
+
+    source: Path
+    """The folder of the dataset; what it holds is said above."""
+    image_size: int | None = 256
+    """Larger images are shrunk once so that their shorter side has this many pixels; none keeps the files."""
+
+    task = "value"
+    lists: ClassVar[Iterable[str]] = ()  # names of the files
+    images: ClassVar[str] = ""  # where below the folder of ``_files`` all images lie
+    details: ClassVar[Mapping[str, Any]] = {"gallery": "queries"}
+
+    def _origin(self) -> dict[str, Any]:
+        lists, folder = self._files()
+        return made_with(self, revision=1, files=lists, images=folder / self.images)
+
+    def _content(self, skip_bad: bool) -> Content:
+        lists, folder = self._files()
+        seen: dict[str, str] = {}
+        listed = (("", one) for one in self._listed(lists) if isinstance(one, DataError) or one.role)
+        items = list(read_each(listed, lambda _, one: self._item(folder, one, seen)))
+        found = [item.role for item in items if isinstance(item, Item)]
+        roles = ROLES[:2] if self.details.get("gallery") == "queries" else ROLES
+        for role in roles if skip_bad or len(found) == len(items) else ():  # a bad item is the error itself
+            if role not in found:
+                raise DataError(f"{' and '.join(map(str, lists[:3]))} list no {role} images.")
+        return Content(items, self.details, within=[folder])
+
+    def _files(self) -> tuple[list[Path], Path]:
+        """The lists, and the folder that their paths are relative to."""
+        return [self.source / name for name in self.lists], self.source
+
+    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+        """The lines of the lists in order, and what is wrong with one."""
+        raise NotImplementedError
+
+    def _item(self, folder: Path, one: Listed, seen: dict[str, str]) -> Item:
+        path = file_inside(folder, one.name, one.where)
+        if (first := seen.setdefault(one.name, one.where)) is not one.where:
+            raise DataError(f"{one.where}: {one.name!r} is already in {first}; an image has one line.")
+        return Item(one.name, one.role, self._picture(path, one), one.label, extra=one.extra, where=one.where)
+
+    def _picture(self, path: Path, one: Listed) -> Picture:
+        return Shrink(self.image_size).picture(path)

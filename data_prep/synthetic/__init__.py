@@ -1,0 +1,1 @@
+"""Drawn datasets with exact labels: people, heads, rooms, scenes and things."""

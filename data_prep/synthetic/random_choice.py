@@ -1,0 +1,16 @@
+"""A random choice, each as likely."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+Rng = np.random.Generator
+
+
+def pick(rng: Rng, choices: Sequence[T]) -> T:
+    """One of some choices, each as likely."""
+    return choices[int(rng.integers(len(choices)))]

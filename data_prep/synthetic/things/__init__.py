@@ -1,0 +1,1 @@
+"""Drawn things: their kinds, the pen that draws them, and single things as classes."""
