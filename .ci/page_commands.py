@@ -161,7 +161,7 @@ def shorten(command: str) -> str:
         command = re.sub(r"\s--(count|train) \d+", "", command)
         if command.startswith("cml demo"):
             command += f" --count {COUNT}"
-        chosen = "--variants|--losses|--vary|--search-space"
+        chosen = "--variants|--losses|--search-space"
         if re.match(rf"cml (demo|compare) (pose|layout|caption|value) ((?!{chosen}).)*$", command):
             command += " --variants log-ratio"
     return command

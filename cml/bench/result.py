@@ -22,7 +22,7 @@ from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import SUITES, TRACKS, Method, Suite, known, method
 from cml.errors import DataError, UserError
-from cml.runs.trials import with_settings
+from cml.runs.search_space import with_settings
 from cml.storage.atomic import atomic_file, write_json
 from cml.storage.made_with import as_json
 from cml.storage.saved_options import read_record

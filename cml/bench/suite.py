@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from cml.distances.label_distance import Float32
 from cml.errors import UserError, did_you_mean
 from cml.registry import Choice
-from cml.runs.trials import drawn, space, with_settings
+from cml.runs.search_space import parse_search_space, with_settings
+from cml.runs.trials import draw_settings
 from cml.storage.made_with import as_json
 from cml.training.config import TrainConfig
 
@@ -156,7 +157,7 @@ class Method:
     def settings(self, trial: int, track: str) -> dict[str, Any]:
         """What a trial sets: nothing in the first, the defaults; the others are drawn by their number."""
         ranges = {"learning_rate": _RATES[track], "weight_decay": _DECAY, **self.vary}
-        found: dict[str, Any] = as_json(drawn(space(ranges), trial, seed=0)) if trial else {}
+        found: dict[str, Any] = as_json(draw_settings(parse_search_space(ranges), trial, seed=0)) if trial else {}
         return found
 
     def options(self, shared: TrainConfig, vectors: Float32 | None) -> TrainConfig:
@@ -221,8 +222,8 @@ def method(name: str) -> Method | None:
         )
     ranges = own.vary if own else {f"loss.{key}": values for key, values in loss.vary.items()}
     ranges = {key: values for key, values in ranges.items() if key.removeprefix("loss.") not in choice.settings}
-    for one in space(ranges):
-        losses.get(with_settings(TrainConfig(loss=name), {one.name: one.ends[0]}).loss)
+    for dimension in parse_search_space(ranges):
+        losses.get(with_settings(TrainConfig(loss=name), {dimension.name: dimension.ends[0]}).loss)
     return Method(name, ranges, loss.labels == "vectors")
 
 

@@ -20,7 +20,7 @@ from cml.console.messages import say
 from cml.errors import UserError
 from cml.retrieval.evaluation import Ranker
 from cml.retrieval.rankers import embedding_ranker, random_ranker
-from cml.runs.trials import with_settings
+from cml.runs.search_space import with_settings
 from cml.storage.made_with import as_json
 from cml.storage.resumable import FolderError, WorkFolder, work_folder
 from cml.training.config import TrainConfig

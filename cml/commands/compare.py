@@ -13,9 +13,9 @@ from cml.command_line.shared import AsJson, AsMarkdown
 from cml.commands.train import recipe_for
 from cml.errors import UserError
 from cml.runs.compare import compare
-from cml.runs.comparison import quoted
 from cml.runs.report import REPORT
 from cml.runs.retrieved import GALLERY
+from cml.runs.rows import quoted_list
 from cml.training.config import TrainConfig
 
 
@@ -42,13 +42,13 @@ class Compare:
     """At these also cut the embedding of --dimension to its first numbers, as in --losses "matryoshka(loss=cosent)"."""
     recall_within: float = 0.0
     """Also measure Recall@K, as cml evaluate does."""
-    vary: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    search_space: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """An option that varies, in quotes: "dimension=16,32,64", "loss.alpha=16,32" for one in the brackets of a loss,
     sampler or backbone, or, with --trials, a range, "learning_rate=1e-5..1e-2:log". Repeatable: all combinations."""
     trials: int = 0
-    """How many settings to draw per loss from what varies; 0 trains all combinations."""
+    """Number of settings drawn from the search space for each loss; 0 trains all combinations."""
     study: bool = False
-    """Evaluate all combinations on the test set, to look at, instead of the one that is best on held-out items."""
+    """Evaluate all combinations on the test set instead of the one that is best on held-out items."""
     tracker: str = ""
     """Experiment tracker that follows every run; see cml train."""
     markdown: AsMarkdown = False
@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> None:
         kinds.entry(name)(rest)
         return
     task, prog = tasks.get(name), f"cml compare {name}"
-    description = f"Compare losses on {task.summary}. Variants: {quoted(task.variants)}."
+    description = f"Compare losses on {task.summary}. Variants: {quoted_list(task.variants)}."
     recipe = replace(recipe_for(task.recipe, rest, prog), loss=task.recipe.loss)
     default = Compare(tyro.MISSING, tyro.MISSING, recipe)
     options = parse(Compare, rest, prog=prog, description=description, default=default)

@@ -40,13 +40,13 @@ class Demo:
 
 def run(arguments: Sequence[str]) -> None:
     """Draw, train, evaluate, print the table."""
-    from cml.runs.comparison import quoted
     from cml.runs.demo import demonstrate
+    from cml.runs.rows import quoted_list
 
     known = [name for name in tasks.names() if tasks.get(name).sample]
     name, rest = pick(arguments, "task", known, lambda name: tasks.get(name).summary, "cml demo", default=FIRST)
     description = f"{Demo.__doc__} cml demo TASK, with TASK one of {', '.join(known)}; without one, {FIRST}. "
-    description += f"Variants: {quoted(tasks.get(name).variants)}."
+    description += f"Variants: {quoted_list(tasks.get(name).variants)}."
     options = parse(Demo, rest, prog=f"cml demo {name}", description=description)
     began = perf_counter()
     made = demonstrate(name, **others(options, "markdown", "json"))

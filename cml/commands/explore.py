@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> None:
 def _runs_of(folder: Path) -> dict[str, Path]:
     """The runs that a folder is of: title to folder; of a comparison the first run of each variant."""
     from cml.errors import UserError
-    from cml.runs.comparison import slug
+    from cml.runs.rows import slug
     from cml.storage.atomic import read_json
     from cml.training.run_folder import MODEL
 

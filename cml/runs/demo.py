@@ -10,7 +10,8 @@ from cml import data_prep, tasks
 from cml.console.messages import say
 from cml.console.resume_hint import resume_hint
 from cml.data.dataset_info import DatasetInfo
-from cml.runs.comparison import Compared, run_comparison
+from cml.runs.comparison import CompareOptions, ComparisonResult, run_comparison
+from cml.runs.rows import rows_of
 from cml.storage.safe_paths import check_no_link
 from cml.training.config import Precision, TrainConfig
 
@@ -31,7 +32,7 @@ def demonstrate(
     precision: Precision = "float32",
     backbone: str = "",
     variants: Sequence[str] = (),
-) -> Compared:
+) -> ComparisonResult:
     """Draw a task's pictures, train variants (``VARIANTS``) with a small network, evaluate; a call cut off goes on."""
     chosen = tasks.get(task)
     say(f"1/2 drawing {chosen.sample}")
@@ -44,7 +45,9 @@ def demonstrate(
     say(f"2/2 training {', '.join(variants)} with the same network and budget{of_seeds}")
     config = small_config(steps, task=task, info=dataset.info)
     config = replace(config, precision=precision, backbone=backbone or config.backbone)
-    return run_comparison(chosen, dataset, config, out / f"{chosen.sample}-runs", variants=variants, seeds=seeds)
+    rows = rows_of(chosen, config, variants, ())
+    place = out / f"{chosen.sample}-runs"
+    return run_comparison(chosen, dataset, rows, place, CompareOptions(seeds), dimension=config.dimension)
 
 
 def small_config(steps: int, *, task: str = "pose", info: DatasetInfo | None = None) -> TrainConfig:

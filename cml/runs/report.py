@@ -25,7 +25,7 @@ _FIGURES: Mapping[str, str] = {
         "grey references have intervals over queries, which the table shows."
     ),
     "dimension": "The metrics over the dimension of the embedding. Whiskers are 95 % intervals over seeds.",
-    "vary": "What was reached over the options that varied. Whiskers are 95 % intervals over seeds.",
+    "search_space": "Scores over the options that varied. Whiskers are 95 % intervals over seeds.",
     "convergence": "The rank correlation on held-out training items over the budget: steps, and seconds of training.",
     "sheet": "What queries retrieve, from the worst to the best; numbers are label distances to the query.",
 }

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -15,7 +15,8 @@ from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.device import pick_device
 from cml.retrieval import text_table
 from cml.retrieval.comparison import Interval, Rows, interval_text
-from cml.runs.comparison import run_comparison, varied
+from cml.runs.comparison import CompareOptions, run_comparison
+from cml.runs.rows import Row, with_changes
 from cml.storage.atomic import atomic_file, write_json
 from cml.tasks.papers import Experiment, PublishedRow
 from cml.training.config import TrainConfig
@@ -81,7 +82,7 @@ def reproduce(
     device = pick_device(config.device).type
     changed, rows = experiment.config.difference(config), experiment.rows
     variants = {one.name: {key: one.changes[key] for key in one.changes if key not in changed} for one in rows}
-    lacking = {name: _lacking(varied(config, changes).backbone) for name, changes in variants.items()}
+    lacking = {name: _lacking(with_changes(config, changes).backbone) for name, changes in variants.items()}
     reason = _NO_DATA if data is None else "" if changed or device != "cpu" or config.device != "auto" else _NO_CARD
     not_run = {name: said or reason for name, said in lacking.items() if said or reason}
     piece = [f"{name} is {ours}, not {own}" for name, (own, ours) in changed.items()]
@@ -92,9 +93,14 @@ def reproduce(
             raise UserError(f"{data} holds {dataset.info.name!r}, not {experiment.dataset!r}: {experiment.prepare}.")
         piece += _fewer(experiment, dataset)
         if chosen := {name: changes for name, changes in variants.items() if name not in not_run}:
-            task = replace(tasks.get(experiment.task), variants=chosen)
-            found = run_comparison(task, dataset, config, out, seeds=seeds, dimensions=dimensions).comparison.rows()
-    waiting = {row.name: varied(experiment.config, row.changes) for row in experiment.rows if not lacking[row.name]}
+            methods = [Row(name, with_changes(config, changes)) for name, changes in chosen.items()]
+            how = CompareOptions(seeds, dimensions=dimensions)
+            task = tasks.get(experiment.task)
+            compared = run_comparison(task, dataset, methods, out, how, dimension=config.dimension)
+            found = compared.comparison.rows()
+    waiting = {
+        row.name: with_changes(experiment.config, row.changes) for row in experiment.rows if not lacking[row.name]
+    }
     hours, forecasts = _forecast(waiting if reason else {}, device, seeds)
     notes = [f"{experiment.paper}.", f"Claim: {experiment.claim}"]
     notes += [f"Published figures of {row.name}: {row.source}." for row in experiment.rows if row.source]

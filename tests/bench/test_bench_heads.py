@@ -18,7 +18,7 @@ from cml.bench.suite import METHODS, SUITES
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
 from cml.losses.loss import Loss
-from cml.runs.trials import with_settings
+from cml.runs.search_space import with_settings
 from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
 from cml.training.frozen import Features

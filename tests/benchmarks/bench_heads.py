@@ -24,7 +24,7 @@ from cml import distances
 from cml.bench.heads import train_heads
 from cml.bench.suite import METHODS, SUITES
 from cml.data_prep import get
-from cml.runs.trials import with_settings
+from cml.runs.search_space import with_settings
 
 
 def seconds(work: Callable[[], object]) -> float:

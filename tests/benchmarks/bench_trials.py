@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 from cml.bench.computing import tried
 from cml.bench.sets import open_set
 from cml.bench.suite import METHODS, SUITES
-from cml.runs.trials import with_settings
+from cml.runs.search_space import with_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

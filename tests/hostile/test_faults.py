@@ -36,7 +36,7 @@ from cml.cli import main
 from cml.data.images import Images
 from cml.errors import DataError, MachineError
 from cml.models.embedding import EmbeddingModel
-from cml.runs.comparison import kept_evaluation
+from cml.runs.planned_runs import kept_evaluation
 from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder, locked
 from cml.training import checkpoint, metrics_log, run_folder, stopping, workers

@@ -29,8 +29,10 @@ from cml.retrieval.comparison import Comparison, apart, over_seeds
 from cml.retrieval.embeddings import evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import Evaluation, Metric, embedding_ranker
-from cml.runs.comparison import kept_evaluation, planned, run_comparison, slug
+from cml.runs.comparison import CompareOptions, run_comparison
+from cml.runs.planned_runs import kept_evaluation, plan_runs
 from cml.runs.report import sheet_variants
+from cml.runs.rows import Row, row_folders, rows_of, slug
 from cml.storage.atomic import PARTIAL
 from cml.tasks.value import OURS, variants
 from cml.training import run_folder
@@ -219,8 +221,10 @@ def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_pat
     config = TrainConfig(
         backbone="small-cnn", weights="none", image_size=(32, 32), sampler="random(batch_size=20)", steps=2, workers=0
     )
-    task = replace(tasks.get("pose"), variants={"a": {}, "binary b": {"loss": "binary-triplet(rule=nearest, k=3)"}})
-    compared = run_comparison(task, people, replace(config, label_distance="keypoints"), tmp_path, seeds=1)
+    config = replace(config, label_distance="keypoints")
+    rows = [Row("a", config), Row("binary b", replace(config, loss="binary-triplet(rule=nearest, k=3)"))]
+    task = tasks.get("pose")
+    compared = run_comparison(task, people, rows, tmp_path, CompareOptions(seeds=1), dimension=config.dimension)
     page = compared.gallery.read_text()
     assert compared.gallery.parent == tmp_path
     assert "<bdi>log-ratio</bdi>" in page
@@ -232,7 +236,7 @@ def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_pat
     assert not any("±" in line for line in trained)
     assert "*" not in table
     with pytest.raises(UserError, match="names no variants"):
-        run_comparison(replace(task, variants={}), people, config, tmp_path / "none")
+        rows_of(replace(task, variants={}), config, None, ())
 
 
 @pytest.mark.parametrize(
@@ -274,7 +278,7 @@ def test_folders_of_runs_name_what_there_are_several_of(tmp_path: Path) -> None:
     task, config = tasks.get("pose"), TrainConfig(dimension=16)
 
     def folders(seeds: int, *dimensions: int) -> list[str]:
-        plan = planned(task, config, tmp_path, ["log-ratio"], seeds, [16, *dimensions])
+        plan = plan_runs(rows_of(task, config, ["log-ratio"], ()), tmp_path, seeds, [16, *dimensions], task.variants)
         return [str(one.folder.relative_to(tmp_path / "log-ratio")) for one in plan]
 
     assert folders(1) == ["."]
@@ -334,9 +338,9 @@ def test_every_task_compares_with_every_baseline(name: str) -> None:
     assert set(PUBLISHED_ROWS) <= set(task.variants)
     assert next(iter(task.variants)) == OURS
     assert task.variants[OURS] == {}
-    for run in planned(task, task.recipe, Path("out"), list(task.variants), 1, [task.recipe.dimension]):
-        losses.registry.make(run.options.loss)
-        sampling.registry.make(run.options.sampler)
+    for row in rows_of(task, task.recipe, None, ()):
+        losses.registry.make(row.options.loss)
+        sampling.registry.make(row.options.sampler)
     assert len({slug(variant) for variant in task.variants}) == len(task.variants)
 
 
@@ -345,14 +349,14 @@ def test_variants_share_the_batch_size() -> None:
         tasks.get("pose"), variants={"a": {}, "b": {"sampler": "dense"}, "c": {"sampler": "dense(nearest=3)"}}
     )
     for shared, expected in (("random", [150, 150, 150]), ("random(batch_size=20)", [20, 20, 20])):
-        runs = planned(task, replace(task.recipe, sampler=shared), Path("out"), ["a", "b", "c"], 1, [8])
-        samplers = [sampling.registry.make(run.options.sampler) for run in runs]
+        rows = rows_of(task, replace(task.recipe, sampler=shared), ["a", "b", "c"], ())
+        samplers = [sampling.registry.make(row.options.sampler) for row in rows]
         assert [sampler.batch_size for sampler in samplers] == expected
         assert [sampler.neighbors for sampler in samplers] == [0, 5, 3]
     stated = replace(task, variants={"d": {"sampler": "dense(batch_size=9)"}})
     config = replace(task.recipe, sampler="random(batch_size=20)")
-    (run,) = planned(stated, config, Path("out"), ["d"], 1, [8])
-    assert sampling.registry.make(run.options.sampler).batch_size == 9
+    (row,) = rows_of(stated, config, ["d"], ())
+    assert sampling.registry.make(row.options.sampler).batch_size == 9
 
 
 def test_published_variants_are_the_published_loss_and_lists() -> None:
@@ -381,15 +385,31 @@ def test_sheet_shows_ours_and_binary_triplets() -> None:
     assert sheet_variants(["dense triplet"]) == ["dense triplet"]
 
 
-def test_variants_that_would_share_a_folder_are_refused(tmp_path: Path) -> None:
-    config = TrainConfig(steps=2)
-    pair = replace(tasks.get("pose"), variants={"Triplet, p = 0.5": {}, "triplet (p=0,5)": {}})
-    with pytest.raises(UserError, match=r"'triplet \(p=0,5\)' of task 'pose' .* 'triplet-p-0-5', as those of 'Triplet"):
-        planned(pair, config, tmp_path, ["triplet (p=0,5)"], 1, [8])
-    with pytest.raises(UserError, match="would go into the folder '': only"):
-        planned(replace(pair, variants={"∞": {}}), config, tmp_path, ["∞"], 1, [8])
-    for name in tasks.names():
-        planned(tasks.get(name), config, tmp_path, [], 1, [8])
+def test_rows_that_would_share_a_folder_have_one_each() -> None:
+    names = ["Triplet, p = 0.5", "triplet (p=0,5)", "∞"]
+    folders = row_folders(names)
+    assert folders["Triplet, p = 0.5"] == "triplet-p-0-5"
+    assert len(set(folders.values())) == 3
+    assert all(re.fullmatch("[a-z0-9-]+", folder) for folder in folders.values())
+    assert row_folders(names[:1]) == {names[0]: folders[names[0]]}
+    assert row_folders(names[1:2], reserved=names[:1]) == {names[1]: folders[names[1]]}
+
+
+def test_a_loss_lies_beside_a_variant_that_has_its_folder() -> None:
+    task = tasks.get("pose")
+    for name in task.variants:
+        assert row_folders([name], reserved=task.variants) == {name: slug(name)}
+    folders = row_folders(["log-ratio", "dense-triplet"], reserved=task.variants)
+    assert folders["log-ratio"] == "log-ratio"  # the same options as the variant's
+    assert folders["dense-triplet"].startswith("dense-triplet-")
+
+
+def test_a_variant_and_a_loss_of_one_name_are_one_row_if_they_are_the_same() -> None:
+    pose, classes = tasks.get("pose"), tasks.get("classes")
+    assert [row.name for row in rows_of(pose, pose.recipe, ["log-ratio"], ["log-ratio"])] == ["log-ratio"]
+    assert len(rows_of(classes, classes.recipe, None, ["multi-similarity"])) == 1
+    with pytest.raises(UserError, match="'multi-similarity', with different options"):
+        rows_of(classes, classes.recipe, ["multi-similarity"], ["multi-similarity"])
 
 
 def test_the_sheet_shows_two_variants_the_second_a_binary_one_if_there_is_any() -> None:

@@ -23,7 +23,7 @@ from cml.data_prep.lsun_layout import LsunLayout
 from cml.data_prep.sop import Sop
 from cml.losses import get as loss
 from cml.runs import reproduce
-from cml.runs.comparison import varied
+from cml.runs.rows import with_changes
 from cml.sampling import get as sampler
 from cml.tasks.papers import PAPERS
 
@@ -74,7 +74,7 @@ def test_published_settings_are_settings_of_cml(paper: str, name: str) -> None:
     experiment = PAPERS[paper][name]
     assert experiment.task in tasks.names()
     for row in experiment.rows:
-        config = varied(experiment.config, row.changes)
+        config = with_changes(experiment.config, row.changes)
         loss(config.loss)
         sampler(config.sampler)
         assert bool(row.figures) == bool(row.source)

@@ -17,10 +17,11 @@ from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.synthetic.people.source import People
 from cml.errors import DataError, UserError
-from cml.runs import compare as sweep
-from cml.runs.comparison import slug
-from cml.runs.swept import Swept
-from cml.runs.trials import Trial, TrialLog, Varied, best, drawn, grid, search, space, titled, with_settings
+from cml.runs import sweep
+from cml.runs.rows import slug
+from cml.runs.search_space import SearchDimension, grid, parse_search_space, settings_title, with_settings
+from cml.runs.sweep_result import SweepResult
+from cml.runs.trials import Trial, TrialLog, best_settings, draw_settings, search
 from cml.task import Task
 from cml.trackers import TrackedRun
 from cml.training.config import TrainConfig
@@ -42,9 +43,9 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> PreparedDataset:
     return People(count=160, size=32).prepare(tmp_path_factory.mktemp("data") / "people")
 
 
-def swept(people: PreparedDataset, out: Path, **options: object) -> Swept:
+def run_sweep(people: PreparedDataset, out: Path, **options: object) -> SweepResult:
     found = cml.compare("pose", people, out, **{**TINY, **options})
-    assert isinstance(found, Swept)
+    assert isinstance(found, SweepResult)
     return found
 
 
@@ -71,17 +72,19 @@ def swept(people: PreparedDataset, out: Path, **options: object) -> Swept:
     ],
 )
 def test_values_are_of_their_options_type(text: str, values: tuple[Any, ...]) -> None:
-    made = Varied.parse(text).values
+    made = SearchDimension.parse(text).values
     assert made == values
     assert [type(one) for one in made] == [type(one) for one in values]
 
 
 def test_a_range_is_whole_where_the_option_or_both_ends_are() -> None:
-    assert Varied.parse("dimension=16..128") == Varied("dimension", (), 16, 128)
-    assert Varied.parse("learning_rate=1e-5..1e-2:log") == Varied("learning_rate", (), 1e-5, 1e-2, True)
-    assert not Varied.parse("weight_decay=0..1").whole
-    assert Varied.parse("loss.alpha=8..64").whole
-    assert not Varied.parse("loss.alpha=8.0..64").whole
+    assert SearchDimension.parse("dimension=16..128") == SearchDimension("dimension", (), 16, 128)
+    assert SearchDimension.parse("learning_rate=1e-5..1e-2:log") == SearchDimension(
+        "learning_rate", (), 1e-5, 1e-2, True
+    )
+    assert not SearchDimension.parse("weight_decay=0..1").is_whole
+    assert SearchDimension.parse("loss.alpha=8..64").is_whole
+    assert not SearchDimension.parse("loss.alpha=8.0..64").is_whole
 
 
 @pytest.mark.parametrize(
@@ -105,33 +108,37 @@ def test_a_range_is_whole_where_the_option_or_both_ends_are() -> None:
 )
 def test_what_cannot_vary_is_refused(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        Varied.parse(text)
+        SearchDimension.parse(text)
 
 
 def test_from_python_values_are_a_list_or_a_text() -> None:
-    texts = space(["dimension=16,32", "learning_rate=1e-5..1e-2:log"])
-    assert space({"dimension": [16, 32], "learning_rate": "1e-5..1e-2:log"}) == texts
+    texts = parse_search_space(["dimension=16,32", "learning_rate=1e-5..1e-2:log"])
+    assert parse_search_space({"dimension": [16, 32], "learning_rate": "1e-5..1e-2:log"}) == texts
     with pytest.raises(UserError, match="once"):
-        space(["dimension=16", "dimension=32"])
+        parse_search_space(["dimension=16", "dimension=32"])
 
 
 def test_a_grid_has_all_combinations() -> None:
-    cells = grid(space(["dimension=16,32", "loss.alpha=1,2,3"]))
+    cells = grid(parse_search_space(["dimension=16,32", "loss.alpha=1,2,3"]))
     assert cells == [{"dimension": one, "loss.alpha": other} for one in (16, 32) for other in (1, 2, 3)]
     with pytest.raises(UserError, match="'trials'"):
-        grid(space(["dimension=16..32"]))
+        grid(parse_search_space(["dimension=16..32"]))
 
 
 def test_settings_change_options_and_what_stands_in_their_brackets() -> None:
     config = TrainConfig(loss="cosent", sampler="random(batch_size=20)")
     changed = with_settings(config, {"loss.scale": 4.0, "loss": "cosent(scale=1.0)", "sampler.batch_size": 30})
     assert (changed.loss, changed.sampler) == ("cosent(scale=4.0)", "random(batch_size=30)")
-    assert titled("a", {"image_size": (64, 64), "learning_rate": 1e-5}) == "a, image_size=64, learning_rate=1e-05"
+    assert (
+        settings_title("a", {"image_size": (64, 64), "learning_rate": 1e-5}) == "a, image_size=64, learning_rate=1e-05"
+    )
 
 
 # ---- how trials are drawn, noted and chosen
 
-VARY = space(["learning_rate=1e-5..1e-2:log", "dimension=16..128", "loss=cosent,sum(log-ratio, 0.3*cosent(scale=2.0))"])
+SEARCH_SPACE = parse_search_space(
+    ["learning_rate=1e-5..1e-2:log", "dimension=16..128", "loss=cosent,sum(log-ratio, 0.3*cosent(scale=2.0))"]
+)
 
 
 def rated(settings: Mapping[str, Any]) -> Trial:
@@ -139,27 +146,34 @@ def rated(settings: Mapping[str, Any]) -> Trial:
 
 
 def test_trials_are_drawn_by_their_number() -> None:
-    apart = [drawn(VARY, number, seed=5) for number in (3, 1, 2, 0)]
-    assert [drawn(VARY, number, seed=5) for number in range(4)] == [apart[3], apart[1], apart[2], apart[0]]
-    assert drawn(VARY, 0, seed=6) != apart[3]
+    apart = [draw_settings(SEARCH_SPACE, number, seed=5) for number in (3, 1, 2, 0)]
+    assert [draw_settings(SEARCH_SPACE, number, seed=5) for number in range(4)] == [
+        apart[3],
+        apart[1],
+        apart[2],
+        apart[0],
+    ]
+    assert draw_settings(SEARCH_SPACE, 0, seed=6) != apart[3]
     for settings in apart:
         assert 1e-5 <= settings["learning_rate"] <= 1e-2
         assert 16 <= settings["dimension"] <= 128
-        assert settings["loss"] in VARY[2].values
+        assert settings["loss"] in SEARCH_SPACE[2].values
 
 
 def test_a_search_draws_near_what_went_well_and_repeats_itself() -> None:
-    found = search(VARY, 30, rated, seed=0)
-    assert found == search(VARY, 30, rated, seed=0)
-    assert found[:15] == search(VARY, 15, rated, seed=0)
+    found = search(SEARCH_SPACE, 30, rated, seed=0)
+    assert found == search(SEARCH_SPACE, 30, rated, seed=0)
+    assert found[:15] == search(SEARCH_SPACE, 15, rated, seed=0)
     later = [one.loss for one in found[15:]]
     assert sum(later) / 15 < sum(one.loss for one in found[:10]) / 10
 
 
 def test_a_failed_trial_does_not_end_a_search() -> None:
-    found = search(VARY, 14, lambda one: Trial(dict(one), failed="no number") if one["dimension"] > 60 else rated(one))
+    found = search(
+        SEARCH_SPACE, 14, lambda one: Trial(dict(one), failed="no number") if one["dimension"] > 60 else rated(one)
+    )
     assert any(one.failed for one in found)
-    assert best(found)["dimension"] <= 60
+    assert best_settings(found)["dimension"] <= 60
 
 
 def test_the_best_settings_are_so_on_average_over_seeds() -> None:
@@ -169,9 +183,9 @@ def test_the_best_settings_are_so_on_average_over_seeds() -> None:
         for size, both in scores.items()
         for seed, one in enumerate(both)
     ]
-    assert best(trials) == {"dimension": 32}
+    assert best_settings(trials) == {"dimension": 32}
     with pytest.raises(UserError, match="no number"):
-        best(trials[4:])
+        best_settings(trials[4:])
 
 
 def test_noted_trials_are_read_back(tmp_path: Path) -> None:
@@ -195,7 +209,9 @@ def test_noted_trials_are_read_back(tmp_path: Path) -> None:
 
 
 def test_of_a_grid_the_test_set_is_evaluated_for_the_chosen_alone(people: PreparedDataset, tmp_path: Path) -> None:
-    found = swept(people, tmp_path / "out", vary={"dimension": [4, 8], "sampler.batch_size": [10, 20]}, seeds=2)
+    found = run_sweep(
+        people, tmp_path / "out", search_space={"dimension": [4, 8], "sampler.batch_size": [10, 20]}, seeds=2
+    )
     assert len(found.trials) == 8
     reached = found.held_out()
     chosen = max(reached, key=lambda name: reached[name][0])
@@ -217,29 +233,38 @@ def test_of_a_grid_the_test_set_is_evaluated_for_the_chosen_alone(people: Prepar
     report = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "over the options that varied" in report
     assert "over the budget: steps, and seconds" in report
-    for picture in ("vary.png", "convergence.png"):
+    for picture in ("search_space.png", "convergence.png"):
         with Image.open(tmp_path / "out" / picture) as image:
             assert image.width > 800
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_study_evaluates_everything(people: PreparedDataset, tmp_path: Path) -> None:
-    found = swept(
-        people, tmp_path, vary=["image_size=24,32"], losses=["log-ratio", "cosent(scale=2.0)"], seeds=1, study=True
+    found = run_sweep(
+        people,
+        tmp_path,
+        search_space=["image_size=24,32"],
+        losses=["log-ratio", "cosent(scale=2.0)"],
+        seeds=1,
+        study=True,
     )
     assert list(found.trained) == [
         f"{loss}, image_size={size}" for loss in ("log-ratio", "cosent(scale=2.0)") for size in (24, 32)
     ]
-    assert "not to choose by" in found.notes()
-    assert (tmp_path / "vary.png").exists()
+    assert "do not choose by them" in found.notes()
+    assert (tmp_path / "search_space.png").exists()
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_drawn_trials_go_on_after_a_kill(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options: dict[str, Any] = {"vary": ["learning_rate=1e-4..1e-2:log", "dimension=4,8"], "trials": 3, "seeds": 2}
-    whole = swept(people, tmp_path / "whole", **options)
+    options: dict[str, Any] = {
+        "search_space": ["learning_rate=1e-4..1e-2:log", "dimension=4,8"],
+        "trials": 3,
+        "seeds": 2,
+    }
+    whole = run_sweep(people, tmp_path / "whole", **options)
     train, begun = sweep.train_task, []
 
     def killed(task: Task, dataset: PreparedDataset, config: TrainConfig, out: Path, **more: Any) -> Trained:  # noqa: ANN401
@@ -250,14 +275,14 @@ def test_drawn_trials_go_on_after_a_kill(
 
     monkeypatch.setattr(sweep, "train_task", killed)
     with pytest.raises(SystemExit):
-        swept(people, tmp_path / "cut", **options)
-    again = swept(people, tmp_path / "cut", **options)
+        run_sweep(people, tmp_path / "cut", **options)
+    again = run_sweep(people, tmp_path / "cut", **options)
     assert len(begun) == 4  # of which the second ended at once
     assert [one.settings for one in again.trials] == [one.settings for one in whole.trials]
     assert [one.score for one in again.trials] == [one.score for one in whole.trials]
     assert again.values("spearman_rho") == whole.values("spearman_rho")
     assert again.seeds == 2  # the chosen one's, where a trial has one
-    swept(people, tmp_path / "cut", **options)
+    run_sweep(people, tmp_path / "cut", **options)
     assert len(begun) == 4
 
 
@@ -278,7 +303,7 @@ def test_a_trial_that_diverges_is_noted_and_not_trained_again_unless_it_left_not
 
     monkeypatch.setattr(sweep, "train_task", diverging)
     for _ in range(2):
-        found = swept(people, tmp_path, vary=["dimension=4,8"], seeds=1)
+        found = run_sweep(people, tmp_path, search_space=["dimension=4,8"], seeds=1)
         assert [one.failed for one in found.trials] == [f"The loss is inf at step {step}", ""]
         assert list(found.trained) == ["dimension=8"]
     assert begun == ([4, 8] if step > 2 else [4, 8, 4])
@@ -286,37 +311,37 @@ def test_a_trial_that_diverges_is_noted_and_not_trained_again_unless_it_left_not
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_sweep_with_other_options_in_the_same_folder_is_refused(people: PreparedDataset, tmp_path: Path) -> None:
-    swept(people, tmp_path, vary=["dimension=4,8"], seeds=1)
+    run_sweep(people, tmp_path, search_space=["dimension=4,8"], seeds=1)
     with pytest.raises(UserError, match="steps=4, now steps=5"):
-        swept(people, tmp_path, vary=["dimension=4,8"], seeds=1, steps=5)
+        run_sweep(people, tmp_path, search_space=["dimension=4,8"], seeds=1, steps=5)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"vary": ["loss.beta=1,2"]}, "no setting 'beta'"),
-        ({"vary": ["sampler.batch_size=1,20"]}, "at least 2"),
-        ({"vary": ["dimension=0,8"]}, "'dimension' must be 1 or more"),
-        ({"vary": ["learning_rate=0.0..1"], "trials": 2}, "'learning_rate' must be above 0"),
-        ({"vary": ["dimension=4..8"]}, "'trials'"),
-        ({"vary": ["loss=cosent,log-ratio"], "losses": ["cosent"]}, "not both"),
-        ({"vary": ["dimension=4,8"], "trials": 2, "study": True}, "leave 'trials' out"),
-        ({"vary": ["dimension=4,8"], "dimensions": [16]}, "by 'vary'"),
-        ({"vary": ["dimension=4,8"], "evaluate_every": 9}, "at most 'steps'"),
-        ({"vary": ["dimension=4,8"], "variants": ["logratio"]}, "Unknown variant"),
-        ({"trials": 3}, "Say what varies"),
+        ({"search_space": ["loss.beta=1,2"]}, "no setting 'beta'"),
+        ({"search_space": ["sampler.batch_size=1,20"]}, "at least 2"),
+        ({"search_space": ["dimension=0,8"]}, "'dimension' must be 1 or more"),
+        ({"search_space": ["learning_rate=0.0..1"], "trials": 2}, "'learning_rate' must be above 0"),
+        ({"search_space": ["dimension=4..8"]}, "'trials'"),
+        ({"search_space": ["loss=cosent,log-ratio"], "losses": ["cosent"]}, "not both"),
+        ({"search_space": ["dimension=4,8"], "trials": 2, "study": True}, "leave 'trials' out"),
+        ({"search_space": ["dimension=4,8"], "dimensions": [16]}, "by 'search_space'"),
+        ({"search_space": ["dimension=4,8"], "evaluate_every": 9}, "at most 'steps'"),
+        ({"search_space": ["dimension=4,8"], "variants": ["logratio"]}, "Unknown variant"),
+        ({"trials": 3}, "name them by 'search_space'"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_training(
     people: PreparedDataset, tmp_path: Path, options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        swept(people, tmp_path / "out", **options)
+        run_sweep(people, tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_command_line_takes_vary_again_and_again(
+def test_the_command_line_takes_search_space_again_and_again(
     people: PreparedDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["compare", "pose", "--data", str(people.folder), "--out", str(tmp_path / "out"), "--seeds", "1"]
@@ -333,7 +358,13 @@ def test_the_command_line_takes_vary_again_and_again(
         "--steps",
         "2",
     ]
-    words += ["--vary", "dimension=4,8", "--vary", "sampler=random(batch_size=10),random(batch_size=20)", "--json"]
+    words += [
+        "--search-space",
+        "dimension=4,8",
+        "--search-space",
+        "sampler=random(batch_size=10),random(batch_size=20)",
+        "--json",
+    ]
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["trials"]) == 4

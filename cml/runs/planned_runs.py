@@ -1,0 +1,111 @@
+"""The runs of a comparison: which there are, which are finished, and which evaluations can be kept."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cml import plugins
+from cml.data.prepared import PreparedDataset
+from cml.errors import DataError, UserError
+from cml.retrieval.embeddings import EMBEDDING
+from cml.retrieval.results import Evaluation
+from cml.runs.rows import Row, row_folders
+from cml.storage.atomic import read_json
+from cml.training import checkpoint, run_folder
+from cml.training.config import TrainConfig
+
+_SAME_MEASUREMENT = ("unit", "reported_unit", "gain", "queries", "gallery", "hit_neighbors", "recall_within")
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a comparison.
+
+    Attributes:
+        row: Name of its row.
+        dimension: Dimension of the table that it belongs to.
+        seed: Its random seed.
+        options: Its options of training, with dimension and seed.
+        folder: Its run folder.
+    """
+
+    row: str
+    dimension: int
+    seed: int
+    options: TrainConfig
+    folder: Path
+
+
+def plan_runs(
+    rows: Sequence[Row], out: Path, seeds: int, dimensions: Sequence[int], reserved: Iterable[str] = ()
+) -> list[PlannedRun]:
+    """List all runs of a comparison; those of the first dimension, which the table needs, come first.
+
+    Args:
+        rows: The rows to train.
+        out: Folder of the comparison.
+        seeds: Runs per row, with seeds 0, 1, and so on.
+        dimensions: Dimensions to train at. At the first, every row has the dimension of its own options.
+        reserved: Names whose folders stay theirs; see ``row_folders``.
+    """
+    folders = row_folders([row.name for row in rows], reserved)
+    runs = []
+    for dimension, row in itertools.product(dimensions, rows):
+        options = row.options if dimension == dimensions[0] else replace(row.options, dimension=dimension)
+        for seed in range(seeds):
+            folder = _run_folder(out / folders[row.name], dimension, seed, dimensions, seeds)
+            runs.append(PlannedRun(row.name, dimension, seed, replace(options, seed=seed), folder))
+    return runs
+
+
+def _run_folder(base: Path, dimension: int, seed: int, dimensions: Sequence[int], seeds: int) -> Path:
+    """A run's folder, named by what there are several of, or the one that another comparison began the run in."""
+    sizes = [f"dimension-{dimension}", *([""] if dimension == dimensions[0] else [])]
+    numbers = [f"seed-{seed}", *([""] if seed == 0 else [])]
+    places = [
+        base / size / number
+        for size in (sizes if len(dimensions) > 1 else sizes[::-1])
+        for number in (numbers if seeds > 1 else numbers[::-1])
+    ]
+    return next((place for place in places if (place / "config.json").exists()), places[0])
+
+
+def is_finished(run: PlannedRun, dataset: PreparedDataset) -> bool:
+    """Whether the run needs no more training.
+
+    Raises:
+        UserError: Its folder holds a run with other options, on another dataset, or with other code of a plugin.
+    """
+    has_model = (run.folder / run_folder.MODEL).exists()
+    if not has_model and not (run.folder / checkpoint.CHECKPOINT).exists():
+        return False
+    saved = run_folder.check_same(run.folder, run.options, dataset.fingerprint, dataset.made_of)
+    if changed := plugins.changed(saved.plugins):
+        raise UserError(f"{run.folder}: {changed} Delete this folder to train it again, or choose another --out.")
+    return has_model
+
+
+def kept_evaluation(folder: Path, like: Evaluation, rows: Sequence[str] = ()) -> Evaluation | None:
+    """Read the evaluation that an earlier comparison left in a run folder.
+
+    It is always of the folder's model: whoever starts a run there deletes it.
+
+    Args:
+        folder: The run folder.
+        like: An evaluation of the same comparison.
+        rows: Rows that it must have.
+
+    Returns:
+        The evaluation, or None if there is none that measures the same as ``like`` and has all ``rows``.
+    """
+    try:
+        kept = Evaluation.from_json(read_json(folder / "evaluation.json", "an evaluation"))
+    except (OSError, DataError):
+        return None
+    if any(getattr(kept, name) != getattr(like, name) for name in _SAME_MEASUREMENT):
+        return None
+    if not kept.rows.keys() >= set(rows):
+        return None
+    same_metrics = set(kept.rows.get(EMBEDDING, ())) == set(like.rows[EMBEDDING])
+    return kept if same_metrics else None
