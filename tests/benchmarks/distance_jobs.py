@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for count in options.sizes:
             folder = base / f"{kind}-{count}"
             command = [sys.executable, __file__, "--job", kind, str(count), str(folder)]
-            done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=3600).stdout)
             shutil.rmtree(folder)
             peaks.append(done["peak"] - done["start"])
             print(

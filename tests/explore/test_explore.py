@@ -272,5 +272,5 @@ def test_what_cannot_be_explored_is_said(run: cml.Run, monkeypatch: pytest.Monke
     missing: Callable[[str], None] = lambda name: None  # noqa: E731
     monkeypatch.setattr("importlib.util.find_spec", missing)
     assert known_maps(()) == ("pca",)
-    with pytest.raises(UserError, match=r"cml\[explore\]"):
+    with pytest.raises(UserError, match=r"continuous-metric-learning\[explore\]"):
         known_maps(("tsne",))
