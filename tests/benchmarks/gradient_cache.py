@@ -34,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     peaks = {}
     for items in (chosen.micro_batch, chosen.items):
         command = [sys.executable, __file__, "--backbone", chosen.backbone, "--micro-batch", str(chosen.micro_batch)]
-        told = subprocess.run([*command, "--child", str(items)], check=True, capture_output=True, text=True, timeout=3600).stdout
+        told = subprocess.run(
+            [*command, "--child", str(items)], check=True, capture_output=True, text=True, timeout=3600
+        ).stdout
         before, peak, seconds = map(float, told.split())
         peaks[items] = (peak - before, peak)
         print(

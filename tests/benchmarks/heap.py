@@ -67,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def measured(backbone: str, how: str) -> dict[str, Any]:
         settings = ["--threads", str(options.threads), "--passes", str(options.passes)]
         command = [sys.executable, __file__, *settings, "--work", backbone, how]
-        found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=3600).stdout)
+        found: dict[str, Any] = json.loads(
+            subprocess.run(command, check=True, capture_output=True, timeout=3600).stdout
+        )
         return found
 
     for backbone in options.backbones:

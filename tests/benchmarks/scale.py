@@ -137,7 +137,9 @@ def opening(bench: Bench, scratch: Path | None) -> None:
             with tempfile.TemporaryDirectory(dir=scratch) as folder:
                 data = write_large(Path(folder) / "data", size, label)
                 command = [sys.executable, "-c", _OPEN, str(data)]
-                seconds, peak = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=3600).stdout)
+                seconds, peak = json.loads(
+                    subprocess.run(command, check=True, capture_output=True, timeout=3600).stdout
+                )
             times.append(seconds)
             peaks.append(peak)
         bench.known("open", f"open a dataset, label {label}", "N", "N", sizes, tuple(times))
