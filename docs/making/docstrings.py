@@ -1,4 +1,4 @@
-"""Docstrings of the code as Markdown: sections, lists of arguments, formulas, examples."""
+"""Conversion of docstrings to Markdown: sections, lists of arguments, formulas, examples."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import builtins
 import doctest
 import importlib
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from textwrap import dedent
 
 HEADS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example", "Examples", "Reference", "Source")
@@ -17,17 +19,43 @@ NAMED = re.compile(r"(?P<name>\*{0,2}[\w.\[\]]+): (?P<text>.*)")
 
 
 def markdown(documented: object, args: str = "Settings") -> str:
-    """The docstring of something as Markdown; its list of arguments is called ``args``."""
+    """Convert a docstring to Markdown.
+
+    The fields of a dataclass are listed with the texts below them, unless its docstring lists them.
+
+    Args:
+        documented: A module, class or function.
+        args: The heading of the list of arguments or fields.
+    """
+    parts = list(sections(inspect.getdoc(documented) or ""))
+    if not {"Args", "Attributes"} & {head for head, _ in parts} and (texts := field_texts(documented)):
+        parts.insert(1, ("Args", "\n".join(f"{name}: {text}" for name, text in texts.items())))
     lines = []
-    for head, text in sections(inspect.getdoc(documented) or ""):
+    for head, text in parts:
         if head:
             lines.append(f"**{args if head == 'Args' else head}**\n")
         lines.append(section(head, with_imports(text, documented) if head == "Example" else text))
     return "\n".join(lines).strip() + "\n"
 
 
+def field_texts(documented: object) -> dict[str, str]:
+    """The texts below the fields of a dataclass and of its bases; empty for anything else."""
+    texts: dict[str, str] = {}
+    if not (inspect.isclass(documented) and is_dataclass(documented)):
+        return texts
+    for base in reversed(documented.__mro__):
+        if not is_dataclass(base):
+            continue
+        body = ast.parse(dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        for line, below in itertools.pairwise(body):
+            is_field = isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+            if is_field and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                texts[line.target.id] = " ".join(str(below.value.value).split())
+    return texts
+
+
 def with_imports(example: str, documented: object) -> str:
-    """An example that runs as it is pasted: it begins with imports of the names that its module has and it has not."""
+    """Add the imports that an example needs to run when it is pasted: names of its module that it does not import."""
     tree = ast.parse("".join(one.source for one in doctest.DocTestParser().get_examples(example)))
     named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     known = {node.id for node in named if not isinstance(node.ctx, ast.Load)}
@@ -49,7 +77,7 @@ def with_imports(example: str, documented: object) -> str:
 
 
 def public_home(name: str, home: dict[str, object]) -> str:
-    """The module that a name is imported from: ``cml.losses`` before ``cml.losses.log_ratio``."""
+    """The shortest public module that has a name: ``cml.losses`` rather than ``cml.losses.log_ratio``."""
     module = str(getattr(home[name], "__module__", home["__name__"]))
     package = ".".join(module.split(".")[:2])
     return package if name in getattr(importlib.import_module(package), "__all__", ()) else module
@@ -61,19 +89,19 @@ def first_paragraph(documented: object) -> str:
 
 
 def sections(text: str) -> Iterator[tuple[str, str]]:
-    """The parts of a docstring: ("", text before the first section), ("Args", text), .."""
-    found = list(re.finditer(rf"^({'|'.join(HEADS)}):\n", text, re.MULTILINE))
-    yield "", text[: found[0].start()] if found else text
-    for place, one in enumerate(found, start=1):
-        body = text[one.end() : found[place].start() if place < len(found) else len(text)]
+    """Split a docstring into its parts: ("", text before the first section), ("Args", text), ..."""
+    heads = list(re.finditer(rf"^({'|'.join(HEADS)}):\n", text, re.MULTILINE))
+    yield "", text[: heads[0].start()] if heads else text
+    for following, head in enumerate(heads, start=1):
+        body = text[head.end() : heads[following].start() if following < len(heads) else len(text)]
         inside, outside = re.match(r"((?:[ \t]+[^\n]*\n?|\n)*)(.*)", body, re.DOTALL).groups()  # type: ignore[union-attr]
-        yield one[1], dedent(inside).strip(chr(10))
+        yield head[1], dedent(inside).strip(chr(10))
         if outside.strip():  # a paragraph after the section, which belongs to none
             yield "", outside
 
 
 def section(head: str, text: str) -> str:
-    """One part as Markdown."""
+    """Convert one part of a docstring to Markdown."""
     if head in ("Example", "Examples"):
         return f"```pycon\n{text.strip()}\n```\n"
     if head in ("Args", "Attributes", "Raises"):
@@ -82,7 +110,7 @@ def section(head: str, text: str) -> str:
 
 
 def items(text: str) -> Iterator[str]:
-    """A list of named things, each with its indented text."""
+    """Convert a list of arguments or exceptions to the lines of a Markdown list."""
     entry: list[str] = []
     for line in [*text.splitlines(), None]:
         if line is None or (line and not line[0].isspace()):
@@ -94,26 +122,26 @@ def items(text: str) -> Iterator[str]:
 
 
 def item(text: str) -> str:
-    """One entry of a list."""
+    """Convert one entry of such a list to Markdown."""
     named = NAMED.fullmatch(text)
     return f"- `{named['name']}`: {inline(named['text'])}" if named else f"- {inline(text)}"
 
 
 def blocks(text: str) -> str:
-    """Paragraphs, where indented ones are formulas or code."""
-    made = []
+    """Convert paragraphs to Markdown; indented ones are formulas or code."""
+    converted = []
     for paragraph in re.split(r"\n[ \t]*\n", text.strip("\n")):
         if paragraph.startswith("    "):
-            made.append(f"```text\n{dedent(paragraph)}\n```\n")
+            converted.append(f"```text\n{dedent(paragraph)}\n```\n")
         elif ">>>" in paragraph:
-            made.append(f"```pycon\n{paragraph}\n```\n")
+            converted.append(f"```pycon\n{paragraph}\n```\n")
         else:
-            made.append(inline(paragraph) + "\n")
-    return "\n".join(made)
+            converted.append(inline(paragraph) + "\n")
+    return "\n".join(converted)
 
 
 def inline(text: str) -> str:
-    """Text whose code is between single backticks and whose other characters mean nothing to Markdown."""
+    """Put code between single backticks, and escape all other characters that mean something in Markdown."""
     words = re.split(r"(``.*?``|`[^`]+`)", text, flags=re.DOTALL)
     return "".join(
         "`" + " ".join(word.strip("`").split()) + "`" if odd % 2 else re.sub(r"([*_\\<>\[\]$~|{}])", r"\\\1", word)
