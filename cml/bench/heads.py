@@ -1,10 +1,14 @@
-"""Many linear heads on the same frozen features, trained at once, each as by ``cml train --freeze-backbone``."""
+"""Many linear heads on the same frozen features, trained at once, each as by ``cml train --freeze-backbone``.
+
+Heads whose losses differ in numbers only share one evaluation of the loss, ``cml.losses.stack_heads``.
+"""
 
 import functools
 import json
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,34 +21,44 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml import losses, sampling
-from cml.bench.batched_losses import batched
 from cml.distances.label_distance import Float32
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
 from cml.losses.loss import Loss
+from cml.losses.stack_heads import stack_heads, stack_key
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.storage.atomic import atomic_file
 from cml.training.config import TrainConfig
 from cml.training.optimizer import learning_rate_factor
 from cml.training.targets import TrainingLabels
 
-_SECOND = 1.0  # between two states that are kept: what is done faster is begun anew
+_SAVE_SECONDS = 1.0  # between two saved states
 
 
 class Head(NamedTuple):
-    """A trained head, and why it failed, or "". Its seconds are its part of those of all that were trained at once."""
+    """A trained head.
 
-    weight: Tensor  # (D, F)
-    bias: Tensor  # (D,)
-    normalize: bool  # whether its embeddings are L2-normalised
+    Attributes:
+        weight: (D, F).
+        bias: (D,).
+        normalize: Whether its embeddings are L2-normalised.
+        failed: Why its training failed, or "".
+        seconds: Its share of the seconds of all heads that were trained at once.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    normalize: bool
     failed: str
     seconds: float
 
     def embed(self, features: Float32) -> Float32:
         """Embeddings (N, D) of features (N, F)."""
-        found = functional.linear(torch.from_numpy(features), self.weight, self.bias)
-        made: Float32 = (functional.normalize(found, dim=1) if self.normalize else found).numpy()
-        return made
+        embeddings = functional.linear(torch.from_numpy(features), self.weight, self.bias)
+        if self.normalize:
+            embeddings = functional.normalize(embeddings, dim=1)
+        array: Float32 = embeddings.numpy()
+        return array
 
 
 def train_heads(
@@ -52,38 +66,50 @@ def train_heads(
     features: Float32,
     label_distances: Float32,
     vectors: Float32 | None = None,
-    kept: Path | None = None,
+    state_file: Path | None = None,
 ) -> list[Head]:
     """Train a head for each of the options, which differ in loss, learning rate and weight decay alone.
 
-    Of N training items there are features (N, F), label distances (N, N), and labels as vectors (N, V) where they are
-    some. A head whose loss is none, or no number, is given back as failed. ``kept`` is a file from which to go on.
+    Args:
+        configs: The options of each head.
+        features: (N, F) of the N training items.
+        label_distances: (N, N).
+        vectors: (N, V) labels as vectors. ``None``: the labels are no vectors.
+        state_file: Where the state is saved, and read from to resume. ``None``: nowhere.
+
+    Returns:
+        A head for each of the options. A head fails alone if its loss cannot be made of the labels, becomes no number,
+        or cannot take its embeddings.
+
+    Raises:
+        UserError: the options differ in more.
     """
-    begun, first = time.perf_counter(), configs[0]
-    if len({replace(one, loss="", learning_rate=1.0, weight_decay=0.0) for one in configs}) > 1:
+    started, first = time.perf_counter(), configs[0]
+    if len({replace(config, loss="", learning_rate=1.0, weight_decay=0.0) for config in configs}) > 1:
         raise UserError("Heads that are trained at once share all options but loss, learning rate and weight decay.")
     distance, sampler = Precomputed(label_distances, symmetric=True), sampling.registry.make(first.sampler)
     training = TrainingLabels(distance, distance.encode(range(len(features))), seed=first.seed)
-    made = [_made(one, training, vectors) for one in configs]
-    failed = [one if isinstance(one, str) else "" for one in made]
-    whole = [one for one in made if isinstance(one, Loss)]
-    together = batched(whole) if len(whole) == len(made) > 1 else None
+    made = [_make_loss(config, training, vectors) for config in configs]
+    head_losses = HeadLosses(made)
     start = _first_weight(first.seed, first.backbone, first.weights, first.dimension, first.image_size)
-    weight = torch.stack([start * (isinstance(one, str) or not one.starts_at_zero) for one in made])  # (H, D, F)
+    weight = torch.stack([start * (isinstance(loss, str) or not loss.starts_at_zero) for loss in made])  # (H, D, F)
     bias, inputs = torch.zeros(weight.shape[:2]), torch.from_numpy(np.ascontiguousarray(features))
     parts = [[weight[h], bias[h]] for h in range(len(made))]  # views, which one optimiser moves
-    groups = [{"params": part, "weight_decay": one.weight_decay} for part, one in zip(parts, configs, strict=True)]
-    optimizer, given = torch.optim.AdamW(groups, first.learning_rate, fused=True), sampler.given(training)
-    state = _State(kept, {"weight": weight, "bias": bias}, optimizer, failed, begun)
-    for step in range(state.load(), first.steps if whole else 0):
-        batch = sampler.batch(given, seed=first.seed, step=step)
+    groups = [
+        {"params": part, "weight_decay": config.weight_decay} for part, config in zip(parts, configs, strict=True)
+    ]
+    optimizer, sampler_state = torch.optim.AdamW(groups, first.learning_rate, fused=True), sampler.given(training)
+    state = _State(state_file, {"weight": weight, "bias": bias}, optimizer, head_losses.failed, started)
+    last = first.steps if any(isinstance(loss, Loss) for loss in made) else 0
+    for step in range(state.load(), last):
+        batch = sampler.batch(sampler_state, seed=first.seed, step=step)
         rows = inputs[torch.from_numpy(batch.items)]  # (B, F)
         block = torch.from_numpy(label_distances[np.ix_(batch.items[: batch.anchors], batch.items)])  # (A, B)
-        truth = None if vectors is None else torch.from_numpy(vectors[batch.items])
+        batch_vectors = None if vectors is None else torch.from_numpy(vectors[batch.items])
         wide = torch.addmm(bias.flatten(), rows, weight.flatten(0, 1).T)  # (B, H x D)
         embeddings = wide.view(len(rows), *bias.shape).transpose(0, 1).contiguous()  # (H, B, D)
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of anchors without a term
-            slopes = _slopes(made, failed, embeddings, block, truth, together)
+            slopes = head_losses.slopes(embeddings, block, batch_vectors)
         flat = slopes.transpose(0, 1).flatten(1)  # (B, H x D)
         gradients = zip((flat.T @ rows).view_as(weight), flat.sum(dim=0).view_as(bias), strict=True)
         for part, group, config, gradient in zip(parts, optimizer.param_groups, configs, gradients, strict=True):
@@ -92,9 +118,90 @@ def train_heads(
         optimizer.step()
         if (step + 1) % max(1, first.steps // len(made)) == 0 or step + 1 == first.steps:
             state.save(step + 1, last=step + 1 == first.steps)
-    seconds = (time.perf_counter() - state.begun) / len(made)
-    normalize = [not isinstance(one, str) and one.normalize for one in made]
-    return [Head(*one, seconds) for one in zip(weight, bias, normalize, failed, strict=True)]
+    seconds = (time.perf_counter() - state.started) / len(made)
+    normalize = [not isinstance(loss, str) and loss.normalize for loss in made]
+    return [Head(*parts, seconds) for parts in zip(weight, bias, normalize, head_losses.failed, strict=True)]
+
+
+class HeadLosses:
+    """The losses of H heads, which are evaluated together where they differ in numbers only.
+
+    Args:
+        made: The loss of each head, or why there is none.
+
+    Attributes:
+        failed: Why the training of each head failed, or "".
+    """
+
+    def __init__(self, made: Sequence[Loss | str]) -> None:
+        self.losses = list(made)
+        self.failed = [loss if isinstance(loss, str) else "" for loss in made]
+        self._groups: list[tuple[list[int], Loss]] = []
+        self._grouped_for: list[str] | None = None  # ``failed`` when the groups were made
+
+    def slopes(self, embeddings: Tensor, label_distances: Tensor, vectors: Tensor | None) -> Tensor:
+        """The slopes of each head's loss in its embeddings; heads whose loss fails are noted in ``failed``.
+
+        Args:
+            embeddings: (H, B, D).
+            label_distances: (A, B).
+            vectors: (B, V), for losses over vectors.
+
+        Returns:
+            (H, B, D), 0 for heads that have failed.
+        """
+        embeddings.requires_grad_()
+        total = embeddings.new_zeros(())
+        for heads, loss in self._groups_of_working_heads():
+            for head, value in zip(heads, self._values(heads, loss, embeddings, label_distances, vectors), strict=True):
+                if value is None:
+                    continue
+                if bool(value.isfinite()):
+                    total = total + value
+                else:
+                    self.failed[head] = f"its loss became {value.item():g}"
+        if not total.requires_grad:
+            return torch.zeros_like(embeddings)
+        lost = torch.tensor([bool(reason) for reason in self.failed])
+        return torch.autograd.grad(total, embeddings)[0].masked_fill(lost[:, None, None], 0)
+
+    def _values(
+        self, heads: list[int], loss: Loss, embeddings: Tensor, label_distances: Tensor, vectors: Tensor | None
+    ) -> list[Tensor | None]:
+        """The value of each head of a group; None where it fails."""
+        target = vectors if loss.labels == "vectors" else label_distances
+        if len(heads) > 1:
+            chosen = embeddings if len(heads) == len(embeddings) else embeddings[heads]
+            try:
+                values: Tensor = loss(chosen, target)
+            except UserError:  # of one head; find out which
+                alone = [self._values([head], self._loss(head), embeddings, label_distances, vectors) for head in heads]
+                return [value for one_head in alone for value in one_head]
+            return [*values]
+        try:
+            return [loss(embeddings[heads[0]], target)]
+        except UserError as error:  # embeddings that it cannot take
+            self.failed[heads[0]] = str(error)
+            return [None]
+
+    def _groups_of_working_heads(self) -> list[tuple[list[int], Loss]]:
+        if self._grouped_for != self.failed:
+            self._grouped_for = list(self.failed)
+            by_key: dict[Hashable, list[int]] = defaultdict(list)
+            for head, reason in enumerate(self.failed):
+                if not reason:
+                    key = stack_key(self._loss(head))
+                    by_key[head if key is None else key].append(head)
+            self._groups = [(heads, self._group_loss(heads)) for heads in by_key.values()]
+        return self._groups
+
+    def _group_loss(self, heads: list[int]) -> Loss:
+        return self._loss(heads[0]) if len(heads) == 1 else stack_heads([self._loss(head) for head in heads])
+
+    def _loss(self, head: int) -> Loss:
+        loss = self.losses[head]
+        assert isinstance(loss, Loss)
+        return loss
 
 
 @dataclass
@@ -105,84 +212,54 @@ class _State:
     heads: dict[str, Tensor]
     optimizer: torch.optim.Optimizer
     failed: list[str]
-    begun: float  # less the seconds of killed processes
+    started: float  # less the seconds of killed processes
     saved: float = field(default_factory=time.perf_counter)
 
     def save(self, step: int, *, last: bool) -> None:
-        """Keep the state, unless that was done a moment ago."""
-        if self.path is None or (time.perf_counter() - self.saved < _SECOND and not last):
+        """Save the state, unless that was done a moment ago."""
+        if self.path is None or (time.perf_counter() - self.saved < _SAVE_SECONDS and not last):
             return
-        moved = self.optimizer.state_dict()["state"].items()
-        tensors = {f"{number}.{name}": value for number, one in moved for name, value in one.items()}
-        about = {"step": step, "failed": self.failed, "seconds": time.perf_counter() - self.begun}
+        moments = self.optimizer.state_dict()["state"].items()
+        tensors = {f"{number}.{name}": value for number, by_name in moments for name, value in by_name.items()}
+        about = {"step": step, "failed": self.failed, "seconds": time.perf_counter() - self.started}
         with atomic_file(self.path) as temporary:
             save_file({**self.heads, **tensors}, temporary, {"about": json.dumps(about)})
         self.saved = time.perf_counter()
 
     def load(self) -> int:
-        """Take over what is kept; how many steps that is."""
+        """Restore a saved state; the number of its steps."""
         if self.path is None or not self.path.exists():
             return 0
         try:
-            with safe_open(self.path, "pt") as held:
-                about = json.loads(held.metadata()["about"])
-                tensors = {key: held.get_tensor(key) for key in held.keys()}  # noqa: SIM118 - it is no mapping
+            with safe_open(self.path, "pt") as file:
+                about = json.loads(file.metadata()["about"])
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - it is no mapping
         except (SafetensorError, OSError, TypeError, KeyError, ValueError):  # damaged: nothing is lost but time
             return 0
-        moved: dict[int, dict[str, Tensor]] = {}
+        moments: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
             number, _, name = key.rpartition(".")
             if number:
-                moved.setdefault(int(number), {})[name] = tensor
+                moments.setdefault(int(number), {})[name] = tensor
             else:
                 self.heads[key].copy_(tensor)
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moved})
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
         self.failed[:] = about["failed"]
-        self.begun -= about["seconds"]
+        self.started -= about["seconds"]
         return int(about["step"])
 
 
-def _slopes(
-    made: Sequence[Loss | str],
-    failed: list[str],
-    embeddings: Tensor,
-    block: Tensor,
-    vectors: Tensor | None,
-    together: Callable[[Tensor, Tensor], Tensor] | None,
-) -> Tensor:
-    """Slopes of each head's loss in its embeddings, (H, B, D), 0 for those that have failed, which are noted."""
-    embeddings.requires_grad_()
-    lengths = functional.normalize(embeddings, dim=2)
-    points = [lengths[h] if getattr(one, "normalize", False) else embeddings[h] for h, one in enumerate(made)]
-    values = None if together is None else together(torch.stack(points), block)
-    total = embeddings.new_zeros(())
-    for h, one in enumerate(made):
-        if isinstance(one, str) or failed[h]:
-            continue
-        try:
-            alone = vectors if one.labels == "vectors" else block
-            value: Tensor = one(points[h], alone) if values is None else values[h]
-        except UserError as error:  # embeddings that it cannot take
-            failed[h] = str(error)
-            continue
-        if bool(value.isfinite()):
-            total = total + value
-        else:
-            failed[h] = f"its loss became {value.item():g}"
-    if not total.requires_grad:
-        return torch.zeros_like(embeddings)
-    lost = torch.tensor([bool(reason) for reason in failed])
-    return torch.autograd.grad(total, embeddings)[0].masked_fill(lost[:, None, None], 0)
-
-
-def _made(config: TrainConfig, training: TrainingLabels, vectors: Float32 | None) -> Loss | str:
+def _make_loss(config: TrainConfig, training: TrainingLabels, vectors: Float32 | None) -> Loss | str:
     """The loss of some options, fitted to the training labels, or why these labels do not suit it."""
     try:
         loss = losses.registry.make(config.loss)
         if loss.labels == "vectors" and vectors is None:
             return "The labels are no vectors."
-        known = torch.from_numpy(vectors) if vectors is not None and loss.labels == "vectors" else None
-        loss.prepare(loss.target(training) if known is None else known, dimension=config.dimension)
+        if loss.labels == "vectors" and vectors is not None:
+            target = torch.from_numpy(vectors)
+        else:
+            target = loss.target(training)
+        loss.prepare(target, dimension=config.dimension)
     except UserError as error:
         return str(error)
     return loss

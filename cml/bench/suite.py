@@ -201,8 +201,8 @@ def methods(names: Iterable[str], quick: bool = False) -> list[str]:
 def method(name: str) -> Method | None:
     """The loss of the suite that has a name, or the registered loss that it writes; None for a row without trials.
 
-    Trials of a loss that is no method of the suite vary what those of its method do, or else its own ``vary``. A
-    setting that stands in the brackets stays as it is.
+    Trials of a loss that is no method of the suite vary what those of its method do, or else its own ``search_space``.
+    A setting that stands in the brackets stays as it is.
     """
     if name in RULES or name in METHODS:
         return METHODS.get(name)
@@ -220,7 +220,7 @@ def method(name: str) -> Method | None:
             f"The loss {name!r} is over classes, which the benchmark does not give it: take it through a rule, as in "
             f"'binary(loss={choice.name}, rule=nearest, k=5)'."
         )
-    ranges = own.vary if own else {f"loss.{key}": values for key, values in loss.vary.items()}
+    ranges = own.vary if own else {f"loss.{key}": values for key, values in loss.search_space.items()}
     ranges = {key: values for key, values in ranges.items() if key.removeprefix("loss.") not in choice.settings}
     for dimension in parse_search_space(ranges):
         losses.get(with_settings(TrainConfig(loss=name), {dimension.name: dimension.ends[0]}).loss)

@@ -25,13 +25,13 @@ class Losses:
 def run(arguments: Sequence[str]) -> None:
     """Print the list, or what one loss is and takes."""
     options = parse(Losses, arguments, prog="cml losses")
-    from cml.losses.table import described, loss_rows, markdown_table, text_table
+    from cml.losses.table import describe_loss, loss_rows, markdown_table, text_table
 
     if options.name:
         name, *more = options.name
         if more or options.markdown or options.json:
             raise UserError(f"One loss at a time, as text: cml losses {name}.")
-        print(described(name))
+        print(describe_loss(name))
         return
     if options.markdown and options.json:
         raise UserError("Choose one of --markdown and --json.")

@@ -215,7 +215,7 @@ def _worst(ids: Int64, ranks: Int64) -> Int64:
 
 def columns_of(name: str, labels: Sequence[Any], distance: LabelDistance) -> Columns:
     """The columns, and periods, of labels that are numbers, up to 8 of them, texts or dicts of these; else none."""
-    from cml.distances import as_label_distance
+    from cml.distances import made
     from cml.distances.circular import Circular
     from cml.distances.combined import Combined
 
@@ -224,7 +224,7 @@ def columns_of(name: str, labels: Sequence[Any], distance: LabelDistance) -> Col
         parts = distance.parts if isinstance(distance, Combined) else {}
         found: Columns = {}
         for part in first:
-            inner = as_label_distance(parts[part]) if part in parts else distance
+            inner = made(parts[part]) if part in parts else distance
             found |= columns_of(f"{name} {part}", [label.get(part) for label in labels], inner)
         return found
     if all(isinstance(label, str) for label in labels):

@@ -1,15 +1,15 @@
 """Losses, by class, by function and by name: ``LogRatioLoss()``, ``log_ratio_loss(..)``, ``get("log-ratio")``.
 
-``get`` takes what the command line takes, too: ``cml.losses.get("log-ratio(weights=uniform)")``. In a loop of your own
-a loss over label distances is a module like any other; ``fit`` takes its constants from the training set:
+``get`` reads the same text as the command line: ``cml.losses.get("log-ratio(weights=uniform)")``. In a loop of your own
+a loss over label distances is a module like any other; ``fit`` finds its constants in the training set:
 
     >>> from cml import distances, losses
     >>> ages = [31, 35, 60, 18, 44]
     >>> distance = distances.get("euclidean")
     >>> loss = losses.LogRatioLoss().fit(distance, ages)
 
-A loss with proxies wants ``prepare(classes, dimension=D)`` instead, with the class numbers (N,) of the training items,
-before the optimiser is made that shall hold its parameters. What is named here is imported when it is asked for.
+A loss with proxies needs ``prepare(classes, dimension=D)`` instead, with the class numbers (N,) of the training items,
+before the optimiser is made that shall hold its parameters. Every name here is imported lazily.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from cml.registry import Registry
 if TYPE_CHECKING:
     from cml.losses.binary import BinaryLoss
     from cml.losses.binary_triplet import BinaryTripletLoss, binary_triplet_loss
-    from cml.losses.class_loss import ClassLoss, ProxyLoss
-    from cml.losses.class_pairs import ContrastiveLoss, LiftedStructureLoss, MultiSimilarityLoss, NPairLoss, TripletLoss
-    from cml.losses.class_proxies import ProxyAnchorLoss, ProxyNCALoss, SoftTripleLoss
+    from cml.losses.class_loss import ClassLoss
+    from cml.losses.contrastive import ContrastiveLoss
     from cml.losses.cosent import CoSENTLoss, cosent_loss
+    from cml.losses.cross_batch_memory import CrossBatchMemory, mask_duplicates
     from cml.losses.dense_triplet import DenseTripletLoss, dense_triplet_loss
     from cml.losses.direction_multi_similarity import DirectionMultiSimilarityLoss, direction_multi_similarity_loss
     from cml.losses.direction_proxy_nca import DirectionProxyNCALoss, direction_proxy_nca_loss
@@ -36,31 +36,39 @@ if TYPE_CHECKING:
     from cml.losses.label_distance_loss import LabelDistanceLoss
     from cml.losses.lambda_ndcg import LambdaNDCGLoss, lambda_ndcg_loss
     from cml.losses.language_guidance import LanguageGuidanceLoss, language_guidance_loss
+    from cml.losses.lifted_structure import LiftedStructureLoss
     from cml.losses.log_ratio import LogRatioLoss, log_ratio_loss
-    from cml.losses.loss import About, LabelSource, Loss, VectorLoss
-    from cml.losses.memory import CrossBatchMemory, leave_out_copies
+    from cml.losses.loss import LabelSource, Loss, LossInfo, VectorLoss
+    from cml.losses.matryoshka import MatryoshkaLoss
+    from cml.losses.multi_similarity import MultiSimilarityLoss
+    from cml.losses.n_pair import NPairLoss
+    from cml.losses.proxy_anchor import ProxyAnchorLoss
     from cml.losses.proxy_gml import ProxyGMLLoss, proxy_gml_loss
+    from cml.losses.proxy_loss import ProxyLoss
+    from cml.losses.proxy_nca import ProxyNCALoss
     from cml.losses.proxy_nca_pp import ProxyNCAPlusPlusLoss, proxy_nca_pp_loss
     from cml.losses.rank_n_contrast import RankNContrastLoss, rank_n_contrast_loss
     from cml.losses.regression import RegressionLoss, regression_loss
     from cml.losses.relaxed_contrastive import RelaxedContrastiveLoss, relaxed_contrastive_loss
     from cml.losses.rkd_distance import RKDDistanceLoss, rkd_distance_loss
     from cml.losses.soft_target import SoftTargetLoss, soft_target_loss
-    from cml.losses.weighted_sum import MatryoshkaLoss, SumLoss
+    from cml.losses.soft_triple import SoftTripleLoss
+    from cml.losses.sum import SumLoss
+    from cml.losses.triplet import TripletLoss
 
 _ENTRIES = {
     "log-ratio": "cml.losses.log_ratio:LogRatioLoss",
     "dense-triplet": "cml.losses.dense_triplet:DenseTripletLoss",
     "binary-triplet": "cml.losses.binary_triplet:BinaryTripletLoss",
     "binary": "cml.losses.binary:BinaryLoss",
-    "contrastive": "cml.losses.class_pairs:ContrastiveLoss",
-    "triplet": "cml.losses.class_pairs:TripletLoss",
-    "n-pair": "cml.losses.class_pairs:NPairLoss",
-    "lifted-structure": "cml.losses.class_pairs:LiftedStructureLoss",
-    "multi-similarity": "cml.losses.class_pairs:MultiSimilarityLoss",
-    "proxy-nca": "cml.losses.class_proxies:ProxyNCALoss",
-    "soft-triple": "cml.losses.class_proxies:SoftTripleLoss",
-    "proxy-anchor": "cml.losses.class_proxies:ProxyAnchorLoss",
+    "contrastive": "cml.losses.contrastive:ContrastiveLoss",
+    "triplet": "cml.losses.triplet:TripletLoss",
+    "n-pair": "cml.losses.n_pair:NPairLoss",
+    "lifted-structure": "cml.losses.lifted_structure:LiftedStructureLoss",
+    "multi-similarity": "cml.losses.multi_similarity:MultiSimilarityLoss",
+    "proxy-nca": "cml.losses.proxy_nca:ProxyNCALoss",
+    "soft-triple": "cml.losses.soft_triple:SoftTripleLoss",
+    "proxy-anchor": "cml.losses.proxy_anchor:ProxyAnchorLoss",
     "proxy-nca-pp": "cml.losses.proxy_nca_pp:ProxyNCAPlusPlusLoss",
     "proxy-gml": "cml.losses.proxy_gml:ProxyGMLLoss",
     "direction-triplet": "cml.losses.direction_triplet:DirectionTripletLoss",
@@ -76,8 +84,8 @@ _ENTRIES = {
     "cosent": "cml.losses.cosent:CoSENTLoss",
     "h-ap": "cml.losses.h_ap:HAPLoss",
     "lambda-ndcg": "cml.losses.lambda_ndcg:LambdaNDCGLoss",
-    "sum": "cml.losses.weighted_sum:SumLoss",
-    "matryoshka": "cml.losses.weighted_sum:MatryoshkaLoss",
+    "sum": "cml.losses.sum:SumLoss",
+    "matryoshka": "cml.losses.matryoshka:MatryoshkaLoss",
     "regression": "cml.losses.regression:RegressionLoss",
 }
 registry: Registry[Loss] = Registry("loss", _ENTRIES, group="cml.losses")
@@ -85,27 +93,80 @@ get = registry.get
 register = registry.register
 names = registry.names
 
-__all__ = ["About", "BinaryLoss", "BinaryTripletLoss", "ClassLoss", "CoSENTLoss", "ContrastiveLoss"]
-__all__ += ["CrossBatchMemory", "DenseTripletLoss", "DirectionMultiSimilarityLoss", "DirectionProxyNCALoss"]
-__all__ += ["DirectionTripletLoss", "GradedContrastiveLoss", "KernelSupConLoss", "LabelDistanceLoss", "LabelSource"]
-__all__ += ["LanguageGuidanceLoss", "LiftedStructureLoss", "LogRatioLoss", "Loss", "MultiSimilarityLoss", "NPairLoss"]
-__all__ += ["ProxyAnchorLoss", "ProxyGMLLoss", "ProxyLoss", "ProxyNCALoss", "ProxyNCAPlusPlusLoss", "RKDDistanceLoss"]
-__all__ += ["RankNContrastLoss", "RegressionLoss", "RelaxedContrastiveLoss", "SoftTargetLoss", "SoftTripleLoss"]
-__all__ += ["TripletLoss", "VectorLoss", "binary_triplet_loss", "cosent_loss", "dense_triplet_loss"]
-__all__ += ["direction_multi_similarity_loss", "direction_proxy_nca_loss", "direction_triplet_loss", "get"]
-__all__ += ["graded_contrastive_loss", "kernel_supcon_loss", "language_guidance_loss", "log_ratio_loss", "names"]
-__all__ += ["proxy_gml_loss", "proxy_nca_pp_loss", "rank_n_contrast_loss", "register", "registry", "regression_loss"]
-__all__ += ["HAPLoss", "LambdaNDCGLoss", "relaxed_contrastive_loss", "rkd_distance_loss", "soft_target_loss"]
-__all__ += ["MatryoshkaLoss", "SumLoss", "h_ap_loss", "lambda_ndcg_loss", "leave_out_copies"]
+__all__ = [
+    "BinaryLoss",
+    "BinaryTripletLoss",
+    "ClassLoss",
+    "CoSENTLoss",
+    "ContrastiveLoss",
+    "CrossBatchMemory",
+    "DenseTripletLoss",
+    "DirectionMultiSimilarityLoss",
+    "DirectionProxyNCALoss",
+    "DirectionTripletLoss",
+    "GradedContrastiveLoss",
+    "HAPLoss",
+    "KernelSupConLoss",
+    "LabelDistanceLoss",
+    "LabelSource",
+    "LambdaNDCGLoss",
+    "LanguageGuidanceLoss",
+    "LiftedStructureLoss",
+    "LogRatioLoss",
+    "Loss",
+    "LossInfo",
+    "MatryoshkaLoss",
+    "MultiSimilarityLoss",
+    "NPairLoss",
+    "ProxyAnchorLoss",
+    "ProxyGMLLoss",
+    "ProxyLoss",
+    "ProxyNCALoss",
+    "ProxyNCAPlusPlusLoss",
+    "RKDDistanceLoss",
+    "RankNContrastLoss",
+    "RegressionLoss",
+    "RelaxedContrastiveLoss",
+    "SoftTargetLoss",
+    "SoftTripleLoss",
+    "SumLoss",
+    "TripletLoss",
+    "VectorLoss",
+    "binary_triplet_loss",
+    "cosent_loss",
+    "dense_triplet_loss",
+    "direction_multi_similarity_loss",
+    "direction_proxy_nca_loss",
+    "direction_triplet_loss",
+    "get",
+    "graded_contrastive_loss",
+    "h_ap_loss",
+    "kernel_supcon_loss",
+    "lambda_ndcg_loss",
+    "language_guidance_loss",
+    "log_ratio_loss",
+    "mask_duplicates",
+    "names",
+    "proxy_gml_loss",
+    "proxy_nca_pp_loss",
+    "rank_n_contrast_loss",
+    "register",
+    "registry",
+    "regression_loss",
+    "relaxed_contrastive_loss",
+    "rkd_distance_loss",
+    "soft_target_loss",
+]
 
 _FUNCTIONS = [name for name in __all__ if name.endswith("_loss")]
 _HOMES = {
-    **{name: home for home, _, name in (entry.rpartition(":") for entry in _ENTRIES.values())},
-    **{name: _ENTRIES[name.removesuffix("_loss").replace("_", "-")].partition(":")[0] for name in _FUNCTIONS},
-    **dict.fromkeys(("ClassLoss", "ProxyLoss"), "cml.losses.class_loss"),
-    **dict.fromkeys(("About", "LabelSource", "Loss", "VectorLoss"), "cml.losses.loss"),
+    **{name: module for module, _, name in (entry.rpartition(":") for entry in _ENTRIES.values())},
+    **{name: f"cml.losses.{name.removesuffix('_loss')}" for name in _FUNCTIONS},
+    **dict.fromkeys(("LossInfo", "LabelSource", "Loss", "VectorLoss"), "cml.losses.loss"),
+    **dict.fromkeys(("CrossBatchMemory", "mask_duplicates"), "cml.losses.cross_batch_memory"),
+    "ClassLoss": "cml.losses.class_loss",
     "LabelDistanceLoss": "cml.losses.label_distance_loss",
-    **dict.fromkeys(("CrossBatchMemory", "leave_out_copies"), "cml.losses.memory"),
+    "ProxyLoss": "cml.losses.proxy_loss",
 }
 
 

@@ -1,60 +1,64 @@
 """Any pair or triplet loss of pytorch-metric-learning on continuous labels: a rule makes the pairs that it is given.
 
-Past the rule the label distances are gone; this file is here to measure what such losses lose by that.
+Behind the rule the label distances are gone, which is what such losses lose by; this file is here to measure by how
+much. ``binary-triplet`` is the one to take for triplets of large batches, as it holds no tensor of triplets.
 """
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from cml.errors import UserError
-from cml.losses.class_pairs import PmlPairLoss, pml
-from cml.losses.embeddings import points
-from cml.losses.loss import About
-from cml.losses.pairs import RowMean
-from cml.losses.positives import BinaryPairs, RuleLoss, RuleName, with_warning
+from cml.losses.binary_rules import BinaryPairs, RuleName
+from cml.losses.embeddings import check_matrix, embedding_points
+from cml.losses.loss import LossInfo
+from cml.losses.pml import PmlPairLoss, build_module, pml
+from cml.losses.row_mean import RowMean
+from cml.losses.rule_loss import RuleLoss, warn_without_pairs
 from cml.registry import Choice
 
-_LIKE = {"losses": "TripletMarginLoss or CircleLoss", "miners": "BatchHardMiner or MultiSimilarityMiner"}
-_PARTS = ("distances", "reducers", "regularizers")  # the library's modules that a setting may name something of
 Indices = tuple[Tensor, ...]  # (anchors, positives, anchors, negatives), or (anchors, positives, negatives)
 
 
 class BinaryLoss(RuleLoss):
-    """A rule, then a loss of pytorch-metric-learning over the pairs or triplets that the rule makes.
+    """A loss of pytorch-metric-learning over the pairs or triplets that a rule makes of label distances.
 
     Written ``binary(loss=multi-similarity, rule=nearest, k=5)``, ``binary(loss=triplet(mining=batch-hard),
     rule=threshold, quantile=0.2)``, or with the library's own names: ``binary(loss=TripletMarginLoss(margin=0.1),
     miner=MultiSimilarityMiner(epsilon=0.2), rule=graph, k=5)``.
 
     The loss is given the library's ``indices_tuple`` and no labels, so every loss works that can be computed from
-    pairs or triplets alone. A miner is shown one anchor at a time, with its positives and negatives as two classes:
-    what it picks for an anchor it would pick for two real classes; only a miner that compares anchors with each other
-    (HDCMiner) picks otherwise.
+    pairs or triplets alone. A miner is shown one anchor at a time, with its positives and negatives as two classes. It
+    picks what it would pick for two real classes; only a miner that compares anchors with each other (HDCMiner) picks
+    otherwise.
+
+    Inputs: embeddings (B, D), label distances (A, B).
+
+    Relations: ``binary-triplet`` is the mean over all triplets of a rule, without a tensor of triplets.
 
     Args:
         loss: A pair or triplet loss of cml (contrastive, triplet, lifted-structure, multi-similarity), which brings its
             miner, or one of the library by its class name.
         rule: "nearest", "graph" or "threshold".
-        k: Of "nearest" and "graph". ``None``: 5.
-        distance: Of "threshold", in the label's unit.
-        quantile: Of "threshold", instead of a distance: this quantile of training pairs, in [0, 1), found by ``fit``.
+        k: For "nearest" and "graph": the number of neighbours, at least 1. ``None``: 5.
+        distance: For "threshold": the largest label distance of a positive, in the label's unit, at least 0.
+        quantile: For "threshold", in place of a distance: this quantile of the label distances of training pairs, in
+            [0, 1). ``fit`` finds it.
         miner: A miner of the library by its class name. ``None``: the loss's own, or none.
 
     Raises:
-        UserError: a setting is out of range, unknown, or names a loss that cannot do with pairs.
+        UserError: a setting is out of range, unknown, or names a loss that cannot be computed from pairs.
 
     Example:
+        >>> import torch
         >>> loss = BinaryLoss("multi-similarity", rule="nearest", k=2)
         >>> loss(torch.randn(8, 4), torch.rand(8, 8)).shape
         torch.Size([])
     """
 
-    about = About(
-        "that of the loss that it makes pairs for",
-        "rules: Hadsell et al., CVPR 2006; Kim et al., CVPR 2019",
-        "A baseline: any pair or triplet loss, on continuous labels that a rule makes binary.",
+    info = LossInfo(
+        cost="that of the loss that it makes pairs for",
+        source="rules: Hadsell et al., CVPR 2006; Kim et al., CVPR 2019",
+        when="A baseline: any pair or triplet loss, on continuous labels that a rule makes binary.",
     )
 
     def __init__(
@@ -70,58 +74,94 @@ class BinaryLoss(RuleLoss):
         for name, value in (("loss", loss), ("miner", miner)):
             if not isinstance(value, str | None):
                 raise UserError(
-                    f"The {name!r} of binary is a text that says how to make it, such as "
+                    f"The {name!r} of binary is a text that names it, such as "
                     f"'{type(value).__name__}(..)' with its settings. Got an object instead."
                 )
         self.loss = loss
         self.inner = _pair_loss(loss)
         if miner is not None:
-            self.inner.miner = made(miner, "miners")
+            self.inner.miner = build_module(miner, "miners")
         self.normalize = self.inner.normalize
         _probe(self.inner, loss)
 
     def mean_of_pairs(self, embeddings: Tensor, pairs: BinaryPairs) -> RowMean:
-        """What the library makes of the pairs, with the triplets of each anchor."""
+        """The library's value of the pairs, with the number of triplets of each anchor.
+
+        Args:
+            embeddings: (B, D) floating point.
+            pairs: Masks (A, B) of positives and negatives.
+
+        Returns:
+            The loss and the triplets (A,) of each anchor.
+        """
+        check_matrix("embeddings", embeddings)
         counts = pairs.positives.sum(dim=1) * pairs.negatives.sum(dim=1)  # (A,) triplets
         with torch.autocast(embeddings.device.type, enabled=False):
-            return with_warning(RowMean(_value(self.inner, points(embeddings, normalize=False), pairs), counts))
+            loss = _value(self.inner, embedding_points(embeddings, normalize=False), pairs)
+        return warn_without_pairs(RowMean(loss, counts))
 
 
 def pair_indices(pairs: BinaryPairs) -> Indices:
-    """The pairs as the library takes them: anchors and their positives, anchors and their negatives."""
+    """The pairs as the library takes them.
+
+    Args:
+        pairs: Masks (A, B) of positives and negatives.
+
+    Returns:
+        Item numbers: anchors and their positives (P,) each, anchors and their negatives (N,) each.
+    """
     return (*pairs.positives.nonzero(as_tuple=True), *pairs.negatives.nonzero(as_tuple=True))
 
 
 def triplet_indices(pairs: BinaryPairs) -> Indices:
-    """Every (anchor, positive, negative), sorted, as the library takes triplets; no (B, B, B) tensor on the way."""
+    """Every triplet, sorted, as the library takes triplets. No (B, B, B) tensor is made.
+
+    Args:
+        pairs: Masks (A, B) of positives and negatives.
+
+    Returns:
+        Item numbers of anchors, positives and negatives, (T,) each.
+    """
     anchor, positive = pairs.positives.nonzero(as_tuple=True)  # (P,)
     pair, negative = pairs.negatives[anchor].nonzero(as_tuple=True)  # (T,)
     return anchor[pair], positive[pair], negative
 
 
-def mined(miner: nn.Module, embeddings: Tensor, pairs: BinaryPairs) -> Indices:
-    """What a miner of the library picks among the pairs (A, B) of embeddings (B, D), shown one anchor at a time."""
-    found: list[Indices] = []
+def mine_pairs(miner: nn.Module, embeddings: Tensor, pairs: BinaryPairs) -> Indices:
+    """Pick pairs or triplets by a miner of the library, which is shown one anchor at a time.
+
+    Args:
+        miner: The library's miner.
+        embeddings: (B, D).
+        pairs: Masks (A, B) of positives and negatives to pick from.
+
+    Returns:
+        Item numbers as the library takes them: of pairs if the miner picks pairs or nothing, else of triplets.
+    """
+    picked_per_anchor: list[Indices] = []
+    own_class = torch.ones(1, dtype=torch.int64, device=embeddings.device)
     for anchor in range(len(pairs.positives)):
-        near, far = (mask[anchor] for mask in pairs)
+        near, far = pairs.positives[anchor], pairs.negatives[anchor]
         if not bool(near.any()) or not bool(far.any()):
             continue
         others = (near | far).nonzero().squeeze(1)  # (O,)
-        one = torch.ones(1, dtype=torch.int64, device=embeddings.device)
-        picked: Indices = miner(embeddings[anchor : anchor + 1], one, embeddings[others], near[others].long())
+        picked: Indices = miner(embeddings[anchor : anchor + 1], own_class, embeddings[others], near[others].long())
         # the 1st of each kind of numbers is the anchor's, in a batch of one; the others count among those shown
-        own = (0,) if len(picked) == 3 else (0, 2)
-        indices = (ids + anchor if n in own else others[ids.to(others.device)] for n, ids in enumerate(picked))
-        found.append(tuple(indices))
-    if not found:
+        anchor_places = (0,) if len(picked) == 3 else (0, 2)
+        indices = (
+            numbers + anchor if place in anchor_places else others[numbers.to(others.device)]
+            for place, numbers in enumerate(picked)
+        )
+        picked_per_anchor.append(tuple(indices))
+    if not picked_per_anchor:
         return (torch.empty(0, dtype=torch.int64, device=embeddings.device),) * 4
-    return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
+    return tuple(torch.cat(parts) for parts in zip(*picked_per_anchor, strict=True))
 
 
 def _value(inner: PmlPairLoss, embeddings: Tensor, pairs: BinaryPairs) -> Tensor:
     if inner.miner is not None:
         with torch.no_grad():
-            indices = mined(inner.miner, embeddings.detach(), pairs)
+            indices = mine_pairs(inner.miner, embeddings.detach(), pairs)
     elif isinstance(inner.inner, pml("losses").TripletMarginLoss):
         indices = triplet_indices(pairs)  # the library would compare all positive with all negative pairs
     else:
@@ -135,7 +175,7 @@ def _pair_loss(text: str) -> PmlPairLoss:
 
     name = Choice.parse(text).name
     if name not in registry.names():
-        return PmlPairLoss(made(text, "losses"))
+        return PmlPairLoss(build_module(text, "losses"))
     loss = registry.make(text)
     if not isinstance(loss, PmlPairLoss) or loss.needs_classes:
         raise UserError(
@@ -146,7 +186,7 @@ def _pair_loss(text: str) -> PmlPairLoss:
 
 
 def _probe(inner: PmlPairLoss, text: str) -> None:
-    """Try the loss on four points: what it cannot do shows now, not in the middle of a run."""
+    """Try the loss on four points, so that it fails here and not in the middle of a run."""
     points = torch.tensor([[1.0, 0.1], [0.9, 0.2], [0.1, 1.0], [0.2, 0.8]])
     same = torch.tensor([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=torch.bool)
     try:
@@ -154,37 +194,7 @@ def _probe(inner: PmlPairLoss, text: str) -> None:
             _value(inner, points, BinaryPairs(same, ~same & ~torch.eye(4, dtype=torch.bool)))
     except (ValueError, TypeError, AssertionError, NotImplementedError, AttributeError, RuntimeError) as error:
         reason = str(error) or type(error).__name__
-        said = f"The loss {text!r} cannot be computed from pairs alone (pytorch-metric-learning: {reason});"
-        raise UserError(f"{said} take a pair or triplet loss, such as ContrastiveLoss or TripletMarginLoss.") from None
-
-
-def made(text: str, module: str) -> nn.Module:
-    """Make what ``text`` names among the library's "losses" or "miners", as in ``TripletMarginLoss(margin=0.1)``.
-
-    A setting may name a distance, reducer or regulariser in turn: ``TripletMarginLoss(distance=LpDistance(power=2))``.
-    """
-    choice = Choice.parse(text)
-    kind = _entry(choice.name, module)
-    if kind is None:
-        said = f"pytorch-metric-learning has no {choice.name!r} among its {module};"
-        raise UserError(f"{said} the names read like {_LIKE[module]}.")
-    settings = {name: _setting(value) for name, value in choice.settings.items()}
-    try:
-        thing: nn.Module = kind(**settings)
-    except (TypeError, ValueError, AssertionError) as error:
-        raise UserError(f"pytorch-metric-learning cannot make {text}: {error}.") from None
-    return thing
-
-
-def _entry(name: str, module: str) -> Any:  # noqa: ANN401 - a class of an untyped library
-    found = getattr(pml(module), name, None)
-    return found if isinstance(found, type) and issubclass(found, nn.Module) else None
-
-
-def _setting(value: Any) -> Any:  # noqa: ANN401 - any setting
-    try:
-        name = Choice.parse(value).name
-    except UserError:  # no text, or one that names nothing
-        return value
-    module = next((module for module in _PARTS if _entry(name, module) is not None), None)
-    return value if module is None else made(value, module)
+        raise UserError(
+            f"The loss {text!r} cannot be computed from pairs alone (pytorch-metric-learning: {reason}); "
+            "take a pair or triplet loss, such as ContrastiveLoss or TripletMarginLoss."
+        ) from None

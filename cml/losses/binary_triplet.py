@@ -4,23 +4,63 @@ import torch
 from torch import Tensor
 
 from cml.errors import UserError
-from cml.losses.dense_triplet import DenseTripletLoss
-from cml.losses.label_distance_loss import taught
-from cml.losses.loss import About
-from cml.losses.pairs import RowMean, check_mask
-from cml.losses.positives import BinaryPairs, RuleLoss, RuleName, with_warning
+from cml.losses.binary_rules import BinaryPairs, RuleName
+from cml.losses.loss import LossInfo
+from cml.losses.ordered_hinge import ordered_hinge_mean
+from cml.losses.pairs import check_mask
+from cml.losses.row_mean import RowMean, warn_without_terms
+from cml.losses.rule_loss import RuleLoss, warn_without_pairs
 from cml.settings import check_number
 
 
 def binary_triplet_loss(
     embeddings: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2, normalize: bool = True
 ) -> Tensor:
-    """``BinaryTripletLoss`` of embeddings (B, D) and the positives and negatives of each anchor, (A, B) bool, disjoint.
+    """The binary triplet loss as a function; ``BinaryTripletLoss`` has the formula.
 
-    These may come from a batch or from the whole training set. An anchor's own column is left out whatever it says.
+    The sets may be decided anywhere: in the batch (``cml.losses.binary_rules``) or beforehand over the whole training
+    set.
+
+    Args:
+        embeddings: (B, D) floating point.
+        positives: (A, B) bool, the positives of each anchor. An anchor's own column is left out.
+        negatives: (A, B) bool, disjoint with the positives.
+        margin: At least 0, of squared distances.
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Returns:
+        A scalar; 0 with a warning if no anchor has both a positive and a negative.
+
+    Raises:
+        UserError: a tensor has another shape or type, the masks overlap, or the margin is negative.
     """
-    loss = BinaryTripletLoss(margin=margin, normalize=normalize)
-    return taught(loss.mean_of_pairs(embeddings, BinaryPairs(positives, negatives)), loss.lacking)
+    check_number("margin", margin, least=0)
+    mean = binary_triplet_mean(embeddings, BinaryPairs(positives, negatives), margin=margin, normalize=normalize)
+    return warn_without_terms(mean, BinaryTripletLoss.missing)
+
+
+def binary_triplet_mean(embeddings: Tensor, pairs: BinaryPairs, *, margin: float, normalize: bool) -> RowMean:
+    """The formula of ``binary_triplet_loss``: dense triplets of an order that puts positives before negatives.
+
+    Args:
+        embeddings: (B, D) floating point.
+        pairs: Masks (A, B) of positives and negatives.
+        margin: Of squared distances.
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Returns:
+        The loss and the triplets of each anchor.
+
+    Raises:
+        UserError: a tensor has another shape or type, or the masks overlap.
+    """
+    positives, negatives = pairs
+    check_mask("positives", positives, positives.shape)
+    check_mask("negatives", negatives, positives.shape)
+    if bool((positives & negatives).any()):
+        raise UserError("An item must not be positive and negative for one anchor; make the two masks disjoint.")
+    order = torch.where(positives, 0.0, torch.where(negatives, 1.0, torch.inf))  # (A, B)
+    return warn_without_pairs(ordered_hinge_mean(embeddings, order, margin=margin, normalize=normalize))
 
 
 class BinaryTripletLoss(RuleLoss):
@@ -33,26 +73,30 @@ class BinaryTripletLoss(RuleLoss):
     with D the squared Euclidean distance of embeddings; triplets whose hinge is 0 count. Anchors without a positive or
     without a negative are left out, with a warning.
 
-    Relations: ``dense-triplet`` for label distances of two values.
+    Inputs: embeddings (B, D), label distances (A, B).
 
-    The authors' baseline takes an anchor's 30 nearest training images for positives and draws 5 of them and 144 others
+    Relations: ``dense-triplet`` for label distances of two values. ``binary`` takes other pair and triplet losses
+    behind the same rules.
+
+    The authors' baseline takes an anchor's 30 nearest training images as positives and draws 5 of them and 144 others
     into the batch of one anchor. ``rule="nearest", k=5`` finds exactly these sets again (the 5 are nearer than the
     144), which makes the published 720 triplets.
 
     Args:
-        rule: "nearest" (the k nearest items of the batch are positives), "graph" (so are items whose k nearest the
-            anchor is one of) or "threshold" (those within a label distance).
-        k: Of "nearest" and "graph". ``None``: 5.
-        distance: Of "threshold", in the label's unit.
-        quantile: Of "threshold", instead of a distance: the threshold is this quantile of the label distances of a
-            sample of training pairs, in [0, 1), found by ``fit``.
+        rule: "nearest" (the k nearest items of the batch are positives), "graph" (so are items that have the anchor
+            among their k nearest) or "threshold" (those within a label distance).
+        k: For "nearest" and "graph": the number of neighbours, at least 1. ``None``: 5.
+        distance: For "threshold": the largest label distance of a positive, in the label's unit, at least 0.
+        quantile: For "threshold", in place of a distance: the threshold is this quantile of the label distances of a
+            sample of training pairs, in [0, 1). ``fit`` finds it.
         margin: At least 0, of squared distances; 0.2 as published, for normalised embeddings.
-        normalize: L2-normalise the embeddings first, as published.
+        normalize: Whether to L2-normalise the embeddings first, as published.
 
     Raises:
         UserError: a setting is out of range or belongs to another rule.
 
     Example:
+        >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
         >>> positives, negatives = torch.tensor([[False, False, True]]), torch.tensor([[False, True, False]])
         >>> binary_triplet_loss(points, positives, negatives, margin=0.5, normalize=False).item()
@@ -63,10 +107,10 @@ class BinaryTripletLoss(RuleLoss):
         Kim, Seo, Laptev, Cho, Kwak: Deep Metric Learning Beyond Binary Supervision, CVPR 2019.
     """
 
-    about = About(
-        "O(A B log B), no tensor of triplets",
-        "Schroff et al., CVPR 2015; rule: Kim et al., CVPR 2019",
-        "A baseline for continuous labels: items that are near enough are positives, the rest negatives.",
+    info = LossInfo(
+        cost="O(A B log B), no tensor of triplets",
+        source="Schroff et al., CVPR 2015; rule: Kim et al., CVPR 2019",
+        when="A baseline for continuous labels: items that are near enough are positives, the rest negatives.",
     )
 
     def __init__(
@@ -83,11 +127,5 @@ class BinaryTripletLoss(RuleLoss):
         self.normalize = normalize
 
     def mean_of_pairs(self, embeddings: Tensor, pairs: BinaryPairs) -> RowMean:
-        """The dense triplets of an order that puts positives before negatives."""
-        positives, negatives = pairs
-        check_mask("positives", positives, positives.shape)
-        check_mask("negatives", negatives, positives.shape)
-        if bool((positives & negatives).any()):
-            raise UserError("An item must not be positive and negative for one anchor; make the two masks disjoint.")
-        order = torch.where(positives, 0.0, torch.where(negatives, 1.0, torch.inf))  # (A, B)
-        return with_warning(DenseTripletLoss(self.margin, self.normalize).mean(embeddings, order))
+        """``binary_triplet_mean`` with the settings of the module, of embeddings (B, D) and masks (A, B)."""
+        return binary_triplet_mean(embeddings, pairs, margin=self.margin, normalize=self.normalize)

@@ -4,10 +4,65 @@ import torch
 from torch import Tensor
 
 from cml.losses.class_loss import ClassLoss, check_classes
-from cml.losses.direction import SOURCE, class_masks, exact, triplet_geometry
-from cml.losses.embeddings import in_full, unit
-from cml.losses.loss import About
+from cml.losses.direction_regularization import SOURCE, as_exact, class_masks, triplet_geometry
+from cml.losses.embeddings import in_full, unit_rows
+from cml.losses.loss import LossInfo
 from cml.settings import check_above_zero, check_number
+
+
+def direction_multi_similarity_loss(
+    embeddings: Tensor,
+    classes: Tensor,
+    *,
+    alpha: float = 2.0,
+    beta: float = 50.0,
+    base: float = 0.5,
+    epsilon: float | None = 0.1,
+    gamma: float = 0.3,
+) -> Tensor:
+    """The multi-similarity loss with direction regularisation as a function.
+
+    ``DirectionMultiSimilarityLoss`` has the formula.
+
+    Args:
+        embeddings: (B, D) floating point.
+        classes: (B,) int64.
+        alpha: Above 0. Sharpness for positives.
+        beta: Above 0. Sharpness for negatives.
+        base: The cosine that both are measured from, at least -1.
+        epsilon: The slack of the mining, a cosine, at least 0. ``None`` keeps all pairs.
+        gamma: Weight of the regularisation, at least 0.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        UserError: a tensor has another shape or type, or a setting is out of range.
+    """
+    check_above_zero("alpha", alpha)
+    check_above_zero("beta", beta)
+    check_number("base", base, least=-1)
+    if epsilon is not None:
+        check_number("epsilon", epsilon, least=0)
+    check_number("gamma", gamma, least=0)
+    check_classes(embeddings, classes)
+    with torch.autocast(embeddings.device.type, enabled=False):
+        points = unit_rows(as_exact(embeddings))  # which positive is the hardest is noise in float32 where all lie near
+        kept_positives, kept_negatives = positives, negatives = class_masks(classes)
+        cosines = points @ points.T  # (B, B)
+        fixed = cosines.detach()
+        hardest, farthest = fixed.masked_fill(~positives, torch.inf).min(dim=1)  # (B,), infinite without a positive
+        if epsilon is not None:
+            nearest = fixed.masked_fill(~negatives, -torch.inf).amax(dim=1)
+            kept_positives = positives & (fixed - epsilon < nearest[:, None])
+            kept_negatives = negatives & (fixed + epsilon > hardest[:, None])
+        item, negative = (negatives & hardest.isfinite()[:, None]).nonzero(as_tuple=True)  # those with a direction
+        direction = triplet_geometry(points, item, farthest[item], negative)[2]
+        direction_cosines = torch.zeros_like(cosines).index_put((item, negative), direction)
+        pull = _log_one_plus_sum(-alpha * (cosines - base), kept_positives) / alpha
+        push = beta * (cosines - base) - gamma * direction_cosines
+        value = (pull + _log_one_plus_sum(push, kept_negatives) / beta).mean()
+        return value.to(in_full(embeddings).dtype)
 
 
 class DirectionMultiSimilarityLoss(ClassLoss):
@@ -18,18 +73,25 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         1/alpha log( 1 + sum_p exp(-alpha (S_ip - base)) )
       + 1/beta  log( 1 + sum_n exp( beta (S_in - base) - gamma cos(f_n - f_i, f_p* - f_i)) )
 
-    An item without a positive has no direction: its negatives stay as they are where they are not mined away.
+    with S the cosine of embeddings. An item without a positive has no direction: its negatives stay as they are where
+    they are not mined away.
+
+    Inputs: embeddings (B, D), class numbers (B,) int64. The embeddings are L2-normalised.
 
     Relations: ``multi-similarity`` for gamma = 0.
 
     Args:
-        alpha: Above 0.
-        beta: Above 0.
-        base: A cosine.
-        epsilon: The mining's slack, a cosine; ``None`` keeps all pairs.
-        gamma: At least 0.
+        alpha: Above 0. Sharpness for positives.
+        beta: Above 0. Sharpness for negatives.
+        base: The cosine that both are measured from, at least -1.
+        epsilon: The slack of the mining, a cosine, at least 0. ``None`` keeps all pairs.
+        gamma: Weight of the regularisation, at least 0.
+
+    Raises:
+        UserError: a setting is out of range.
 
     Example:
+        >>> import torch
         >>> points = torch.eye(4)
         >>> value = direction_multi_similarity_loss(points, torch.tensor([0, 0, 1, 1]), gamma=0.0)
         >>> round(value.item(), 4)  # all cosines are 0: log(1 + e) / 2, and nearly nothing from the negatives
@@ -39,7 +101,7 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
-    about = About("O(B^2)", SOURCE, "Multi-similarity on classes that lie close together.")
+    info = LossInfo(cost="O(B^2)", source=SOURCE, when="Multi-similarity on classes that lie close together.")
     normalize = True
 
     def __init__(
@@ -53,39 +115,16 @@ class DirectionMultiSimilarityLoss(ClassLoss):
         self.gamma = check_number("gamma", gamma, least=0)
 
     def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of embeddings (B, D) and classes (B,) int64, a scalar."""
-        check_classes(embeddings, classes)
-        with torch.autocast(embeddings.device.type, enabled=False):
-            points = unit(exact(embeddings))  # which positive is the hardest is noise in float32 where all lie near
-            kept_positives, kept_negatives = positives, negatives = class_masks(classes)
-            cosines = points @ points.T  # (B, B)
-            fixed = cosines.detach()
-            hardest, farthest = fixed.masked_fill(~positives, torch.inf).min(dim=1)  # (B,), infinite without a positive
-            if self.epsilon is not None:
-                nearest = fixed.masked_fill(~negatives, -torch.inf).amax(dim=1)
-                kept_positives = positives & (fixed - self.epsilon < nearest[:, None])
-                kept_negatives = negatives & (fixed + self.epsilon > hardest[:, None])
-            item, negative = (negatives & hardest.isfinite()[:, None]).nonzero(as_tuple=True)  # those with a direction
-            direction = triplet_geometry(points, item, farthest[item], negative)[2]
-            turned = torch.zeros_like(cosines).index_put((item, negative), direction)
-            pull = _log_one_plus_sum(-self.alpha * (cosines - self.base), kept_positives) / self.alpha
-            push = self.beta * (cosines - self.base) - self.gamma * turned
-            value = (pull + _log_one_plus_sum(push, kept_negatives) / self.beta).mean()
-            return value.to(in_full(embeddings).dtype)
-
-
-def direction_multi_similarity_loss(
-    embeddings: Tensor,
-    classes: Tensor,
-    *,
-    alpha: float = 2.0,
-    beta: float = 50.0,
-    base: float = 0.5,
-    epsilon: float | None = 0.1,
-    gamma: float = 0.3,
-) -> Tensor:
-    """``DirectionMultiSimilarityLoss`` as a function of embeddings (B, D) and classes (B,) int64."""
-    return DirectionMultiSimilarityLoss(alpha, beta, base, epsilon, gamma).value(embeddings, classes)
+        """``direction_multi_similarity_loss`` of embeddings (B, D) and classes (B,) with the module's settings."""
+        return direction_multi_similarity_loss(
+            embeddings,
+            classes,
+            alpha=self.alpha,
+            beta=self.beta,
+            base=self.base,
+            epsilon=self.epsilon,
+            gamma=self.gamma,
+        )
 
 
 def _log_one_plus_sum(exponents: Tensor, kept: Tensor) -> Tensor:

@@ -1,22 +1,35 @@
-"""ProxyNCA with direction regularisation."""
+"""ProxyNCA with direction regularisation: an item is not pushed away from other proxies through its own."""
 
 import torch
 from torch import Tensor
 
-from cml.losses.direction import LEAST, SOURCE, exact
-from cml.losses.embeddings import unit
-from cml.losses.loss import About
-from cml.losses.own_proxies import OwnProxyLoss, check_proxies
+from cml.losses.direction_regularization import LEAST, SOURCE, as_exact
+from cml.losses.embeddings import unit_rows
+from cml.losses.loss import LossInfo
+from cml.losses.proxy_loss import ProxyTableLoss, check_proxies
 from cml.settings import check_number
 
 
 def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, gamma: float = 0.3) -> Tensor:
-    """``DirectionProxyNCALoss`` as a function of embeddings (B, D), proxies (C, D), C >= 2, and classes (B,) int64."""
+    """ProxyNCA with direction regularisation as a function; ``DirectionProxyNCALoss`` has the formula.
+
+    Args:
+        embeddings: (B, D) floating point.
+        proxies: (C, D) floating point, C at least 2.
+        classes: (B,) int64 in 0..C-1.
+        gamma: Weight of the regularisation, at least 0.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        UserError: a tensor has another shape or type, a number is not a class, or gamma is negative.
+    """
     check_number("gamma", gamma, least=0)
     check_proxies(embeddings, proxies, classes)
     with torch.autocast(embeddings.device.type, enabled=False):
-        unit_points = unit(embeddings)
-        points, centers = exact(unit_points), exact(unit(proxies))
+        unit_points = unit_rows(embeddings)
+        points, centers = as_exact(unit_points), as_exact(unit_rows(proxies))
         between = points @ centers.T  # (B, C)
         squared = 2 - 2 * between
         own = between.gather(1, classes[:, None])  # (B, 1)
@@ -28,19 +41,28 @@ def direction_proxy_nca_loss(embeddings: Tensor, proxies: Tensor, classes: Tenso
         return value.to(unit_points.dtype)
 
 
-class DirectionProxyNCALoss(OwnProxyLoss):
-    """ProxyNCA with direction regularisation and one learnt proxy per class, embeddings and proxies L2-normalised.
+class DirectionProxyNCALoss(ProxyTableLoss):
+    """ProxyNCA with direction regularisation and one learnt proxy per class.
 
-    The mean over items i, with y the item's class and D the squared Euclidean distance, of
+    The mean over items i of
 
         D(f_i, p_y) + log sum over the other classes k of exp( -D(f_i, p_k) - gamma cos(p_k - f_i, p_y - f_i) )
 
-    The item's own class is not in the sum, so the loss may fall below 0.
+    with D the squared Euclidean distance of L2-normalised embeddings and proxies, and y the item's class. The item's
+    own class is not in the sum, so the loss may fall below 0.
+
+    Inputs: embeddings (B, D), class numbers (B,) int64; ``prepare`` makes the proxies.
+
+    Relations: for gamma = 0 it is ProxyNCA as published, while ``proxy-nca`` keeps the own class in the sum.
 
     Args:
-        gamma: At least 0.
+        gamma: Weight of the regularisation, at least 0.
+
+    Raises:
+        UserError: a setting is out of range.
 
     Example:
+        >>> import torch
         >>> points = torch.eye(2)
         >>> direction_proxy_nca_loss(points, points, torch.tensor([1, 0]), gamma=0.0).item()  # each on the wrong proxy
         2.0
@@ -49,12 +71,23 @@ class DirectionProxyNCALoss(OwnProxyLoss):
         Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
-    about = About("O(B C)", SOURCE, "ProxyNCA on classes that lie close together.")
+    info = LossInfo(cost="O(B C)", source=SOURCE, when="ProxyNCA on classes that lie close together.")
 
     def __init__(self, gamma: float = 0.3) -> None:
         super().__init__()
         self.gamma = check_number("gamma", gamma, least=0)
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
-        return direction_proxy_nca_loss(embeddings, self.made(), classes, gamma=self.gamma)
+        """The loss of a batch.
+
+        Args:
+            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
+            classes: (B,) int64 in 0..C-1.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: the proxies are not made yet, a tensor has another shape or type, or a number is not a class.
+        """
+        return direction_proxy_nca_loss(embeddings, self.proxy_table(), classes, gamma=self.gamma)

@@ -1,13 +1,44 @@
-"""The triplet loss with direction regularisation."""
+"""The triplet loss with direction regularisation: negatives are not pushed through the anchor's positive."""
 
 import torch
 from torch import Tensor
 
 from cml.losses.class_loss import ClassLoss, check_classes
-from cml.losses.direction import SOURCE, class_masks, triplet_geometry
-from cml.losses.embeddings import points as points_of
-from cml.losses.loss import About
+from cml.losses.direction_regularization import SOURCE, class_masks, triplet_geometry
+from cml.losses.embeddings import embedding_points
+from cml.losses.loss import LossInfo
 from cml.settings import check_number
+
+
+def direction_triplet_loss(
+    embeddings: Tensor, classes: Tensor, *, margin: float = 0.2, gamma: float = 0.3, normalize: bool = True
+) -> Tensor:
+    """The triplet loss with direction regularisation as a function; ``DirectionTripletLoss`` has the formula.
+
+    Args:
+        embeddings: (B, D) floating point.
+        classes: (B,) int64.
+        margin: At least 0, of squared distances.
+        gamma: Weight of the regularisation, at least 0.
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        UserError: a tensor has another shape or type, or a setting is out of range.
+    """
+    check_number("margin", margin, least=0)
+    check_number("gamma", gamma, least=0)
+    check_classes(embeddings, classes)
+    with torch.autocast(embeddings.device.type, enabled=False):
+        points = embedding_points(embeddings, normalize=normalize)
+        positives, negatives = class_masks(classes)
+        anchor, positive = positives.nonzero(as_tuple=True)  # (P,) pairs
+        pair, negative = negatives[anchor].nonzero(as_tuple=True)  # (T,) triplets
+        near, far, cosines = triplet_geometry(points, anchor[pair], positive[pair], negative)  # (T,) each
+        hinges = (near - far + margin - gamma * cosines).clamp(min=0)
+        return hinges.sum() / max(int((hinges > 0).sum()), 1)
 
 
 class DirectionTripletLoss(ClassLoss):
@@ -17,17 +48,23 @@ class DirectionTripletLoss(ClassLoss):
 
         [ D_ap - D_an + margin - gamma cos(f_n - f_a, f_p - f_a) ]_+
 
-    with D the squared Euclidean distance, p of the class of a and n of another. Time and memory are those of the
-    triplets: B times the positives times the negatives of an item.
+    with D the squared Euclidean distance, p an item of the class of a and n one of another. Time and memory are those
+    of the triplets: B times the positives times the negatives of an item.
+
+    Inputs: embeddings (B, D), class numbers (B,) int64.
 
     Relations: ``triplet(mining=all)`` for gamma = 0.
 
     Args:
         margin: At least 0, of squared distances.
-        gamma: At least 0.
-        normalize: L2-normalise the embeddings first.
+        gamma: Weight of the regularisation, at least 0.
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Raises:
+        UserError: a setting is out of range.
 
     Example:
+        >>> import torch
         >>> points, classes = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0, 1])
         >>> direction_triplet_loss(points, classes, margin=3.5, gamma=0.3, normalize=False).item()  # cosine 0 at item 0
         0.5
@@ -36,8 +73,11 @@ class DirectionTripletLoss(ClassLoss):
         Mohan, Sankaran, Fedorishin, Setlur, Govindaraju: Moving in the Right Direction, CVPR 2020.
     """
 
-    _when = "Triplets on classes that lie close together: negatives are not pushed through the class."
-    about = About("O(triplets), at most O(B^3)", SOURCE, _when)
+    info = LossInfo(
+        cost="O(triplets), at most O(B^3)",
+        source=SOURCE,
+        when="Triplets on classes that lie close together: negatives are not pushed through the class.",
+    )
 
     def __init__(self, margin: float = 0.2, gamma: float = 0.3, normalize: bool = True) -> None:
         super().__init__()
@@ -46,20 +86,7 @@ class DirectionTripletLoss(ClassLoss):
         self.normalize = normalize
 
     def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of embeddings (B, D) and classes (B,) int64, a scalar."""
-        check_classes(embeddings, classes)
-        with torch.autocast(embeddings.device.type, enabled=False):
-            points = points_of(embeddings, normalize=self.normalize)
-            positives, negatives = class_masks(classes)
-            anchor, positive = positives.nonzero(as_tuple=True)  # (P,) pairs
-            pair, negative = negatives[anchor].nonzero(as_tuple=True)  # (T,) triplets
-            near, far, cosines = triplet_geometry(points, anchor[pair], positive[pair], negative)  # (T,) each
-            hinges = (near - far + self.margin - self.gamma * cosines).clamp(min=0)
-            return hinges.sum() / max(int((hinges > 0).sum()), 1)
-
-
-def direction_triplet_loss(
-    embeddings: Tensor, classes: Tensor, *, margin: float = 0.2, gamma: float = 0.3, normalize: bool = True
-) -> Tensor:
-    """``DirectionTripletLoss`` as a function of embeddings (B, D) and classes (B,) int64."""
-    return DirectionTripletLoss(margin, gamma, normalize).value(embeddings, classes)
+        """``direction_triplet_loss`` of embeddings (B, D) and classes (B,) int64 with the settings of the module."""
+        return direction_triplet_loss(
+            embeddings, classes, margin=self.margin, gamma=self.gamma, normalize=self.normalize
+        )

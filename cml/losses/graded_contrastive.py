@@ -1,17 +1,83 @@
-"""The contrastive loss with a graded similarity between 0 and 1 in the place of "same or not".
+"""The graded contrastive loss: the contrastive loss with a similarity between 0 and 1 in place of "same or not".
 
-It is the one to copy for a loss of your own over label distances: a formula over pairs in plain torch, of which
-autograd makes the gradient. ``@cml.losses.register("name")`` gives it a name.
+Copy this file for a loss of your own over label distances. It has the function that checks its arguments, the formula
+over pairs in plain torch, of which autograd makes the gradient, and the module that holds the settings. One line in
+``cml/losses/__init__.py``, or ``@cml.losses.register("name")`` elsewhere, gives it a name.
 """
 
 import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, Mask, ScaledLabelLoss
-from cml.losses.loss import About
-from cml.losses.pairs import Pairs, RowMean, ones
-from cml.losses.row_blocks import mean_over_pairs
+from cml.losses.label_distance_loss import Auto, Mask
+from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.loss import LossInfo
+from cml.losses.pairs import Pairs, as_numbers, mask_label_distances
+from cml.losses.row_blocks import Constant, mean_over_pairs
+from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.settings import check_above_zero, check_number
+
+
+def graded_contrastive_loss(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    *,
+    mask: Mask = None,
+    label_scale: float,
+    margin: float = 0.5,
+    normalize: bool = True,
+) -> Tensor:
+    """The graded contrastive loss as a function; ``GradedContrastiveLoss`` has the formula.
+
+    Args:
+        embeddings: (B, D) floating point, or (H, B, D) of H heads.
+        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
+        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
+        label_scale: The label distance from which on the similarity is 0, above 0.
+        margin: Distance beyond which no pair repels, at least 0.
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Returns:
+        A scalar, or (H,) of H heads; 0 with a warning if no anchor has a usable item.
+
+    Raises:
+        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a setting is out of
+            range.
+    """
+    mean = graded_contrastive_mean(
+        embeddings,
+        mask_label_distances(label_distances, mask),
+        reach=check_above_zero("label_scale", label_scale),
+        margin=check_number("margin", margin, least=0),
+        normalize=normalize,
+    )
+    return warn_without_terms(mean, GradedContrastiveLoss.missing)
+
+
+def graded_contrastive_mean(
+    embeddings: Tensor, label_distances: Tensor, *, reach: Constant, margin: Constant, normalize: bool
+) -> RowMean:
+    """The formula of ``graded_contrastive_loss``.
+
+    Args:
+        embeddings: (B, D), or (H, B, D) of H heads.
+        label_distances: (A, B).
+        reach: The label distance from which on the similarity is 0; (H, 1, 1) for one per head.
+        margin: Distance beyond which no pair repels; (H, 1, 1) for one per head.
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Returns:
+        The loss, and the used pairs of each anchor.
+    """
+
+    def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
+        distances, labels, used = pairs  # (R, B) each
+        similarity = labels.div(-reach).add_(1).clamp_(min=0)  # psi
+        push, pull = (margin - distances).relu().square(), distances.square()
+        terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
+        counted = as_numbers(used, terms)
+        return (terms * counted).sum(dim=-1) / 2, counted.sum(dim=1).long()
+
+    return mean_over_pairs(embeddings, label_distances, row_values, normalize=normalize)
 
 
 class GradedContrastiveLoss(ScaledLabelLoss):
@@ -24,18 +90,25 @@ class GradedContrastiveLoss(ScaledLabelLoss):
     with D the Euclidean distance of embeddings and psi the graded similarity: 1 at label distance 0, falling in a
     straight line to 0 at ``reach`` times ``label_scale``. For label distances that are 1 - overlap, as between layouts,
     ``label_scale`` 1 makes psi the overlap, the published similarity; with "auto" half of all pairs have similarity 0,
-    as most of the published task's have. Turning or shifting the embeddings leaves the loss as it is where they are not
-    normalised.
+    as most of the published task's have. For embeddings that are not normalised, the loss is invariant to rotating and
+    shifting them.
+
+    Inputs: embeddings (B, D), label distances (A, B).
 
     Relations: with psi in {0, 1} it is the contrastive loss. ``relaxed-contrastive`` is the same on relative distances.
 
     Args:
-        label_scale: The label distance that counts as 1, or "auto": the median of positive ones of training pairs.
+        label_scale: The label distance that counts as 1, above 0, or "auto": the median of the positive ones over a
+            sample of training pairs.
         reach: Label distance from which on the similarity is 0, in units of ``label_scale``, above 0.
-        margin: Distance beyond which nothing is pushed, at least 0; 0.5 as published, for normalised embeddings.
-        normalize: L2-normalise the embeddings first, as published.
+        margin: Distance beyond which no pair repels, at least 0; 0.5 as published, for normalised embeddings.
+        normalize: Whether to L2-normalise the embeddings first, as published.
+
+    Raises:
+        UserError: a setting is out of range.
 
     Example:
+        >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
         >>> loss = GradedContrastiveLoss(label_scale=1.0, margin=4.0, normalize=False)
         >>> loss(points, torch.tensor([[0.0, 0.5, 2.0]])).item()
@@ -46,9 +119,13 @@ class GradedContrastiveLoss(ScaledLabelLoss):
         Supervision, CVPR 2023. psi as a function of a label distance is cml's.
     """
 
-    _when = "Labels overlap by a degree from 0 to 1, and most pairs do not overlap."
-    about = About("O(A B)", "Leyva-Vallina et al., CVPR 2023", _when)
-    lacking = "an item of a usable label distance"
+    info = LossInfo(
+        cost="O(A B)",
+        source="Leyva-Vallina et al., CVPR 2023",
+        when="Labels overlap by a degree from 0 to 1, and most pairs do not overlap.",
+    )
+    missing = "an item of a usable label distance"
+    takes_heads = True
 
     def __init__(
         self, label_scale: Auto = "auto", reach: float = 1.0, margin: float = 0.5, normalize: bool = True
@@ -59,32 +136,11 @@ class GradedContrastiveLoss(ScaledLabelLoss):
         self.normalize = normalize
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """The loss of a batch, with the terms of each anchor."""
-        reach = self.reach * self.scale()
-
-        def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
-            distances, labels, used = pairs  # (R, B) each
-            similarity = labels.div_(-reach).add_(1).clamp_(min=0)  # psi
-            push, pull = (self.margin - distances).relu().square(), distances.square()
-            terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
-            counted = ones(used, terms)
-            return (terms * counted).sum(dim=1) / 2, counted.sum(dim=1).long()
-
-        return mean_over_pairs(embeddings, label_distances, row_values, normalize=self.normalize)
-
-
-def graded_contrastive_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Mask = None,
-    label_scale: float,
-    margin: float = 0.5,
-    normalize: bool = True,
-) -> Tensor:
-    """``GradedContrastiveLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True.
-
-    The similarity is 0 from the label distance ``label_scale`` on.
-    """
-    loss = GradedContrastiveLoss(label_scale, margin=margin, normalize=normalize)
-    return loss.value(embeddings, label_distances, mask)
+        """``graded_contrastive_mean`` with the module's settings, of embeddings (B, D) and label distances (A, B)."""
+        return graded_contrastive_mean(
+            embeddings,
+            label_distances,
+            reach=self.reach * self.constant("label_scale"),
+            margin=self.margin,
+            normalize=self.normalize,
+        )

@@ -1,4 +1,4 @@
-"""The compiled loop of dense triplets: sums of hinges over ordered pairs, a sort and B cheap steps per row.
+"""The compiled loop of ``ordered_hinge.py``: sums of hinges over ordered pairs, a sort and B cheap steps per row.
 
 Going up the order, the columns seen so far come before the present one, and their places in ascending distance are
 counted in two levels: by bucket of places and within the bucket. A count below any place is then two look-ups.
@@ -20,16 +20,27 @@ MASK = (1 << BITS) - 1
 
 @numba.njit(nogil=True, cache=True)
 def sum_hinges(
-    ascending: Float,  # (R, B) distances of each row in ascending order; infinite ones, left out, come last
-    by_distance: Int64,  # (R, B) the columns that they belong to
-    in_order: Float,  # (R, B) order values in ascending order, infinite where left out
-    ranks: Int64,  # (R, B) the places in ``ascending`` that they belong to
-    margin: np.floating[Any],  # of the type of ``ascending``
-    values: Float,  # (R,) sum of the hinges
-    pairs: Int64,  # (R,) number of pairs i before j, active or not
-    slopes: Float,  # (R, B) active pairs with the column as i, less those with it as j
+    ascending: Float,
+    by_distance: Int64,
+    in_order: Float,
+    ranks: Int64,
+    margin: np.floating[Any],
+    values: Float,
+    pairs: Int64,
+    slopes: Float,
 ) -> None:
-    """Fill the last three, ``slopes`` of zeros, for R rows of B columns."""
+    """Fill ``values``, ``pairs`` and ``slopes`` for R rows of B columns.
+
+    Args:
+        ascending: (R, B) distances of each row in ascending order; infinite ones, left out, come last.
+        by_distance: (R, B) the columns that they belong to.
+        in_order: (R, B) order values in ascending order, infinite where left out.
+        ranks: (R, B) the places in ``ascending`` that they belong to.
+        margin: Of distances, of the type of ``ascending``.
+        values: (R,) filled with the sum of the hinges.
+        pairs: (R,) filled with the number of pairs i before j, active or not.
+        slopes: (R, B) of zeros, filled with the active pairs with the column as i, less those with it as j.
+    """
     columns = ascending.shape[1]
     reach = np.empty(columns, np.int64)  # how many distances are below D_k + margin
     below = np.empty(columns, np.int64)  # how many distances D + margin are at most D_k

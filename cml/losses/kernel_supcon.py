@@ -1,12 +1,69 @@
-"""Kernel SupCon: the supervised contrastive loss with a Gaussian kernel of label distances for positives."""
+"""Kernel SupCon: the supervised contrastive loss, with positives weighted by a Gaussian kernel of label distances."""
 
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, Mask, ScaledLabelLoss
-from cml.losses.loss import About
-from cml.losses.row_blocks import RowTerms
-from cml.losses.soft_target import row_cross_entropy
+from cml.losses.label_distance_loss import Auto, Mask
+from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.loss import LossInfo
+from cml.losses.pairs import mask_label_distances
+from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows
+from cml.losses.row_cross_entropy import row_cross_entropy
+from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.settings import check_above_zero
+
+
+def kernel_supcon_loss(
+    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, bandwidth: float, temperature: float = 0.1
+) -> Tensor:
+    """Kernel SupCon as a function; ``KernelSupConLoss`` has the formula.
+
+    Args:
+        embeddings: (B, D) floating point, or (H, B, D) of H heads. They are L2-normalised.
+        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
+        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
+        bandwidth: Of the Gaussian kernel, in the label's unit, above 0.
+        temperature: Above 0, of cosines.
+
+    Returns:
+        A scalar, or (H,) of H heads; 0 with a warning if no anchor has two usable items.
+
+    Raises:
+        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a setting is out of
+            range.
+    """
+    mean = kernel_supcon_mean(
+        embeddings,
+        mask_label_distances(label_distances, mask),
+        bandwidth=check_above_zero("bandwidth", bandwidth),
+        temperature=check_above_zero("temperature", temperature),
+    )
+    return warn_without_terms(mean, KernelSupConLoss.missing)
+
+
+def kernel_supcon_mean(
+    embeddings: Tensor, label_distances: Tensor, *, bandwidth: Constant, temperature: Constant
+) -> RowMean:
+    """The formula of ``kernel_supcon_loss``.
+
+    Args:
+        embeddings: (B, D), or (H, B, D) of H heads.
+        label_distances: (A, B).
+        bandwidth: In the label's unit; (H, 1, 1) for one per head.
+        temperature: Of cosines; (H, 1, 1) for one per head.
+
+    Returns:
+        The loss, and 1 for each anchor that counts.
+    """
+
+    def log_weights(labels: Tensor, nearest: Tensor) -> Tensor:
+        """(nearest^2 - labels^2) / (2 bandwidth^2), as a product: squares may overflow."""
+        return (nearest - labels) / bandwidth * ((labels / 2 + nearest / 2) / bandwidth)
+
+    def row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+        # of normalised embeddings cos = 1 - D / 2, and the 1 cancels
+        return row_cross_entropy(squared, labels, used, log_weights, 2 * temperature)
+
+    return mean_over_rows(embeddings, label_distances, row_terms, normalize=True)
 
 
 class KernelSupConLoss(ScaledLabelLoss):
@@ -18,21 +75,27 @@ class KernelSupConLoss(ScaledLabelLoss):
 
     with w_j = exp(-D_y(a,j)^2 / (2 bandwidth^2)), cos the cosine of embeddings, j and k over the anchor's used items;
     anchors with fewer than 2 do not count. The normalised weights are computed as a softmax: an anchor whose items are
-    all many bandwidths away takes its nearest item for its positive, where the quotient of the formula would be 0 / 0.
-    Scaling or turning the embeddings leaves the loss as it is.
+    all many bandwidths away takes its nearest item as its positive, where the quotient of the formula would be 0 / 0.
+    The loss is invariant to scaling and rotating the embeddings.
 
     The authors' code differs from their formula and from this: it divides w_j by the sum of item j's weights instead of
     the anchor's, so that an anchor's weights do not add up to 1; its batch holds two views of each of N images, items
     of label distance 0; and it divides the sum over the 2 N anchors by N.
 
+    Inputs: embeddings (B, D), label distances (A, B). The embeddings are L2-normalised.
+
     Relations: with label distances 0 (same class) and infinitely many bandwidths it is the supervised contrastive
     loss (its L_out). ``soft-target`` weighs items by exp(-D_y) instead.
 
     Args:
-        label_scale: The label distance that counts as 1, or "auto": the median of positive ones of training pairs.
+        label_scale: The label distance that counts as 1, above 0, or "auto": the median of the positive ones over a
+            sample of training pairs.
         bandwidth: Of the Gaussian kernel, in units of ``label_scale``, above 0. The publication takes 5 years for ages
             that spread over decades: about half the usual difference of two.
         temperature: Above 0, of cosines; 0.1 as published.
+
+    Raises:
+        UserError: a setting is out of range.
 
     Example:
         >>> import torch
@@ -42,32 +105,29 @@ class KernelSupConLoss(ScaledLabelLoss):
         '0.8133'
 
     Reference:
-        Dufumier et al.: Contrastive Learning with Continuous Proxy Meta-Data for 3D MRI Classification, MICCAI 2021;
-        for classes Khosla et al.: Supervised Contrastive Learning, NeurIPS 2020.
+        Dufumier, Gori, Victor, Grigis, Wessa, Brambilla, Favre, Polosan, McDonald, Piguet, Duchesnay: Contrastive
+        Learning with Continuous Proxy Meta-Data for 3D MRI Classification, MICCAI 2021; for classes Khosla and others:
+        Supervised Contrastive Learning, NeurIPS 2020.
     """
 
-    _when = "As soft-target, but all items within a bandwidth count about equally."
-    about = About("O(A B)", "Dufumier et al., MICCAI 2021", _when)
+    info = LossInfo(
+        cost="O(A B)",
+        source="Dufumier et al., MICCAI 2021",
+        when="As soft-target, but all items within a bandwidth count about equally.",
+    )
     normalize = True
+    takes_heads = True
 
     def __init__(self, label_scale: Auto = "auto", bandwidth: float = 0.5, temperature: float = 0.1) -> None:
         super().__init__(label_scale)
         self.bandwidth = check_above_zero("bandwidth", bandwidth)
         self.temperature = check_above_zero("temperature", temperature)
 
-    def row_terms(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
-        """The cross-entropy of each anchor that has 2 used columns or more."""
-        bandwidth = self.bandwidth * self.scale()
-
-        def log_weights(labels: Tensor, nearest: Tensor) -> Tensor:  # the difference of squares, which may overflow
-            return (nearest - labels).div_(bandwidth).mul_((labels / 2).add_(nearest / 2).div_(bandwidth))
-
-        # of normalised embeddings cos = 1 - D / 2, and the 1 cancels
-        return row_cross_entropy(squared, labels, used, log_weights, 2 * self.temperature)
-
-
-def kernel_supcon_loss(
-    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, bandwidth: float, temperature: float = 0.1
-) -> Tensor:
-    """``KernelSupConLoss``, with ``bandwidth`` in the label's unit, where a mask (A, B) is True."""
-    return KernelSupConLoss(1.0, bandwidth, temperature).value(embeddings, label_distances, mask)
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """``kernel_supcon_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
+        return kernel_supcon_mean(
+            embeddings,
+            label_distances,
+            bandwidth=self.bandwidth * self.constant("label_scale"),
+            temperature=self.temperature,
+        )

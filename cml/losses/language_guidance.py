@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss, check_classes
-from cml.losses.embeddings import check_matrix, in_full, unit
-from cml.losses.loss import About
+from cml.losses.embeddings import check_matrix, in_full, unit_rows
+from cml.losses.loss import LossInfo
 from cml.settings import check_above_zero, check_number
 from cml.word_vectors.open import open_word_vectors
 
@@ -18,21 +18,36 @@ from cml.word_vectors.open import open_word_vectors
 def language_guidance_loss(
     embeddings: Tensor, texts: Tensor, classes: Tensor, *, gamma: float = 1.0, temperature: float = 1.0
 ) -> Tensor:
-    """The guidance alone, at least 0, of embeddings (B, D), texts (C, W) of the names, and classes (B,) int64."""
+    """The guidance alone, as a function; ``LanguageGuidanceLoss`` has the formula.
+
+    Args:
+        embeddings: (B, D) floating point.
+        texts: (C, W) floating point, the text embedding of each class name.
+        classes: (B,) int64 in 0..C-1.
+        gamma: At least 0, in units of a cosine.
+        temperature: t, above 0.
+
+    Returns:
+        A scalar of at least 0.
+
+    Raises:
+        UserError: a tensor has another shape or type, a number is not a class, or a setting is out of range.
+    """
     check_number("gamma", gamma, least=0)
     check_above_zero("temperature", temperature)
     check_matrix("texts", texts, "(C, W)")
     check_classes(embeddings, classes, len(texts))
     with torch.autocast(embeddings.device.type, enabled=False):
-        points, words = unit(embeddings), unit(texts.detach())[classes]
-        seen = (points @ points.T / temperature).log_softmax(dim=1)  # (B, B)
+        points, words = unit_rows(embeddings), unit_rows(texts.detach())[classes]
+        image_shares = (points @ points.T / temperature).log_softmax(dim=1)  # (B, B), logarithms
         same = (classes[:, None] == classes).to(points.dtype)
-        read = ((words @ words.T).to(points.dtype) + gamma * same) / temperature
-        return (seen.exp() * (seen - read.log_softmax(dim=1))).sum(dim=1).mean()
+        text_scores = ((words @ words.T).to(points.dtype) + gamma * same) / temperature
+        text_shares = text_scores.log_softmax(dim=1)
+        return (image_shares.exp() * (image_shares - text_shares)).sum(dim=1).mean()
 
 
 class LanguageGuidanceLoss(ClassLoss):
-    """A loss over classes plus ``weight`` times a divergence of images from the names of their classes.
+    """A loss over classes, plus ``weight`` times the divergence of image similarities from those of class names.
 
     With S the cosines among the batch's embeddings, T those among the text embeddings of their classes' names, and
     [y_i = y_j] 1 within a class and 0 between classes, the mean over items i of
@@ -46,20 +61,25 @@ class LanguageGuidanceLoss(ClassLoss):
     divergence the other way round.
 
     A class's text embedding is the mean of the vectors of the words in its name; "001.Black_footed_Albatross" has
-    three. Words that the vectors lack are left out.
+    three. Words that the vectors do not hold are left out.
+
+    Inputs: embeddings (B, D), class numbers (B,) int64; ``prepare`` looks up the class names.
+
+    Relations: added to any loss over classes, which it leaves as it is for ``weight`` 0.
 
     Args:
         loss: The loss over classes, as in ``proxy-anchor(alpha=16)``.
         vectors: Word vectors: ``glove-6b-50d`` (extra ``glove``), or the path of a file.
-        weight: At least 0.
+        weight: Weight of the divergence, at least 0.
         gamma: At least 0, in units of a cosine; 1 as in the authors' code.
-        temperature: Above 0.
+        temperature: t, above 0.
 
     Raises:
-        UserError: the loss does not take classes; in ``prepare``, the vectors cannot be read, know no word of a class's
-            name, or read the same for every class.
+        UserError: the loss does not take classes, or a setting is out of range; in ``prepare``, the vectors cannot be
+            read, know no word of a class's name, or read the same for every class.
 
     Example:
+        >>> import torch
         >>> points = torch.eye(3)
         >>> language_guidance_loss(points, points, torch.arange(3), gamma=0.0).item()
         0.0
@@ -68,8 +88,11 @@ class LanguageGuidanceLoss(ClassLoss):
         Roth, Vinyals, Akata: Integrating Language Guidance into Vision-based Deep Metric Learning, CVPR 2022.
     """
 
-    _when = "Class names are words that say how classes relate: birds, cars, dishes."
-    about = About("O(B^2), beside the loss that it guides", "Roth et al., CVPR 2022", _when)
+    info = LossInfo(
+        cost="O(B^2), beside the loss that it guides",
+        source="Roth et al., CVPR 2022",
+        when="Class names are words that say how classes relate: birds, cars, dishes.",
+    )
     texts: Tensor
 
     def __init__(
@@ -99,36 +122,73 @@ class LanguageGuidanceLoss(ClassLoss):
     def prepare(
         self, target: Tensor, *, dimension: int, names: Sequence[str] = (), generator: torch.Generator | None = None
     ) -> None:
-        """Look up the class names, and prepare the loss that is guided."""
+        """Look up the class names, and prepare the guided loss.
+
+        Args:
+            target: (N,) int64 class numbers of the training items.
+            dimension: D of the embeddings.
+            names: The names of the C classes.
+            generator: For the parameters of the guided loss.
+
+        Raises:
+            UserError: the vectors cannot be read, know no word of a name, or make all names alike.
+        """
         self.inner.prepare(target, dimension=dimension, names=names, generator=generator)
         self.texts = text_embeddings(names, self.vectors)
 
     def proxies(self) -> list[nn.Parameter]:
-        """Those of the loss that is guided."""
+        """The proxies of the guided loss."""
         return self.inner.proxies()
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
+        """The loss of a batch.
+
+        Args:
+            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
+            classes: (B,) int64 in 0..C-1.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: the loss was not prepared, a tensor has another shape or type, or a number is not a class.
+        """
         if len(self.texts) == 0:
-            said = "LanguageGuidanceLoss has no class names yet:"
-            raise UserError(f"{said} call prepare(classes, dimension=D, names=names) first.")
+            raise UserError(
+                "LanguageGuidanceLoss has no class names yet: call prepare(classes, dimension=D, names=names) first."
+            )
         value: Tensor = self.inner(embeddings, classes)
-        self.left_out = self.inner.left_out
-        settings = {"gamma": self.gamma, "temperature": self.temperature}
-        return in_full(value) + self.weight * language_guidance_loss(embeddings, self.texts, classes, **settings)
+        self.skipped_anchors = self.inner.skipped_anchors
+        guidance = language_guidance_loss(
+            embeddings, self.texts, classes, gamma=self.gamma, temperature=self.temperature
+        )
+        return in_full(value) + self.weight * guidance
 
 
 def text_embeddings(names: Sequence[str], vectors: str) -> Tensor:
-    """The mean word vector (C, W) float32 of each class name; letters in a row are a word."""
+    """The mean word vector of each class name. Consecutive letters are a word; anything else separates words.
+
+    Args:
+        names: The names of the C classes.
+        vectors: A source of ``cml.word_vectors``: its name, or the path of a file.
+
+    Returns:
+        (C, W) float32.
+
+    Raises:
+        UserError: the vectors cannot be read, know no word of a name, or make all names alike.
+    """
     source = open_word_vectors(vectors)
     words = [re.findall(r"[^\W\d_]+", name) for name in names]
     rows = source.find({form for name in words for word in name for form in (word, word.lower())})
     means = []
-    for name, spelt in zip(names, words, strict=True):
-        hits = [row for word in spelt if (row := rows.get(word, rows.get(word.lower()))) is not None]
+    for name, words_of_name in zip(names, words, strict=True):
+        looked_up = [rows.get(word, rows.get(word.lower())) for word in words_of_name]
+        hits = [row for row in looked_up if row is not None]
         if not hits:
-            said = "Language guidance needs class names made of words,"
-            raise UserError(f"{said} but the vectors {vectors!r} know none in {name!r}.")
+            raise UserError(
+                f"Language guidance needs class names made of words, but the vectors {vectors!r} know none in {name!r}."
+            )
         means.append(source.rows(np.array(hits)).mean(axis=0))
     if not any((mean != means[0]).any() for mean in means):
         alike = f"{len(names)} that read like {names[0]!r}" if names else "none"

@@ -1,9 +1,11 @@
-"""The contract of a loss: what it is given, what it may ask of the labels, and what it finds in a training set.
+"""The contract of a loss: its inputs, what it may ask of the labels, and what it finds in a training set.
 
 A loss is ``loss(embeddings (B, D), target) -> scalar``. It makes its target from a batch by itself (``target``), and
-once, of the whole training set, what depends on it: constants, proxies, a scale (``prepare``). Three kinds are at hand:
-``LabelDistanceLoss`` (label distances), ``ClassLoss`` (class numbers) and ``VectorLoss`` (label vectors). Gradients
-flow to the embeddings and the loss's own parameters, never to the labels.
+once, of the whole training set, what depends on it: constants, proxies, a scale (``prepare``). There are three kinds:
+``LabelDistanceLoss`` (label distances, ``label_distance_loss.py``), ``ClassLoss`` (class numbers, ``class_loss.py``)
+and ``VectorLoss`` (label vectors, below). Every registered loss has a file of its name: a function with the formula,
+and a thin module that holds its constants. Gradients flow to the embeddings and the loss's own parameters, never to the
+labels.
 """
 
 import inspect
@@ -20,24 +22,39 @@ from cml.errors import UserError
 
 
 class LabelSource(Protocol):
-    """What a loss may ask of the labels of a batch, or of a training set; cml.training.targets answers.
-
-    Labels that are not classes, or not vectors, are a ``UserError`` where they are asked for as such.
-    """
+    """What a loss may ask of the labels of a batch, or of a training set; ``cml.training.targets`` answers."""
 
     def label_distances(self) -> NDArray[np.float32]:
-        """Of a batch (A, B), from its anchors to all its items; of a training set (P,), those of a sample of pairs."""
+        """Label distances, infinite where a pair cannot be compared.
+
+        Returns:
+            Of a batch (A, B), from its anchors to all its items; of a training set (P,), those of a sample of pairs.
+        """
 
     def classes(self) -> NDArray[np.int64]:
-        """(B,) class numbers 0..C-1; of a training set, of all its items."""
+        """Class numbers 0..C-1.
+
+        Returns:
+            (B,) of a batch; of a training set, of all its items.
+
+        Raises:
+            UserError: the labels are not classes.
+        """
 
     def vectors(self) -> NDArray[np.float32]:
-        """(B, V) labels that are vectors, in their own unit; of a training set, of all its items."""
+        """Label vectors, in their own unit.
+
+        Returns:
+            (B, V) of a batch; of a training set, of all its items.
+
+        Raises:
+            UserError: the labels are not vectors.
+        """
 
 
 @dataclass(frozen=True)
-class About:
-    """What ``cml losses`` and the documentation say about a loss; each text is one line.
+class LossInfo:
+    """What ``cml losses`` and the documentation print about a loss; each text is one line.
 
     Attributes:
         cost: Time of a batch of B items, A anchors, C classes, beside the products of its vectors: "O(A B log B)".
@@ -54,34 +71,44 @@ class Loss(nn.Module):
     """Base of all losses. A setting that is out of range is a ``UserError`` when the loss is made.
 
     Attributes:
-        labels: What its target is called in the list of losses: "label distances", "classes", "vectors".
-        about: Cost, source and use, for the list of losses.
-        normalize: True if the loss L2-normalises embeddings. Whoever retrieves with the trained embedding must
-            do the same; the trainer copies this flag into the model, it is said nowhere else.
+        labels: The kind of its target in the list of losses: "label distances", "classes", "vectors".
+        info: Cost, source and use, for the list of losses.
+        normalize: True if the loss L2-normalises embeddings. Retrieval with the trained embedding must do the same; the
+            trainer copies this flag into the model.
         starts_at_zero: True if every embedding should be 0 before training, as a predicted label starts at the mean.
-        vary: Settings to the values or ranges that ``cml bench`` draws its trials from, as in
+        search_space: Settings to the values or ranges that ``cml bench`` draws its trials from, as in
             ``{"scale": "0.01..1.0:log"}``, beside learning rate and weight decay.
-        constants: Names of what ``prepare`` finds, in the order in which a ``state_dict`` holds them.
-        left_out: Anchors seen so far that had no pair or triplet to learn from.
+        constant_names: Names of the constants that ``prepare`` finds, in the order in which a ``state_dict`` holds
+            them.
+        skipped_anchors: Anchors seen so far that had no pair or triplet to learn from.
     """
 
     labels: ClassVar[str]
-    about: ClassVar[About]
+    info: ClassVar[LossInfo]
     normalize: bool = False
     starts_at_zero: ClassVar[bool] = False
-    vary: ClassVar[Mapping[str, str]] = {}
-    constants: ClassVar[tuple[str, ...]] = ()
+    search_space: ClassVar[Mapping[str, str]] = {}
+    constant_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         super().__init__()
-        self._fitted: dict[str, float] = {}
-        self.left_out = 0
+        self._constants: dict[str, float] = {}
+        self.skipped_anchors = 0
 
     def target(self, batch: LabelSource) -> Tensor:
-        """What ``forward`` is given of a batch's labels beside the embeddings, or ``prepare`` of a training set's.
+        """Make the second argument of ``forward`` from a batch's labels, or the target of ``prepare``.
 
-        It is called in data workers, and of several processes the target of one counts for all: its shape should
-        follow from the numbers of items and anchors alone.
+        It is called in data workers, and in a run of several processes the target of one counts for all: its shape
+        should follow from the numbers of items and anchors alone.
+
+        Args:
+            batch: The labels of a batch, or of the training set.
+
+        Returns:
+            The target.
+
+        Raises:
+            UserError: the labels are of another kind.
         """
         raise NotImplementedError
 
@@ -102,43 +129,67 @@ class Loss(nn.Module):
         """
 
     def fit(self, distance: Any, labels: Any = None, *, seed: int = 0) -> Self:  # noqa: ANN401
-        """Refuse, by a ``UserError`` that says what to call: losses over label distances alone are fitted."""
-        asked = type(self).prepare is not Loss.prepare
+        """Find the constants of a loss over label distances; any other loss refuses.
+
+        Args:
+            distance: See ``LabelDistanceLoss.fit``.
+            labels: See ``LabelDistanceLoss.fit``.
+            seed: Random seed of the draw.
+
+        Returns:
+            The loss.
+
+        Raises:
+            UserError: the loss is not over label distances. The error says what to call instead.
+        """
+        has_prepare = type(self).prepare is not Loss.prepare
         raise UserError(
             f"{type(self).__name__} is a loss over {self.labels} and has no fit: "
-            + (f"call prepare({self.labels}, dimension=D)." if asked else "it finds nothing in the training labels.")
+            + (f"call prepare({self.labels}, dimension=D)." if has_prepare else "it needs no training labels.")
         )
 
     def proxies(self) -> list[nn.Parameter]:
         """The parameters that learn at ``proxy_rate`` times the learning rate; all others learn at the head's."""
         return []
 
-    def fitted(self) -> dict[str, float]:
+    def constants(self) -> dict[str, float]:
         """The constants that ``prepare`` found, by name, for the saved config; empty before."""
-        return dict(self._fitted)
+        return dict(self._constants)
 
     def get_extra_state(self) -> Tensor:
-        """The fitted constants as they go into a ``state_dict``: float64, empty before ``prepare``."""
-        found = [self._fitted[name] for name in self.constants if name in self._fitted]
-        return torch.tensor(found, dtype=torch.float64)
+        """The constants as they go into a ``state_dict``: float64, empty before ``prepare``."""
+        values = [self._constants[name] for name in self.constant_names if name in self._constants]
+        return torch.tensor(values, dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take the fitted constants back from a ``state_dict``; those of another loss are a ``UserError``."""
-        if len(state) not in (0, len(self.constants)):
-            got = f"Got {len(state)} of them in the state_dict instead: it is that of another loss."
-            raise UserError(f"{type(self).__name__} has {len(self.constants)} fitted constants. {got}")
-        self._fitted = dict(zip(self.constants, state.tolist(), strict=False))
+        """Take the constants back from a ``state_dict``.
 
-    def count_left_out(self, counts: Tensor) -> None:
-        """Add the anchors without a term in ``counts`` (A,) to ``left_out``."""
-        self.left_out += int((counts == 0).sum())
+        Args:
+            state: The result of ``get_extra_state``.
+
+        Raises:
+            UserError: it is that of another loss.
+        """
+        if len(state) not in (0, len(self.constant_names)):
+            got = f"Got {len(state)} of them in the state_dict instead: it is that of another loss."
+            raise UserError(f"{type(self).__name__} has {len(self.constant_names)} fitted constants. {got}")
+        self._constants = dict(zip(self.constant_names, state.tolist(), strict=False))
+
+    def count_skipped(self, counts: Tensor) -> None:
+        """Add the anchors without a term in ``counts`` (A,) to ``skipped_anchors``."""
+        self.skipped_anchors += int((counts == 0).sum())
 
     def extra_repr(self) -> str:
         """The settings as they are written: the constructor's arguments, which are attributes of the same name."""
         arguments = inspect.signature(type(self)).parameters
-        settings = {name: getattr(self, name) for name in arguments if hasattr(self, name)}
+        settings = {name: getattr(self, name) for name in setting_names(self)}
         unset = {name for name, value in settings.items() if value is None and arguments[name].default is None}
         return ", ".join(f"{name}={value!r}" for name, value in settings.items() if name not in unset)
+
+
+def setting_names(loss: Loss) -> list[str]:
+    """The constructor's arguments of a loss that are attributes of the same name."""
+    return [name for name in inspect.signature(type(loss)).parameters if hasattr(loss, name)]
 
 
 class VectorLoss(Loss):
@@ -147,9 +198,27 @@ class VectorLoss(Loss):
     labels = "vectors"
 
     def target(self, batch: LabelSource) -> Tensor:
-        """The label vectors (B, V) float32, in their own unit."""
+        """The label vectors of a batch, or of a training set.
+
+        Args:
+            batch: The labels.
+
+        Returns:
+            (B, V) float32, in their own unit.
+
+        Raises:
+            UserError: the labels are not vectors.
+        """
         return torch.from_numpy(batch.vectors())
 
     def forward(self, embeddings: Tensor, vectors: Tensor) -> Tensor:
-        """The loss of a batch, in at least float32: embeddings (B, D), vectors (B, V) in their own unit."""
+        """The loss of a batch.
+
+        Args:
+            embeddings: (B, D) floating point. Computed with in at least float32.
+            vectors: (B, V) label vectors in their own unit.
+
+        Returns:
+            A scalar.
+        """
         raise NotImplementedError

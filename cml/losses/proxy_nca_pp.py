@@ -1,42 +1,61 @@
-"""ProxyNCA++: a softmax over the distances to one proxy per class."""
+"""ProxyNCA++ over classes: a softmax over the distances to one proxy per class, at a low temperature."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cml.losses.embeddings import unit
-from cml.losses.loss import About
-from cml.losses.own_proxies import OwnProxyLoss, check_proxies
+from cml.losses.embeddings import unit_rows
+from cml.losses.loss import LossInfo
+from cml.losses.proxy_loss import ProxyTableLoss, check_proxies
 from cml.settings import check_above_zero
 
 
 def proxy_nca_pp_loss(embeddings: Tensor, proxies: Tensor, classes: Tensor, *, temperature: float = 1 / 9) -> Tensor:
-    """``ProxyNCAPlusPlusLoss`` as a function of embeddings (B, D), proxies (C, D), C >= 2, and classes (B,) int64."""
+    """ProxyNCA++ as a function; ``ProxyNCAPlusPlusLoss`` has the formula.
+
+    Args:
+        embeddings: (B, D) floating point.
+        proxies: (C, D) floating point, C at least 2.
+        classes: (B,) int64 in 0..C-1.
+        temperature: T, above 0.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        UserError: a tensor has another shape or type, a number is not a class, or the temperature is not above 0.
+    """
     check_above_zero("temperature", temperature)
     check_proxies(embeddings, proxies, classes)
     with torch.autocast(embeddings.device.type, enabled=False):
-        points = unit(embeddings)
-        cosines = points @ unit(proxies).to(points).T  # (B, C)
+        points = unit_rows(embeddings)
+        cosines = points @ unit_rows(proxies).to(points).T  # (B, C)
         # D = 2 - 2 cosine, and a constant leaves a softmax as it is
         return functional.cross_entropy(2 * cosines / temperature, classes)
 
 
-class ProxyNCAPlusPlusLoss(OwnProxyLoss):
+class ProxyNCAPlusPlusLoss(ProxyTableLoss):
     """Cross-entropy of a softmax over squared distances to all proxies, one learnt proxy per class.
 
     The mean over items i of
 
         -log( exp(-D(f_i, p_y) / T) / sum over all classes k of exp(-D(f_i, p_k) / T) )
 
-    with D the squared Euclidean distance of L2-normalised embeddings and proxies. 1 / T stands inside the exponent;
-    some texts print it outside, where it would only scale the loss.
+    with D the squared Euclidean distance of L2-normalised embeddings and proxies, and y the item's class. 1 / T stands
+    inside the exponent; some texts print it outside, where it would only scale the loss.
+
+    Inputs: embeddings (B, D), class numbers (B,) int64; ``prepare`` makes the proxies.
 
     Relations: ``proxy-nca`` with scale = 1 / T.
 
     Args:
         temperature: T, above 0; 1/9 as published.
 
+    Raises:
+        UserError: a setting is out of range.
+
     Example:
+        >>> import torch
         >>> points = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
         >>> round(proxy_nca_pp_loss(points, points, torch.tensor([0, 1]), temperature=1.0).item(), 4)  # log(1 + e^-2)
         0.1269
@@ -45,12 +64,27 @@ class ProxyNCAPlusPlusLoss(OwnProxyLoss):
         Teh, DeVries, Taylor: ProxyNCA++: Revisiting and Revitalizing Proxy Neighborhood Component Analysis, ECCV 2020.
     """
 
-    about = About("O(B C)", "Teh et al., ECCV 2020", "A plain softmax over one proxy per class, at a low temperature.")
+    info = LossInfo(
+        cost="O(B C)",
+        source="Teh et al., ECCV 2020",
+        when="A plain softmax over one proxy per class, at a low temperature.",
+    )
 
     def __init__(self, temperature: float = 1 / 9) -> None:
         super().__init__()
         self.temperature = check_above_zero("temperature", temperature)
 
     def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
-        """The loss of a batch: embeddings (B, D), classes (B,) int64, result a scalar."""
-        return proxy_nca_pp_loss(embeddings, self.made(), classes, temperature=self.temperature)
+        """The loss of a batch.
+
+        Args:
+            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
+            classes: (B,) int64 in 0..C-1.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: the proxies are not made yet, a tensor has another shape or type, or a number is not a class.
+        """
+        return proxy_nca_pp_loss(embeddings, self.proxy_table(), classes, temperature=self.temperature)

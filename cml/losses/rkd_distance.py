@@ -5,8 +5,58 @@ from torch import Tensor
 from torch.nn import functional
 
 from cml.losses.label_distance_loss import LabelDistanceLoss, Mask
-from cml.losses.loss import About
-from cml.losses.pairs import RowMean, compare, mean_of
+from cml.losses.loss import LossInfo
+from cml.losses.pairs import compare, mask_label_distances
+from cml.losses.row_mean import RowMean, warn_without_terms
+
+
+def rkd_distance_loss(
+    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, normalize: bool = False
+) -> Tensor:
+    """RKD-distance as a function; ``RKDDistanceLoss`` has the formula.
+
+    Args:
+        embeddings: (B, D) floating point, or (H, B, D) of H heads.
+        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
+        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Returns:
+        A scalar, or (H,) of H heads; 0 with a warning if fewer than 2 pairs are usable or all label distances are 0.
+
+    Raises:
+        UserError: a tensor has another shape or type, or a label distance is NaN or negative.
+    """
+    mean = rkd_distance_mean(embeddings, mask_label_distances(label_distances, mask), normalize=normalize)
+    return warn_without_terms(mean, RKDDistanceLoss.missing)
+
+
+def rkd_distance_mean(embeddings: Tensor, label_distances: Tensor, *, normalize: bool) -> RowMean:
+    """The formula of ``rkd_distance_loss``.
+
+    Args:
+        embeddings: (B, D), or (H, B, D) of H heads.
+        label_distances: (A, B).
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Returns:
+        The loss, and the used pairs of each anchor; 0 of all if the batch has nothing to learn from.
+    """
+    distances, labels, used = compare(embeddings, label_distances, normalize=normalize)
+    pairs = used.sum()
+    learns = (pairs >= 2) & (labels.amax() > 0)
+    number, least = pairs.clamp(min=1), torch.finfo(distances.dtype).tiny
+
+    def relative(some: Tensor) -> Tensor:
+        """Distances in units of their mean over the used pairs."""
+        mean = some.sum(dim=(-2, -1), keepdim=True) / number
+        return some / mean.clamp(min=least)
+
+    embedding_ratios = relative(distances.where(used & learns, 0))
+    label_ratios = relative(labels / labels.amax()).where(learns, 0)  # over the largest: sums of any unit fit
+    terms = functional.smooth_l1_loss(embedding_ratios, label_ratios.expand_as(embedding_ratios), reduction="none")
+    counts = used.sum(dim=1) * learns
+    return RowMean(terms.sum(dim=(-2, -1)) / counts.sum().clamp(min=1), counts)
 
 
 class RKDDistanceLoss(LabelDistanceLoss):
@@ -17,46 +67,40 @@ class RKDDistanceLoss(LabelDistanceLoss):
         h( ||f_a - f_j|| / mean  -  D_y(a,j) / mean_y ),   h(x) = x^2 / 2 for |x| <= 1, else |x| - 1/2
 
     with mean and mean_y the means of the two distances over all used pairs of the batch. The gradient flows through
-    mean as well. Scaling, turning or shifting the embeddings and scaling the label distances leave it as it is. A batch
-    of fewer than 2 used pairs, or of label distances that are all 0, teaches nothing.
+    mean as well. The loss is invariant to scaling, rotating and shifting the embeddings and to scaling the label
+    distances. A batch of fewer than 2 used pairs, or of label distances that are all 0, contributes no gradient.
 
-    Relations: ``log-ratio`` is its cousin on a logarithmic scale, where a near pair counts as much as a far one.
+    Inputs: embeddings (B, D), label distances (A, B).
+
+    Relations: ``log-ratio`` compares on a logarithmic scale: there a near pair counts as much as a far one, here far
+    pairs weigh more.
 
     Args:
-        normalize: L2-normalise the embeddings first; published without.
+        normalize: Whether to L2-normalise the embeddings first; published without.
 
     Example:
+        >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [3.0]])
         >>> RKDDistanceLoss()(points, 10 * torch.cdist(points, points)).item()
         0.0
 
     Reference:
-        Park et al.: Relational Knowledge Distillation, CVPR 2019, equations 5 to 8, with label distances in the place
-        of the teacher's. Sums are means here.
+        Park, Kim, Lu, Cho: Relational Knowledge Distillation, CVPR 2019, equations 5 to 8, with label distances in
+        place of the teacher's. Sums are means here.
     """
 
-    _when = "Embedding distances should be proportional to label distances, far pairs above all."
-    about = About("O(A B)", "Park et al., CVPR 2019", _when)
-    lacking = "two items of a usable label distance, or all label distances of the batch are 0"
+    info = LossInfo(
+        cost="O(A B)",
+        source="Park et al., CVPR 2019",
+        when="Embedding distances should be proportional to label distances, far pairs above all.",
+    )
+    missing = "two items of a usable label distance, or all label distances of the batch are 0"
+    takes_heads = True
 
     def __init__(self, normalize: bool = False) -> None:
         super().__init__()
         self.normalize = normalize
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
-        """The loss of a batch, with the terms of each anchor."""
-        distances, labels, used = compare(embeddings, label_distances, normalize=self.normalize)  # (A, B) each
-        pairs = used.sum()
-        teaches = (pairs >= 2) & (labels.amax() > 0)
-        distances, labels = distances.where(used & teaches, 0), labels / labels.amax()  # of any unit, sums fit
-        least = torch.finfo(distances.dtype).tiny
-        found, wanted = (one / (one.sum() / pairs.clamp(min=1)).clamp(min=least) for one in (distances, labels))
-        terms = functional.smooth_l1_loss(found, wanted.where(teaches, 0), reduction="none")
-        return mean_of(terms, used.sum(dim=1) * teaches)
-
-
-def rkd_distance_loss(
-    embeddings: Tensor, label_distances: Tensor, *, mask: Mask = None, normalize: bool = False
-) -> Tensor:
-    """``RKDDistanceLoss`` of embeddings (B, D) and label distances (A, B), where a mask (A, B) is True."""
-    return RKDDistanceLoss(normalize).value(embeddings, label_distances, mask)
+        """``rkd_distance_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
+        return rkd_distance_mean(embeddings, label_distances, normalize=self.normalize)

@@ -1,8 +1,13 @@
 """Losses that are a sum over anchors of some function of the anchor's row of squared distances, with its gradient.
 
-The gradient is gathered block by block of rows: no (A, B) matrix is held, and the backward pass keeps (B, D). A loss
-gives the value of each row of a block (``mean_over_pairs``; autograd finds the slopes) or its slopes in the squared
-distances too (``mean_over_rows``: for counts, which autograd does not see through, and where it is faster).
+Rows are taken a block at a time and the gradient is gathered on the way: no (A, B) matrix is held, and the backward
+pass keeps (B, D). A loss gives, for a block of rows, the value of each row (``mean_over_pairs``; autograd finds the
+slopes), or its slopes in the squared distances too (``mean_over_rows``: for counts, which autograd does not see
+through, and where it is faster). Losses in which rows meet other than by their sum do not fit here
+(``rkd_distance.py``).
+
+One head has embeddings (B, D) and H heads have (H, B, D). Heads share the label distances, and what a loss computes of
+these alone it computes once; its settings may be one number, or a tensor (H, 1, 1) with one per head.
 """
 
 from collections.abc import Callable
@@ -12,26 +17,27 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from cml.losses.embeddings import points
-from cml.losses.pairs import (
-    Pairs,
-    RowMean,
-    add_gradient,
-    centred,
-    check_batch,
-    comparable,
-    slopes_of_distances,
-    squared_distances,
-    usable,
-)
+from cml.losses.embeddings import embedding_points
+from cml.losses.own_column import comparable_pairs
+from cml.losses.pairs import Pairs, check_batch, usable_labels
+from cml.losses.row_mean import RowMean
+from cml.losses.squared_distances import add_gradient, center_points, slopes_of_distances, squared_distances
+
+Constant = float | Tensor  # a setting of a formula: one number, or (H, 1, 1) with one of each of H heads
 
 
 class RowTerms(NamedTuple):
-    """What a loss says about a block of R anchors."""
+    """What a loss finds in a block of R anchors.
 
-    values: Tensor  # (R,) value of each row, a sum over its terms
-    counts: Tensor  # (R,) how many terms (1 if the row's value is a mean already); 0 leaves the anchor out
-    slopes: Tensor  # (R, B) derivative of each row's value in each of its squared distances; 0 where a pair is not used
+    Attributes:
+        values: (..., R) value of each row, a sum over its terms.
+        counts: (..., R) how many terms (1 if the row's value is a mean already); 0 leaves the anchor out.
+        slopes: (..., R, B) derivative of each row's value in each of its squared distances; 0 where a pair is not used.
+    """
+
+    values: Tensor
+    counts: Tensor
+    slopes: Tensor
 
 
 def mean_over_rows(
@@ -44,18 +50,31 @@ def mean_over_rows(
 ) -> RowMean:
     """Check a batch and take the mean of a function of the anchors' rows of squared distances, with its gradient.
 
-    ``row_terms`` is given squared Euclidean distances (R, B), label distances, which it must leave as they are, and the
-    pairs that may be used. A block has ``block_bytes``, by default what a cache holds, or 256 MiB on other devices.
+    Args:
+        embeddings: (B, D), or (H, B, D) of H heads. Computed with in at least float32, also under autocast.
+        label_distances: (A, B).
+        row_terms: Called with the squared Euclidean distances (..., R, B) of a block of anchors, which it may
+            overwrite, their label distances (R, B), which it must leave as they are, and the pairs that may be used
+            (R, B), which it may overwrite. An anchor's distance to itself is 0.
+        normalize: Whether to L2-normalise the embeddings first.
+        block_bytes: Size of one block of distances. ``None``: 4 MiB on the CPU, which its cache holds, and 256 MiB on
+            other devices.
+
+    Returns:
+        The loss, differentiable once, and the number of terms of each anchor.
+
+    Raises:
+        UserError: see ``check_batch``.
     """
     label_distances = check_batch(embeddings, label_distances)
 
-    def of_block(squared: Tensor, rows: slice) -> RowTerms:
+    def block_terms(squared: Tensor, rows: slice) -> RowTerms:
         labels = label_distances[rows].to(squared.dtype)
-        return row_terms(squared, labels, comparable(labels, rows.start))
+        return row_terms(squared, labels, comparable_pairs(labels, rows.start))
 
     if block_bytes is None:
         block_bytes = 4 << 20 if embeddings.device.type == "cpu" else 256 << 20
-    return _mean(embeddings, len(label_distances), of_block, normalize, block_bytes)
+    return _mean_over_blocks(embeddings, len(label_distances), block_terms, normalize, block_bytes)
 
 
 def mean_over_pairs(
@@ -67,55 +86,75 @@ def mean_over_pairs(
 ) -> RowMean:
     """Check a batch and take the mean of a function of the anchors' pairs, written in plain torch.
 
-    ``row_values`` gives the value of each of R anchors, a sum over its terms, and how many terms those are: (R,) each.
+    Args:
+        embeddings: (B, D), or (H, B, D) of H heads. Computed with in at least float32, also under autocast.
+        label_distances: (A, B).
+        row_values: Called with the pairs of R anchors, with Euclidean distances. It gives the value (..., R) of each
+            anchor, a sum over its terms, and how many terms those are (R,).
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Returns:
+        The loss, differentiable once, and the number of terms of each anchor.
+
+    Raises:
+        UserError: see ``check_batch``.
     """
     label_distances = check_batch(embeddings, label_distances)
     learns = embeddings.requires_grad and torch.is_grad_enabled()
 
-    def of_block(squared: Tensor, rows: slice) -> RowTerms:
+    def block_terms(squared: Tensor, rows: slice) -> RowTerms:
         labels, distances = label_distances[rows].to(squared.dtype), squared.sqrt_().requires_grad_(learns)
         with torch.set_grad_enabled(learns):
-            values, counts = row_values(Pairs(distances, *usable(labels, rows.start)))
+            values, counts = row_values(Pairs(distances, *usable_labels(labels, rows.start)))
             slopes = torch.autograd.grad(values.sum(), distances)[0] if learns else distances
         return RowTerms(values.detach(), counts, slopes_of_distances(slopes, distances.detach()))
 
-    in_cache = 1 << 20 if embeddings.device.type == "cpu" else 64 << 20  # of a block of which autograd makes many
-    return _mean(embeddings, len(label_distances), of_block, normalize, in_cache)
+    block_bytes = 1 << 20 if embeddings.device.type == "cpu" else 64 << 20  # of a block of which autograd makes many
+    return _mean_over_blocks(embeddings, len(label_distances), block_terms, normalize, block_bytes)
 
 
-Terms = Callable[[Tensor, slice], RowTerms]  # of a block of squared distances and its rows
+_BlockTerms = Callable[[Tensor, slice], RowTerms]  # of a block of squared distances and its rows
 
 
-def _mean(embeddings: Tensor, anchors: int, terms: Terms, normalize: bool, block_bytes: int) -> RowMean:
+def _mean_over_blocks(
+    embeddings: Tensor, anchors: int, block_terms: _BlockTerms, normalize: bool, block_bytes: int
+) -> RowMean:
     with torch.autocast(embeddings.device.type, enabled=False):
-        full = points(embeddings, normalize=normalize)
-        rows = max(1, min(anchors, block_bytes // (full.element_size() * len(full))))
-        return RowMean(*_MeanOverRows.apply(full, anchors, terms, rows))
+        full = embedding_points(embeddings, normalize=normalize)
+        row_bytes = full.element_size() * full[..., 0].numel()
+        rows = max(1, min(anchors, block_bytes // row_bytes))
+        return RowMean(*_MeanOverBlocks.apply(full, anchors, block_terms, rows))
 
 
-class _MeanOverRows(torch.autograd.Function):
+class _MeanOverBlocks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, full: Tensor, anchors: int, terms: Terms, rows: int) -> tuple[Tensor, Tensor]:  # noqa: ANN401
-        shifted, norms = centred(full)
-        gradient = torch.zeros_like(shifted) if ctx.needs_input_grad[0] else None
-        total, counts = norms.new_zeros(()), []
+    def forward(
+        ctx: Any,  # noqa: ANN401 - torch has no type
+        full: Tensor,
+        anchors: int,
+        block_terms: _BlockTerms,
+        rows: int,
+    ) -> tuple[Tensor, Tensor]:
+        shifted, norms = center_points(full)
+        gradient = torch.zeros_like(shifted, memory_format=torch.contiguous_format) if ctx.needs_input_grad[0] else None
+        total, counts = norms.new_zeros(full.shape[:-2]), []
         for start in range(0, anchors, rows):
             block = slice(start, min(start + rows, anchors))
-            squared, *precise = squared_distances(full, shifted, norms, block)
-            found = terms(squared, block)
-            total += found.values.sum()
-            counts.append(found.counts)
+            squared, precise, near = squared_distances(full, shifted, norms, block)
+            terms = block_terms(squared, block)
+            total += terms.values.sum(dim=-1)
+            counts.append(terms.counts)
             if gradient is not None:
-                add_gradient(gradient, full, block, found.slopes, *precise)
-        number = torch.cat(counts)
-        scale = 1 / max(int(number.sum()), 1)
-        ctx.mark_non_differentiable(number)
+                add_gradient(gradient, full, block, terms.slopes, precise, near)
+        all_counts = torch.cat(counts, dim=-1)
+        scale = all_counts.sum(dim=-1).clamp(min=1).to(total.dtype).reciprocal()
+        ctx.mark_non_differentiable(all_counts)
         if gradient is not None:
-            ctx.save_for_backward(gradient.mul_(scale))
-        return total * scale, number
+            ctx.save_for_backward(gradient.mul_(scale[..., None, None]))
+        return total * scale, all_counts
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
         (gradient,) = ctx.saved_tensors
-        return gradient * grad_loss, None, None, None
+        return gradient * grad_loss[..., None, None], None, None, None

@@ -1,4 +1,4 @@
-"""The order of each row of a block of distances, and weights by rank, without gradient.
+"""The order and the ranks of each row of a block of distances, without gradient.
 
 On the CPU float32 rows are sorted as integers that hold the value's bits above the column's number, which numpy sorts
 several times faster than it finds a permutation; rows are spread over torch's threads. Elsewhere torch sorts.
@@ -15,16 +15,33 @@ from torch import Tensor
 _CHUNK = 1 << 17  # entries sorted at a time by one thread: 1 MiB of 64-bit keys
 
 
-def rank_weights(label_distances: Tensor, used: Tensor, offset: float) -> Tensor:
-    """1 / (rank + offset), (R, B): rank 0 is the row's nearest used column, ties share the mean rank; 0 if not used."""
+def row_ranks(label_distances: Tensor, used: Tensor) -> Tensor:
+    """The rank of each used column of a row, nearest 0; ties share the mean of their ranks.
+
+    So the order of the columns changes nothing.
+
+    Args:
+        label_distances: (R, B), >= 0.
+        used: (R, B) bool.
+
+    Returns:
+        (R, B) of the type of ``label_distances``; infinite where a column is not used.
+    """
     ranked = torch.where(used, label_distances, torch.inf).abs_()  # abs: -0 is 0
     if ranked.device.type == "cpu" and ranked.dtype == torch.float32:
-        return _rank_weights_by_keys(ranked, offset)
-    return _rank_weights_by_sort(ranked, offset)
+        return _ranks_by_keys(ranked)
+    return _ranks_by_sort(ranked)
 
 
-def sorted_rows(values: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
-    """Each row of (R, B) values >= 0 (or infinite) in ascending order, ties by column, and the columns: both (R, B)."""
+def sort_rows(values: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
+    """Sort each row, ties by column.
+
+    Args:
+        values: (R, B), >= 0 or infinite.
+
+    Returns:
+        The values in ascending order, and the columns that they come from, (R, B) each.
+    """
     if values.dtype != np.float32:
         order = np.argsort(values, axis=1, kind="stable")
         return np.take_along_axis(values, order, axis=1), order
@@ -38,22 +55,36 @@ def sorted_rows(values: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDA
 
 
 def ascending_rows(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row of (R, B) values >= 0 (or infinite) in ascending order, and the columns: both (R, B)."""
+    """Sort each row.
+
+    Args:
+        values: (R, B), >= 0 or infinite.
+
+    Returns:
+        The values in ascending order, and the columns that they come from, (R, B) each.
+    """
     if values.device.type != "cpu" or values.dtype != torch.float32:
         ascending, columns = values.sort(dim=1)
         return ascending, columns
-    given = values.abs().numpy()  # abs: -0 is 0
-    in_order, order = np.empty_like(given), np.empty(given.shape, np.int64)
+    entries = values.abs().numpy()  # abs: -0 is 0
+    in_order, order = np.empty_like(entries), np.empty(entries.shape, np.int64)
 
     def fill(chunk: slice) -> None:
-        in_order[chunk], order[chunk] = sorted_rows(given[chunk])
+        in_order[chunk], order[chunk] = sort_rows(entries[chunk])
 
-    over_row_chunks(fill, *given.shape)
+    over_row_chunks(fill, *entries.shape)
     return torch.from_numpy(in_order), torch.from_numpy(order)
 
 
 def tie_runs(ascending: Tensor) -> tuple[Tensor, Tensor] | None:
-    """First and last position, (R, B), of each entry's run of equals in sorted rows; None if all finite ones differ."""
+    """The run of equal entries that each entry of sorted rows lies in.
+
+    Args:
+        ascending: (R, B), each row in ascending order.
+
+    Returns:
+        First and last position of the run, (R, B) int64 each; None if all finite entries of a row differ.
+    """
     step = ascending[:, 1:] != ascending[:, :-1]
     if bool((step | ascending[:, 1:].isinf()).all()):
         return None
@@ -65,10 +96,17 @@ def tie_runs(ascending: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def over_row_chunks(work: Callable[[slice], None], rows: int, columns: int) -> None:
-    """Call ``work`` with slices that cover ``rows`` rows of ``columns`` entries, on as many threads as torch uses."""
+    """Do work on parts of the rows, on as many threads as torch uses.
+
+    Args:
+        work: Called with slices of rows, which together cover all of them.
+        rows: R.
+        columns: Entries of a row, for the size of a part.
+    """
     step = max(1, _CHUNK // max(columns, 1))
     chunks = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
-    if (threads := min(torch.get_num_threads(), len(chunks))) == 1:
+    threads = min(torch.get_num_threads(), len(chunks))
+    if threads == 1:
         for chunk in chunks:
             work(chunk)
         return
@@ -76,15 +114,15 @@ def over_row_chunks(work: Callable[[slice], None], rows: int, columns: int) -> N
         list(pool.map(work, chunks))
 
 
-def _rank_weights_by_keys(ranked: Tensor, offset: float) -> Tensor:
+def _ranks_by_keys(ranked: Tensor) -> Tensor:
     rows, columns = ranked.shape
     values = ranked.numpy()
     order = np.empty((rows, columns), np.int64)
-    in_order = np.empty((rows, columns), np.float32)  # weights, nearest first
-    in_order[:] = 1 / (np.arange(columns) + offset)
+    in_order = np.empty((rows, columns), np.float32)  # ranks, nearest first
+    in_order[:] = np.arange(columns)
 
     def fill(chunk: slice) -> None:
-        ascending, order[chunk] = sorted_rows(values[chunk])
+        ascending, order[chunk] = sort_rows(values[chunk])
         tied = np.zeros((len(ascending), columns + 1), bool)  # is the entry tied with the one before it?
         np.equal(ascending[:, 1:], ascending[:, :-1], out=tied[:, 1:-1])
         unused = ascending == np.inf
@@ -94,17 +132,17 @@ def _rank_weights_by_keys(ranked: Tensor, offset: float) -> Tensor:
             last = np.flatnonzero(tied[:, :-1] & ~tied[:, 1:])
             mean_rank = first % columns + (last - first) / 2
             members = np.flatnonzero(tied[:, :-1] | tied[:, 1:])
-            in_order[chunk].reshape(-1)[members] = np.repeat(1 / (mean_rank + offset), last - first + 1)
-        in_order[chunk][unused] = 0
+            in_order[chunk].reshape(-1)[members] = np.repeat(mean_rank, last - first + 1)
+        in_order[chunk][unused] = np.inf
 
     over_row_chunks(fill, rows, columns)
     return torch.empty_like(ranked).scatter_(1, torch.from_numpy(order), torch.from_numpy(in_order))
 
 
-def _rank_weights_by_sort(ranked: Tensor, offset: float) -> Tensor:
+def _ranks_by_sort(ranked: Tensor) -> Tensor:
     values, order = ranked.sort(dim=1)
     runs = tie_runs(values)
     position = torch.arange(ranked.shape[1], device=ranked.device)
     mean_rank = (position.expand_as(order) if runs is None else (runs[0] + runs[1]) / 2).to(ranked.dtype)
-    in_order = (1 / (mean_rank + offset)).masked_fill_(values == torch.inf, 0)
+    in_order = mean_rank.masked_fill(values == torch.inf, torch.inf)
     return torch.empty_like(values).scatter_(1, order, in_order)

@@ -1,14 +1,76 @@
 """Soft-target cross-entropy: how an anchor's items share its attention should follow from their label distances."""
 
-from collections.abc import Callable
-
-import torch
 from torch import Tensor
 
-from cml.losses.label_distance_loss import Auto, Mask, ScaledLabelLoss
-from cml.losses.loss import About
-from cml.losses.row_blocks import RowTerms
+from cml.losses.label_distance_loss import Auto, Mask
+from cml.losses.label_scale import ScaledLabelLoss
+from cml.losses.loss import LossInfo
+from cml.losses.pairs import mask_label_distances
+from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows
+from cml.losses.row_cross_entropy import row_cross_entropy
+from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.settings import check_above_zero
+
+
+def soft_target_loss(
+    embeddings: Tensor,
+    label_distances: Tensor,
+    *,
+    mask: Mask = None,
+    label_temperature: float,
+    temperature: float = 0.2,
+    normalize: bool = True,
+) -> Tensor:
+    """Soft-target cross-entropy as a function; ``SoftTargetLoss`` has the formula.
+
+    Args:
+        embeddings: (B, D) floating point, or (H, B, D) of H heads.
+        label_distances: (A, B), >= 0; infinite where a pair cannot be compared.
+        mask: (A, B) bool, True where a pair may be used. ``None``: everywhere.
+        label_temperature: In the label's unit, above 0.
+        temperature: Above 0, of squared distances of embeddings.
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Returns:
+        A scalar, or (H,) of H heads; 0 with a warning if no anchor has two usable items.
+
+    Raises:
+        UserError: a tensor has another shape or type, a label distance is NaN or negative, or a setting is out of
+            range.
+    """
+    mean = soft_target_mean(
+        embeddings,
+        mask_label_distances(label_distances, mask),
+        label_temperature=check_above_zero("label_temperature", label_temperature),
+        temperature=check_above_zero("temperature", temperature),
+        normalize=normalize,
+    )
+    return warn_without_terms(mean, SoftTargetLoss.missing)
+
+
+def soft_target_mean(
+    embeddings: Tensor, label_distances: Tensor, *, label_temperature: Constant, temperature: Constant, normalize: bool
+) -> RowMean:
+    """The formula of ``soft_target_loss``.
+
+    Args:
+        embeddings: (B, D), or (H, B, D) of H heads.
+        label_distances: (A, B).
+        label_temperature: In the label's unit; (H, 1, 1) for one per head.
+        temperature: Of squared distances; (H, 1, 1) for one per head.
+        normalize: Whether to L2-normalise the embeddings first.
+
+    Returns:
+        The loss, and 1 for each anchor that counts.
+    """
+
+    def log_weights(labels: Tensor, nearest: Tensor) -> Tensor:
+        return (nearest - labels) / label_temperature
+
+    def row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+        return row_cross_entropy(squared, labels, used, log_weights, temperature)
+
+    return mean_over_rows(embeddings, label_distances, row_terms, normalize=normalize)
 
 
 class SoftTargetLoss(ScaledLabelLoss):
@@ -20,29 +82,42 @@ class SoftTargetLoss(ScaledLabelLoss):
 
     with D the squared Euclidean distance of embeddings and j over the anchor's used items; anchors with fewer than 2 do
     not count. Of normalised embeddings D is 2 - 2 cosine, so that a temperature of t here is one of t / 2 for cosines.
-    Adding a constant to a row of label distances, and turning or shifting embeddings that are not normalised, leave the
-    loss as it is. Its least value is the entropy of p, not 0.
+    The loss is invariant to adding a constant to a row of label distances, and, for embeddings that are not normalised,
+    to rotating and shifting them. Its least value is the entropy of p, not 0.
 
-    Relations: ``kernel-supcon`` weighs items by exp(-D_y^2) instead. With p all on one item it is InfoNCE.
+    Inputs: embeddings (B, D), label distances (A, B).
+
+    Relations: ``kernel-supcon`` weighs items by exp(-D_y^2) instead. With all of p on one item it is InfoNCE.
 
     Args:
-        label_scale: The label distance that counts as 1, or "auto": the median of positive ones of training pairs.
+        label_scale: The label distance that counts as 1, above 0, or "auto": the median of the positive ones over a
+            sample of training pairs.
         label_temperature: In units of ``label_scale``, above 0. The published 0.1 is for cosines of labels, whose
             distances are of the order of 1, too.
         temperature: Above 0, of squared distances of embeddings; 0.2 is the published 0.1 of cosines.
-        normalize: L2-normalise the embeddings first, as published.
+        normalize: Whether to L2-normalise the embeddings first, as published.
+
+    Raises:
+        UserError: a setting is out of range.
 
     Example:
+        >>> import torch
         >>> points = torch.tensor([[0.0], [1.0], [2.0]])
         >>> loss = SoftTargetLoss(label_scale=1.0, temperature=3.0, normalize=False)
         >>> f"{loss(points, torch.tensor([[0.0, 1.0, 1.0]])):.4f}"  # both should have half, and have 0.731 and 0.269
         '0.8133'
 
     Reference:
-        Sobal et al.: X-Sample Contrastive Loss, ICLR 2025, with negative label distances for similarities of labels.
+        Sobal, Ibrahim, Balestriero, Cabannes, Bouchacourt, Astolfi, Cho, LeCun: X-Sample Contrastive Loss, ICLR 2025,
+        with negative label distances in place of similarities of labels.
     """
 
-    about = About("O(A B)", "Sobal et al., ICLR 2025", "Near neighbours count most, weighted by how near they are.")
+    info = LossInfo(
+        cost="O(A B)",
+        source="Sobal et al., ICLR 2025",
+        when="Near neighbours count most, weighted by how near they are.",
+    )
+    takes_heads = True
 
     def __init__(
         self,
@@ -56,37 +131,12 @@ class SoftTargetLoss(ScaledLabelLoss):
         self.temperature = check_above_zero("temperature", temperature)
         self.normalize = normalize
 
-    def row_terms(self, squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
-        """The cross-entropy of each anchor that has 2 used columns or more."""
-        spread = self.label_temperature * self.scale()
-        return row_cross_entropy(squared, labels, used, lambda y, near: (near - y).div_(spread), self.temperature)
-
-
-def soft_target_loss(
-    embeddings: Tensor,
-    label_distances: Tensor,
-    *,
-    mask: Mask = None,
-    label_temperature: float,
-    temperature: float = 0.2,
-    normalize: bool = True,
-) -> Tensor:
-    """``SoftTargetLoss``, with ``label_temperature`` in the label's unit, where a mask (A, B) is True."""
-    return SoftTargetLoss(1.0, label_temperature, temperature, normalize).value(embeddings, label_distances, mask)
-
-
-def row_cross_entropy(
-    squared: Tensor, labels: Tensor, used: Tensor, log_weights: Callable[[Tensor, Tensor], Tensor], temperature: float
-) -> RowTerms:
-    """Cross-entropy of softmax(log_weights(D_y)) and softmax(-D / temperature) of each anchor with 2 used columns.
-
-    ``log_weights`` is given label distances (R, B), infinite where not used, and the nearest (R, 1), whose weight is 1.
-    """
-    counts = used.sum(dim=1) >= 2  # (R,)
-    labels = labels.masked_fill(~used, torch.inf)
-    nearest = labels.amin(dim=1, keepdim=True).clamp_(max=torch.finfo(labels.dtype).max)
-    wanted = log_weights(labels, nearest).softmax(dim=1)
-    log_shares = squared.div_(-temperature).masked_fill_(~used, -torch.inf).log_softmax(dim=1)
-    used &= counts[:, None]
-    values = -(wanted * log_shares).where(used, 0).sum(dim=1)
-    return RowTerms(values, counts, wanted.sub_(log_shares.exp_()).div_(temperature).where(used, 0))
+    def mean(self, embeddings: Tensor, label_distances: Tensor) -> RowMean:
+        """``soft_target_mean`` with the settings of the module, of embeddings (B, D) and label distances (A, B)."""
+        return soft_target_mean(
+            embeddings,
+            label_distances,
+            label_temperature=self.label_temperature * self.constant("label_scale"),
+            temperature=self.temperature,
+            normalize=self.normalize,
+        )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 from cml.losses import registry
-from cml.losses.loss import About
+from cml.losses.loss import LossInfo
 
 _ORDER = ("label distances", "vectors", "classes")
 HEAD = ("loss", "labels", "cost of a batch", "source", "when to use it")
@@ -13,7 +13,15 @@ HEAD = ("loss", "labels", "cost of a batch", "source", "when to use it")
 
 @dataclass(frozen=True)
 class LossRow:
-    """What the table says of a loss: its name, what it is given beside the embeddings, and what ``About`` says."""
+    """A row of the table.
+
+    Attributes:
+        name: The registered name.
+        labels: The kind of target: "label distances", "classes", "vectors".
+        cost: Of ``LossInfo``.
+        source: Of ``LossInfo``; the plugin or package of a loss that has none.
+        when: Of ``LossInfo``; the first line of the docstring of a loss that has none.
+    """
 
     name: str
     labels: str
@@ -32,18 +40,41 @@ def loss_rows() -> list[LossRow]:
 
 
 def loss_row(name: str) -> LossRow:
-    """What the table says of one loss; a ``UserError`` if the name is unknown."""
+    """The row of one loss.
+
+    Args:
+        name: The registered name.
+
+    Returns:
+        The row.
+
+    Raises:
+        UserError: the name is unknown.
+    """
     loss = registry.entry(name)
-    silent = About(cost="", source=registry.origin(name), when=(inspect.getdoc(loss) or "").partition("\n")[0])
-    return LossRow(name, getattr(loss, "labels", ""), *astuple(getattr(loss, "about", silent)))  # one's own may lack it
+    first_line = (inspect.getdoc(loss) or "").partition("\n")[0]
+    default = LossInfo(cost="", source=registry.origin(name), when=first_line)  # a user's own may have no info
+    return LossRow(name, getattr(loss, "labels", ""), *astuple(getattr(loss, "info", default)))
 
 
-def described(name: str) -> str:
-    """A loss's settings and documentation, its row of the table, and what ``cml bench`` varies."""
-    varied = ", ".join(f"{key}={values}" for key, values in getattr(registry.entry(name), "vary", {}).items())
+def describe_loss(name: str) -> str:
+    """A loss's settings and documentation, its row of the table, and the settings that ``cml bench`` varies.
+
+    Args:
+        name: The registered name.
+
+    Returns:
+        Text of several lines.
+
+    Raises:
+        UserError: the name is unknown.
+    """
+    space = getattr(registry.entry(name), "search_space", {})
+    varied = ", ".join(f"{key}={values}" for key, values in space.items())
     heads = ("Labels", "Cost of a batch", "Source", "When to use it", "Varied by cml bench")
-    said = zip(heads, (*astuple(loss_row(name))[1:], varied), strict=True)
-    return "\n".join([registry.described(name), "", *(f"{what}: {text}" for what, text in said if text)])
+    texts = (*astuple(loss_row(name))[1:], varied)
+    lines = [f"{head}: {text}" for head, text in zip(heads, texts, strict=True) if text]
+    return "\n".join([registry.described(name), "", *lines])
 
 
 def text_table(rows: Sequence[LossRow]) -> str:

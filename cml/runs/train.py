@@ -15,7 +15,7 @@ from cml.distances import LabelDistance, LabelError
 from cml.distances.dataset_labels import encode
 from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
-from cml.losses.label_distance_loss import as_loss
+from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
 from cml.processes.join import joined
 from cml.processes.ranks import Ranks
@@ -99,7 +99,7 @@ def fit(
     if own_loss is not None:
         texts["loss"] = type(loss).__name__
     config = with_options(TrainConfig() if config is None else config, {**options, **texts})
-    distance = distances.as_label_distance(config.label_distance if label_distance is None else label_distance)
+    distance = distances.made(config.label_distance if label_distance is None else label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(images))
     source, raw = images_and_labels(images, labels, image=image, label=label)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances import LabelDistance, Labels, as_label_distance
+from cml.distances import LabelDistance, Labels, made
 from cml.distances.label_distance import Int32
 from cml.errors import UserError
 
@@ -180,9 +180,7 @@ class Batches:
         if not hasattr(labels, "__len__") or isinstance(labels, str | LabelDistance):
             takes = "the labels of the training set, then the label distance, as in batches(labels, 'euclidean')"
             raise UserError(f"batches takes {takes}. Got {type(labels).__name__} for the labels instead.")
-        distance = (
-            as_label_distance(distance) if isinstance(labels, Labels) else as_label_distance(distance).fit(labels)
-        )
+        distance = made(distance) if isinstance(labels, Labels) else made(distance).fit(labels)
         encoded = distance.encode(labels)
         self._sampler, self._seed, self._step = sampler, seed, 0
         self._given = sampler.given(LabelsOf(distance, encoded))

@@ -10,8 +10,8 @@ from msgspec import Meta
 from torch import Tensor
 
 from cml.errors import DataError, UserError
+from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
-from cml.losses.memory import CrossBatchMemory
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, open_regular
 from cml.storage.saved_options import Count, record

@@ -18,8 +18,8 @@ from torch import Tensor
 from cml import losses, sampling
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
+from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
-from cml.losses.memory import CrossBatchMemory
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.batch_norm import share_batch_norm
@@ -89,7 +89,7 @@ def train(
     loss.to(device)
     share_batch_norm(model, ranks)
     ranks.start_alike(model, loss)
-    run_folder.save_loss_constants(folder, loss.fitted())
+    run_folder.save_loss_constants(folder, loss.constants())
     optimizer = make_optimizer(model, loss, config)
     memory = CrossBatchMemory(config.memory)
     average = Average(model.head if config.freeze_backbone else model, config.average)
@@ -104,7 +104,7 @@ def train(
     watched = Watched(callbacks if ranks.first else (), config, folder, network)
 
     def loss_of(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
-        value: Tensor = loss(memory.extended(ranks.gather(embeddings, items)), targets)
+        value: Tensor = loss(memory.augment(ranks.gather(embeddings, items)), targets)
         if step == first:
             check_held(optimizer, value, loss, embeddings)
         return value

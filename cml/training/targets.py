@@ -9,9 +9,9 @@ from torch import Tensor
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
-from cml.losses.label_distance_loss import sample_label_distances
+from cml.losses.cross_batch_memory import mask_duplicates
+from cml.losses.label_distance_sample import sample_label_distances
 from cml.losses.loss import LabelSource
-from cml.losses.memory import leave_out_copies
 from cml.processes.ranks import Ranks
 from cml.sampling.sampler import Int64, LabelsOf
 
@@ -63,7 +63,7 @@ class BatchLabels:
         block = distance.pairwise(self.labels[: self.anchors], self.labels)
         if distance.is_symmetric:
             _check_symmetric(distance.name, block, self.items)
-        leave_out_copies(torch.from_numpy(block), torch.from_numpy(self.items), torch.from_numpy(self.stored))
+        mask_duplicates(torch.from_numpy(block), torch.from_numpy(self.items), torch.from_numpy(self.stored))
         return block
 
     def classes(self) -> Int64:

@@ -302,7 +302,7 @@ from cml.losses import LabelDistanceLoss
 
 @cml.losses.register("near-stress")
 class NearStress(LabelDistanceLoss):
-    vary = {"scale": "0.1..1.0:log"}
+    search_space = {"scale": "0.1..1.0:log"}
 
     def __init__(self, scale: float = 0.5) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cml.distances import as_label_distance
+from cml.distances import made
 from cml.explore.page import Items, write_explorer
 from cml.explore.views import embedding_view, label_side, oracle_view
 
@@ -51,7 +51,7 @@ def build(path: Path, count: int) -> float:
         for i in range(count)
     ]
     began = time.perf_counter()
-    distance = as_label_distance("euclidean")
+    distance = made("euclidean")
     side = label_side(distance, distance.encode(values.tolist()))
     views = [
         embedding_view("near", ours, side, ["pca"]),

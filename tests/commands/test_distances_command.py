@@ -15,7 +15,7 @@ from PIL import Image
 
 from cml.cli import main
 from cml.distances.euclidean import Euclidean
-from cml.distances.jobs.job_options import JobResult
+from cml.distances.jobs.run import Result
 from cml.distances.jobs.summary import QUANTILES, summarize
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
@@ -88,7 +88,7 @@ class Table(LabelDistance):
 
 
 def test_summary_sees_the_pairs_that_fix_a_losss_constants(tmp_path: Path) -> None:
-    from cml.losses.label_distance_loss import sample_label_distances
+    from cml.losses.label_distance_sample import sample_label_distances
 
     distance = Euclidean()
     labels = distance.encode(np.random.default_rng(2).normal(size=700).tolist())
@@ -172,7 +172,7 @@ def test_users_mistakes_are_one_line(
 def test_interrupted_command_says_how_to_go_on(
     people: Path, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object, **__: object) -> JobResult:
+    def interrupted(*_: object, **__: object) -> Result:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cml.distances.jobs.run.run_job", interrupted)

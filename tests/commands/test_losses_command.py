@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cml import cli, losses
 from cml.losses.label_distance_loss import LabelDistanceLoss
-from cml.losses.table import LossRow, described, loss_rows, markdown_table
+from cml.losses.table import LossRow, describe_loss, loss_rows, markdown_table
 
 
 def test_every_registered_loss_says_what_it_is() -> None:
@@ -41,9 +41,9 @@ def test_a_loss_that_does_not_say_what_it_is_is_listed(monkeypatch: pytest.Monke
     monkeypatch.setitem(losses.registry._entries, "silent", Silent)
     monkeypatch.setitem(losses.registry._origins, "silent", "mine.py")
     assert LossRow("silent", "label distances", "", "mine.py", "It says nothing.") in loss_rows()
-    assert "Cost of a batch" not in described("silent")
-    monkeypatch.setattr(Silent, "vary", {"margin": "0.1..1.0:log", "k": "5,10"})
-    assert described("silent").endswith("\nVaried by cml bench: margin=0.1..1.0:log, k=5,10")
+    assert "Cost of a batch" not in describe_loss("silent")
+    monkeypatch.setattr(Silent, "search_space", {"margin": "0.1..1.0:log", "k": "5,10"})
+    assert describe_loss("silent").endswith("\nVaried by cml bench: margin=0.1..1.0:log, k=5,10")
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +65,7 @@ def test_one_loss_tells_its_settings(capsys: pytest.CaptureFixture[str]) -> None
     first, _, rest = capsys.readouterr().out.partition("\n")
     assert first.startswith("log-ratio(label_exponent=auto, ")
     assert "weights=rank" in first
-    assert "label_exponent: p, or" in rest
+    assert "label_exponent: p, above 0, or" in rest
     assert "\nLabels: label distances\nCost of a batch: O(A B)" in rest
     assert "\nSource: Kim et al., CVPR 2019\nWhen to use it: The default" in rest
     assert "Varied by" not in rest

@@ -15,7 +15,7 @@ from PIL import Image
 
 import cml
 from cml.cli import main
-from cml.distances import as_label_distance
+from cml.distances import made
 from cml.errors import UserError
 from cml.explore import views
 from cml.explore.maps import known_maps, landmark_mds, principal, turned_to
@@ -49,7 +49,7 @@ def test_landmark_mds_gives_back_points_from_their_distances() -> None:
 def test_500_landmarks_say_what_classical_mds_says_of_2000_items() -> None:
     rng = np.random.default_rng(1)
     poses = np.concatenate([rng.normal(size=(2000, 12, 2)).cumsum(axis=1) * 8 + 60, np.ones((2000, 12, 1))], axis=2)
-    distance = as_label_distance("keypoints(squared=False)")
+    distance = made("keypoints(squared=False)")
     labels = distance.encode(poses.tolist())
     landmarks = np.sort(rng.choice(2000, 500, replace=False))
     ours = landmark_mds(distance.pairwise(labels, labels[landmarks]), landmarks, 2)
@@ -77,7 +77,7 @@ def test_a_map_is_turned_to_another() -> None:
 
 def circle(n: int, seed: int = 0) -> tuple[NDArray[np.float64], views.LabelSide]:
     angles = np.random.default_rng(seed).uniform(0, 360, n)
-    distance = as_label_distance("circular")
+    distance = made("circular")
     return angles, label_side(distance, distance.encode(angles.tolist()))
 
 
@@ -134,7 +134,7 @@ def test_with_few_landmarks_near_ranks_are_exact_and_far_ones_are_told(monkeypat
 
 def test_pairs_are_of_held_out_items_where_there_are_enough() -> None:
     angles = np.random.default_rng(0).uniform(0, 360, 300)
-    distance = as_label_distance("circular")
+    distance = made("circular")
     held_out = np.arange(300) >= 200
     side = label_side(distance, distance.encode(angles.tolist()), held_out=held_out)
     assert held_out[side.pairs].all()
@@ -143,13 +143,13 @@ def test_pairs_are_of_held_out_items_where_there_are_enough() -> None:
 
 
 def test_columns_of_labels() -> None:
-    circular = as_label_distance("circular(period=24)")
+    circular = made("circular(period=24)")
     assert columns_of("hour", [1, 2.5], circular)["hour"][1] == 24
-    assert list(columns_of("at", [[1, 2], [3, 4]], as_label_distance("euclidean"))) == ["at 1", "at 2"]
-    assert columns_of("kind", ["a", "b"], as_label_distance("classes"))["kind"][0].tolist() == ["a", "b"]
-    assert columns_of("pose", [[[1, 2, 1]], [[3, 4, 1]]], as_label_distance("keypoints")) == {}
-    assert columns_of("text", [["a", "b"], ["c"]], as_label_distance("jaccard")) == {}
-    both = as_label_distance("combined(parts={'hour': 'circular(period=24)', 'age': 'euclidean'})")
+    assert list(columns_of("at", [[1, 2], [3, 4]], made("euclidean"))) == ["at 1", "at 2"]
+    assert columns_of("kind", ["a", "b"], made("classes"))["kind"][0].tolist() == ["a", "b"]
+    assert columns_of("pose", [[[1, 2, 1]], [[3, 4, 1]]], made("keypoints")) == {}
+    assert columns_of("text", [["a", "b"], ["c"]], made("jaccard")) == {}
+    both = made("combined(parts={'hour': 'circular(period=24)', 'age': 'euclidean'})")
     found = columns_of("label", [{"hour": 3, "age": 30}, {"hour": 4, "age": 31}], both)
     assert {name: period for name, (_, period) in found.items()} == {"label hour": 24, "label age": None}
 

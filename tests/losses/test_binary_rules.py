@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import cml.losses.binary
-import cml.losses.positives
+import cml.losses.binary_rules
 from cml import losses
 from cml.errors import UserError
-from cml.losses.binary import mined, pair_indices, triplet_indices
-from cml.losses.positives import BinaryPairs, graph, nearest, threshold
+from cml.losses.binary import mine_pairs, pair_indices, triplet_indices
+from cml.losses.binary_rules import BinaryPairs, graph, nearest, threshold
 from cml.registry import Choice
 
 some_left_out = pytest.mark.filterwarnings("ignore:Some anchors:RuntimeWarning")
@@ -95,7 +95,7 @@ def test_on_continuous_labels_it_is_the_library_with_the_rules_indices(rule: str
     labels = line([0.1, 2.0, 0.4, 1.0, 3.1, 0.2, 2.2, 5.0, 0.9, 4.0])[:anchors]
     chosen = {"distance": 1.0} if rule == "threshold" else {"k": 2}
     loss = losses.get("binary", loss=name, rule=rule, **chosen)
-    pairs = loss.pairs(labels)
+    pairs = loss.make_pairs(labels)
     assert pairs.positives.any()
     assert pairs.negatives.any()
     if (miner := DIRECT[name][1]) is None:
@@ -104,7 +104,7 @@ def test_on_continuous_labels_it_is_the_library_with_the_rules_indices(rule: str
         triplets = tuple(torch.tensor(found).T)
         indices = triplets if "riplet" in name else pair_indices(pairs)
     else:
-        indices = mined(miner, f.detach(), pairs)
+        indices = mine_pairs(miner, f.detach(), pairs)
     assert loss(f, labels).item() == pytest.approx(DIRECT[name][0](f, indices_tuple=indices).item(), rel=1e-6)
 
 
@@ -131,7 +131,7 @@ MINERS = {
 def test_a_miner_that_sees_one_anchor_at_a_time_picks_what_it_picks_of_classes(name: str) -> None:
     f = points().detach()
     expected = MINERS[name](f, CLASSES)
-    found = mined(MINERS[name], f, by_class(CLASSES))
+    found = mine_pairs(MINERS[name], f, by_class(CLASSES))
     assert len(found) == len(expected)
     for half in [slice(0, 2), slice(2, 4)] if len(expected) == 4 else [slice(0, 3)]:
         picked, wanted = (sorted(zip(*(ids.tolist() for ids in part[half]), strict=True)) for part in (found, expected))
@@ -175,7 +175,7 @@ def test_quantile_is_fitted_and_saved() -> None:
     with pytest.warns(RuntimeWarning, match=r"BinaryLoss was not fitted, so it took 'distance' from"):
         losses.get("binary", loss="contrastive", rule="threshold", quantile=0.2)(f, labels)
     loss.fit(labels[~torch.eye(10, dtype=torch.bool)])
-    fitted = loss.fitted()["distance"]
+    fitted = loss.constants()["distance"]
     again = losses.registry.make("binary(loss=contrastive, rule=threshold, quantile=0.2)")
     again.load_state_dict(loss.state_dict())
     exact = losses.get("binary", loss="contrastive", rule="threshold", distance=fitted)
@@ -239,14 +239,14 @@ def test_anchors_without_a_positive_or_a_negative_are_counted_and_said() -> None
     loss = losses.get("binary", loss="triplet(mining=all)", rule="threshold", distance=1.0)
     with pytest.warns(RuntimeWarning, match="Some anchors have no positive or no negative"):
         loss(f, line([0.0, 0.5, 5.0, 9.0]))
-    assert loss.left_out == 2
+    assert loss.skipped_anchors == 2
     for places in ([0.0, 0.1, 0.2, 0.3], [0.0, 5.0, 10.0, 15.0]):
         with pytest.warns(RuntimeWarning, match="No anchor of the batch has both a positive and a negative"):
             value = loss(f, line(places))
         (gradient,) = torch.autograd.grad(value, f)
         assert value.item() == 0
         assert not gradient.any()
-    assert loss.left_out == 2 + 4 + 4
+    assert loss.skipped_anchors == 2 + 4 + 4
     with_miner = losses.get("binary", loss="multi-similarity", rule="threshold", distance=1.0)
     with pytest.warns(RuntimeWarning, match="No anchor of the batch"):
         assert with_miner(f, line([0.0, 5.0, 10.0, 15.0])).item() == 0
@@ -275,7 +275,7 @@ def test_a_choice_in_a_choice_is_read_back() -> None:
         assert losses.registry.make(text)(points(), line([float(place) for place in range(10)])).isfinite()
 
 
-@pytest.mark.parametrize("module", [cml.losses.binary, cml.losses.positives])
+@pytest.mark.parametrize("module", [cml.losses.binary, cml.losses.binary_rules])
 def test_examples(module: object) -> None:
     failed, tried = doctest.testmod(module)  # type: ignore[arg-type]
     assert tried > 0

@@ -351,14 +351,14 @@ def test_batches_without_positives_or_negatives_are_counted_and_said_once() -> N
         some, none = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 2, 3])
         with pytest.warns(RuntimeWarning, match="Some items of a batch have no positive or no negative"):
             loss(f, some)
-        assert loss.left_out == 2
+        assert loss.skipped_anchors == 2
         with pytest.warns(RuntimeWarning, match=r"No item of a batch has both .* per-class"):
             loss(f, none)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             loss(f, none)
             loss(f, some)
-        assert loss.left_out == 2 + 4 + 4 + 2
+        assert loss.skipped_anchors == 2 + 4 + 4 + 2
     one_class = made("multi-similarity")
     with pytest.warns(RuntimeWarning, match="No item of a batch has both"):
         one_class(f, torch.zeros(4, dtype=torch.int64))
@@ -433,7 +433,9 @@ def test_proxies_start_from_the_seed_alone() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        *("class_pairs", "class_proxies", "direction_triplet", "direction_multi_similarity", "direction_proxy_nca"),
+        *("contrastive", "triplet", "n_pair", "lifted_structure", "multi_similarity"),
+        *("proxy_nca", "soft_triple", "proxy_anchor"),
+        *("direction_triplet", "direction_multi_similarity", "direction_proxy_nca"),
         *("proxy_nca_pp", "proxy_gml", "language_guidance"),
     ],
 )

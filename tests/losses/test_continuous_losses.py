@@ -28,13 +28,14 @@ from cml.losses.cosent import cosent_loss
 from cml.losses.graded_contrastive import graded_contrastive_loss
 from cml.losses.h_ap import h_ap_loss
 from cml.losses.kernel_supcon import kernel_supcon_loss
-from cml.losses.label_distance_loss import LabelDistanceLoss, ScaledLabelLoss
+from cml.losses.label_distance_loss import LabelDistanceLoss
+from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.lambda_ndcg import lambda_ndcg_loss
-from cml.losses.pairs import RowMean
 from cml.losses.rank_n_contrast import rank_n_contrast_loss
 from cml.losses.regression import Penalty, RegressionLoss, regression_loss
 from cml.losses.relaxed_contrastive import relaxed_contrastive_loss
 from cml.losses.rkd_distance import rkd_distance_loss
+from cml.losses.row_mean import RowMean
 from cml.losses.row_order import ascending_rows, tie_runs
 from cml.losses.soft_target import soft_target_loss
 from cml.registry import Choice
@@ -148,7 +149,7 @@ def test_float32_keeps_its_digits_over_several_blocks_of_rows(name: str, share: 
 
 @pytest.mark.parametrize("name", ["log-ratio(label_exponent=1)", "dense-triplet", "binary-triplet"])
 def test_blocks_of_rows_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cml.losses import label_distance_loss, row_blocks
+    from cml.losses import log_ratio, ordered_hinge, row_blocks
 
     embeddings, label_distances = batch(30, 40)
     label_distances = label_distances.round()
@@ -159,7 +160,8 @@ def test_blocks_of_rows_change_nothing(name: str, monkeypatch: pytest.MonkeyPatc
     def few(*given: Any, normalize: bool, block_bytes: int | None = None) -> RowMean:  # noqa: ANN401
         return row_blocks.mean_over_rows(*given, normalize=normalize, block_bytes=7 * 40 * 8)
 
-    monkeypatch.setattr(label_distance_loss, "mean_over_rows", few)
+    for module in (log_ratio, ordered_hinge):
+        monkeypatch.setattr(module, "mean_over_rows", few)
     parts = value_and_gradient(loss(embeddings, label_distances), embeddings)
     assert parts[0] == pytest.approx(whole[0], rel=1e-12)
     assert relative(parts[1], whole[1]) < 1e-12
@@ -254,7 +256,7 @@ def test_the_module_is_the_function_with_the_fitted_scale() -> None:
         with pytest.warns(RuntimeWarning, match=r"was not fitted, so it took 'label_scale' from"):
             losses.get(name)(embeddings, label_distances)
         module.fit(torch.tensor([0.0, 0.0, 0.0, 1.0, 3.0, 50.0, torch.inf]))  # median of the positive ones: 3
-        assert module.fitted() == {"label_scale": 3.0}
+        assert module.constants() == {"label_scale": 3.0}
         assert module(embeddings, label_distances).item() == pytest.approx(value.item(), rel=1e-12)
         given = losses.get(name, label_scale=3.0)
         given.fit(torch.zeros(3))  # nothing to find
@@ -319,10 +321,10 @@ def test_nothing_to_learn_is_counted_and_warned_of_and_has_no_gradient(name: str
         value, gradient = value_and_gradient(loss, embeddings)
         assert value == 0
         assert torch.equal(gradient, torch.zeros_like(embeddings))
-        assert module.left_out == 3 * number
+        assert module.skipped_anchors == 3 * number
     label_distances[1] = torch.inf
     module(embeddings, label_distances)
-    assert module.left_out == 3 * len(blocks) + 1
+    assert module.skipped_anchors == 3 * len(blocks) + 1
 
 
 class Largest(TorchDispatchMode):
@@ -410,8 +412,8 @@ def test_what_the_lists_and_the_trainer_ask_of_a_loss(name: str) -> None:
     module = losses.get(name)
     assert isinstance(module, LabelDistanceLoss)
     assert module.labels == "label distances"
-    assert module.about.cost.startswith("O(A B")
-    assert all("\n" not in text and text for text in (module.about.source, module.about.when))
+    assert module.info.cost.startswith("O(A B")
+    assert all("\n" not in text and text for text in (module.info.source, module.info.when))
     assert module.normalize == (name not in {"rank-n-contrast", "rkd-distance", "relaxed-contrastive"})
     again = losses.registry.make(f"{name}({module.extra_repr()})")
     assert again.extra_repr() == module.extra_repr()
@@ -483,7 +485,7 @@ def test_regression_ranks_in_standardised_units_as_in_true_ones() -> None:
     exact = (labels - labels.mean(dim=0)) / labels.var(dim=0, correction=0).mean().sqrt()
     assert module(exact, labels).item() == pytest.approx(0, abs=1e-10)
     assert module(torch.zeros(50, 2), labels).item() == pytest.approx(1, rel=1e-5)
-    torch.testing.assert_close(module.predicted(exact), labels)
+    torch.testing.assert_close(module.predict(exact), labels)
     torch.testing.assert_close(torch.pdist(exact) * module.scale, torch.pdist(labels))
     restored = RegressionLoss()
     restored.prepare(torch.randn(4, 2), dimension=2, names=(), generator=generator)
@@ -651,7 +653,7 @@ def test_a_sum_is_the_weighted_sum_of_its_parts_with_their_own_constants() -> No
     one, other = losses.get("log-ratio").fit(sample), losses.get("cosent", scale=2.0)
     expected = one(embeddings, label_distances) + 0.3 * other(embeddings, label_distances)
     assert both(embeddings, label_distances).item() == pytest.approx(expected.item(), rel=1e-12)
-    assert both.fitted() == {f"1.{name}": value for name, value in one.fitted().items()}
+    assert both.constants() == {f"1.{name}": value for name, value in one.constants().items()}
     again = losses.get(str(Choice.parse("sum(log-ratio, 0.3*cosent(scale=2.0))")))
     again.load_state_dict(both.state_dict())
     assert again(embeddings, label_distances).item() == both(embeddings, label_distances).item()

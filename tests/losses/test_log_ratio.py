@@ -20,7 +20,7 @@ import cml.losses.log_ratio
 from cml import losses, tasks
 from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss, Weights
-from cml.losses.row_order import _rank_weights_by_sort, rank_weights
+from cml.losses.row_order import _ranks_by_sort, row_ranks
 
 PUBLISHED: dict[str, Any] = {"label_exponent": 1.0, "floor": 0.0, "weights": "uniform", "normalize": False}
 CANDIDATE: dict[str, Any] = {"weights": "rank", "normalize": True, "floor": 0.1, "label_exponent": 0.7}
@@ -228,7 +228,7 @@ def test_anchors_with_one_item_do_not_count(chosen: dict[str, Any]) -> None:
     true, true_gradient = value_and_gradient(log_ratio_loss(embeddings, label_distances[:1], **chosen), embeddings)
     assert value == pytest.approx(true, rel=1e-12)
     assert relative(gradient, true_gradient) < 1e-12
-    assert module.left_out == 39
+    assert module.skipped_anchors == 39
 
 
 def test_two_items_and_one_anchor_of_three() -> None:
@@ -279,10 +279,11 @@ def test_not_a_number_is_not_hidden() -> None:
 def test_rank_weights_both_ways_and_slowly(values: list[float], offset: float) -> None:
     distances = torch.tensor(values).view(3, 8)
     used = distances.isfinite() & (torch.arange(24).view(3, 8) % 5 > 0)
-    weights = rank_weights(distances, used, offset)
-    torch.testing.assert_close(weights, rank_weights(distances.double(), used, offset).float())
-    by_sort = _rank_weights_by_sort(distances.abs().masked_fill(~used, torch.inf), offset)
-    torch.testing.assert_close(weights, by_sort)
+    ranks = row_ranks(distances, used)
+    torch.testing.assert_close(ranks, row_ranks(distances.double(), used).float())
+    by_sort = _ranks_by_sort(distances.abs().masked_fill(~used, torch.inf))
+    torch.testing.assert_close(ranks, by_sort)
+    weights = 1 / (ranks + offset)
     for row in range(3):
         items = used[row].nonzero().flatten().tolist()
         for item in range(8):
@@ -293,15 +294,15 @@ def test_rank_weights_both_ways_and_slowly(values: list[float], offset: float) -
 def test_fit_finds_floor_and_exponent() -> None:
     sample = torch.tensor([0.0, 0.01, 0.1, 1.0, 10.0, torch.inf])
     loss = LogRatioLoss(label_exponent="auto", floor_quantile=0.5)
-    assert loss.fitted() == {}
+    assert loss.constants() == {}
     loss.fit(sample)
     floor = (0.1 + 1.0) / 2
     spread = np.log(np.array([floor, floor, floor, 1.0, 10.0])).std()
-    assert loss.fitted() == pytest.approx({"label_exponent": 1 / spread, "floor": floor}, rel=1e-6)
+    assert loss.constants() == pytest.approx({"label_exponent": 1 / spread, "floor": floor}, rel=1e-6)
     without = LogRatioLoss(label_exponent="auto", floor_quantile=0)
     without.fit(sample)
     spread = np.log(np.array([0.01, 0.1, 1.0, 10.0])).std()
-    assert without.fitted() == pytest.approx({"label_exponent": 1 / spread, "floor": 0}, rel=1e-6)
+    assert without.constants() == pytest.approx({"label_exponent": 1 / spread, "floor": 0}, rel=1e-6)
     embeddings, label_distances = batch(6, 6)
     value = log_ratio_loss(embeddings, label_distances, label_exponent=1 / spread, weights="rank", normalize=True)
     assert without(embeddings, label_distances).item() == pytest.approx(value.item(), rel=1e-6)
@@ -315,10 +316,10 @@ def test_what_was_fitted_survives_a_state_dict() -> None:
     file.seek(0)
     loaded = LogRatioLoss().bfloat16()
     loaded.load_state_dict(torch.load(file, weights_only=True))
-    assert loaded.fitted() == fitted.fitted()
+    assert loaded.constants() == fitted.constants()
     unfitted = LogRatioLoss()
     unfitted.load_state_dict(LogRatioLoss().state_dict())
-    assert unfitted.fitted() == {}
+    assert unfitted.constants() == {}
 
 
 @pytest.mark.parametrize(("chosen", "name"), [({}, "label_exponent"), ({"label_exponent": 1.0}, "floor")])
@@ -328,7 +329,7 @@ def test_unfitted_takes_its_constants_from_the_first_batch_and_says_so(chosen: d
     with pytest.warns(RuntimeWarning, match=f"LogRatioLoss was not fitted, so it took .*'{name}'.* call loss.fit"):
         value = loss(embeddings, label_distances)
     fitted.fit(label_distances[~torch.eye(5, dtype=torch.bool)])
-    assert loss.fitted() == fitted.fitted()
+    assert loss.constants() == fitted.constants()
     assert value.item() == fitted(embeddings, label_distances).item()
 
 

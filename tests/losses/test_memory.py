@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 import cml
-import cml.losses.memory
+import cml.losses.cross_batch_memory
 from cml import distances, losses, sampling
 from cml.data.images import Images
 from cml.errors import UserError
-from cml.losses.label_distance_loss import sample_label_distances
-from cml.losses.memory import CrossBatchMemory, leave_out_copies
+from cml.losses.cross_batch_memory import CrossBatchMemory, mask_duplicates
+from cml.losses.label_distance_sample import sample_label_distances
 from cml.models.embedding import EmbeddingModel
 from cml.training.batches import BatchSource, TrainingData
 from cml.training.config import TrainConfig
@@ -87,9 +87,9 @@ def test_of_size_0_gives_back_the_very_embeddings() -> None:
     memory = CrossBatchMemory(0)
     embeddings = torch.randn(3, 2)
     memory.store(embeddings, torch.arange(3))
-    assert memory.extended(embeddings) is embeddings
+    assert memory.augment(embeddings) is embeddings
     block = torch.rand(3, 3)
-    assert torch.equal(leave_out_copies(block.clone(), torch.arange(3), memory.items), block)
+    assert torch.equal(mask_duplicates(block.clone(), torch.arange(3), memory.items), block)
 
 
 CONTINUOUS = (
@@ -107,7 +107,7 @@ def test_every_continuous_loss_compares_anchors_with_stored_items(name: str) -> 
     memory.store(torch.randn(7, 3, generator=generator, dtype=torch.float64), stored_items)
     embeddings = torch.randn(6, 3, generator=generator, dtype=torch.float64, requires_grad=True)
     columns = torch.cat([items, memory.items])
-    block = leave_out_copies(torch.cdist(values[:anchors], values[columns]), items, memory.items)
+    block = mask_duplicates(torch.cdist(values[:anchors], values[columns]), items, memory.items)
     assert block.shape == (5, 13)
     assert block.isinf().nonzero().tolist() == [[1, 12], [4, 6]]  # items 1 and 4, seen before
 
@@ -121,7 +121,7 @@ def test_every_continuous_loss_compares_anchors_with_stored_items(name: str) -> 
     plain: Callable[..., Tensor] = getattr(slow_losses, name.replace("-", "_"))
     options: dict[str, Any] = {"normalize": True} if name == "log-ratio" else {}
     true = plain(torch.cat([embeddings, memory.embeddings]), block, **options)
-    found = losses.registry.make(written.get(name, name))(memory.extended(embeddings), block)
+    found = losses.registry.make(written.get(name, name))(memory.augment(embeddings), block)
     assert found.item() == pytest.approx(true.item(), rel=1e-10)
     (gradient,), (true_gradient,) = (torch.autograd.grad(one, embeddings) for one in (found, true))
     torch.testing.assert_close(gradient, true_gradient, rtol=1e-9, atol=1e-12)
@@ -269,6 +269,6 @@ def test_what_cannot_be_is_named() -> None:
 
 
 def test_examples() -> None:
-    failed, tried = doctest.testmod(cml.losses.memory)
+    failed, tried = doctest.testmod(cml.losses.cross_batch_memory)
     assert tried > 0
     assert failed == 0

@@ -86,7 +86,7 @@ def test_ten_lines_of_lightning(tmp_path: Path) -> None:
     assert np.mean(module.values[-3:]) < 0.6 * np.mean(module.values[:3])
     trainer.save_checkpoint(tmp_path / "last.ckpt")
     again = Embedding.load_from_checkpoint(tmp_path / "last.ckpt")
-    assert again.loss.fitted() == module.loss.fitted() != {}
+    assert again.loss.constants() == module.loss.constants() != {}
 
 
 AUTOMATIC = {
@@ -99,10 +99,10 @@ AUTOMATIC = {
 class Unit(losses.LabelDistanceLoss):
     """A loss of somebody's own, whose constant its own ``forward`` asks for."""
 
-    constants = ("unit",)
+    constant_names = ("unit",)
 
-    def to_find(self) -> tuple[str, ...]:
-        return self.constants
+    def unfitted_constants(self) -> tuple[str, ...]:
+        return self.constant_names
 
     def find_constants(self, label_distances: torch.Tensor) -> dict[str, float]:
         return {"unit": label_distances.median().item()}
@@ -120,7 +120,7 @@ def test_constants_of_a_loss_of_ones_own_come_from_the_first_batch_too() -> None
     with pytest.warns(RuntimeWarning, match="Unit was not fitted, so it took 'unit' from the first batch") as caught:
         loss(inputs, block)
     assert caught[0].filename == __file__
-    assert loss.fitted()["unit"] == block[~torch.eye(24, dtype=torch.bool)].median().item()
+    assert loss.constants()["unit"] == block[~torch.eye(24, dtype=torch.bool)].median().item()
 
 
 @pytest.mark.parametrize("name", AUTOMATIC)
@@ -137,11 +137,11 @@ def test_constants_come_from_the_first_batch_once_with_one_sentence(name: str) -
     assert "call loss.fit(distance, labels) with the label distance and the labels of the training set" in str(
         said.message
     )
-    fitted = loss.fitted()
+    fitted = loss.constants()
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*was not fitted")
         loss(inputs, other)
-        assert loss.fitted() == fitted
+        assert loss.constants() == fitted
         file = io.BytesIO()
         torch.save(loss.state_dict(), file)
         file.seek(0)
@@ -178,9 +178,9 @@ def test_fit_takes_a_distance_and_labels_as_training_does() -> None:
     distance = distances.get("euclidean")
     block = torch.from_numpy(np.abs(places[:, None] - places)[np.triu_indices(600, 1)])
     for labels in (places, places.tolist(), distance.encode(places.tolist())):
-        fitted = losses.SoftTargetLoss().fit(distance, labels).fitted()["label_scale"]
+        fitted = losses.SoftTargetLoss().fit(distance, labels).constants()["label_scale"]
         assert fitted == pytest.approx(float(block.median()), rel=0.02)  # 512 of 600
-        assert losses.RKDDistanceLoss().fit(distance, labels).fitted() == {}
+        assert losses.RKDDistanceLoss().fit(distance, labels).constants() == {}
     images = np.random.default_rng(0).integers(0, 255, (600, 16, 16, 3), np.uint8)
     config = TrainConfig(
         backbone="small-cnn", weights="none", image_size=(16, 16), dimension=4, loss="soft-target", steps=1, seed=3,
@@ -191,8 +191,8 @@ def test_fit_takes_a_distance_and_labels_as_training_does() -> None:
     from cml.training.loop import train
 
     data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
-    trained = train(data, config, quiet=True).loss.fitted()
-    assert trained == losses.SoftTargetLoss().fit(distance, places, seed=3).fitted()
+    trained = train(data, config, quiet=True).loss.constants()
+    assert trained == losses.SoftTargetLoss().fit(distance, places, seed=3).constants()
 
 
 @pytest.mark.parametrize("given", [("euclidean", [1, 2]), (distances.get("euclidean"),), ([1.0, 2.0],)])

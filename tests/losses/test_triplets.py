@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import cml.losses.binary_rules
 import cml.losses.binary_triplet
 import cml.losses.dense_triplet
-import cml.losses.positives
 from cml import losses
 from cml.errors import UserError
+from cml.losses.binary_rules import nearest, threshold
 from cml.losses.binary_triplet import BinaryTripletLoss, binary_triplet_loss
-from cml.losses.dense_triplet import DenseTripletLoss, _by_counting, _pair_by_pair, dense_triplet_loss
-from cml.losses.positives import nearest, threshold
-from cml.losses.row_blocks import mean_over_rows
+from cml.losses.dense_triplet import DenseTripletLoss, dense_triplet_loss
+from cml.losses.ordered_hinge import _by_counting, _pair_by_pair, ordered_hinge_mean
 
 some_left_out = pytest.mark.filterwarnings("ignore:Some anchors have no positive:RuntimeWarning")
 TYPES = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
@@ -121,8 +121,8 @@ def test_gradchecks() -> None:
 @pytest.mark.parametrize("block_bytes", [1, 2000])
 def test_the_size_of_blocks_changes_nothing(block_bytes: int) -> None:
     embeddings, label_distances = batch(30, 40)
-    terms = DenseTripletLoss().row_terms
-    loss = mean_over_rows(embeddings, label_distances, terms, normalize=True, block_bytes=block_bytes).loss
+    mean = ordered_hinge_mean(embeddings, label_distances, margin=0.03, normalize=True, block_bytes=block_bytes)
+    loss = mean.loss
     assert_same(loss, embeddings, dense_triplet_loss(embeddings, label_distances), embeddings, 1e-12)
 
 
@@ -188,7 +188,7 @@ def test_binary_module_follows_its_rule() -> None:
         losses.get("binary-triplet", rule="threshold", quantile=0.3)(embeddings, label_distances)
     by_quantile.fit(torch.cat([sample, torch.tensor([torch.inf])]))
     distance = float(np.quantile(sample.numpy(), 0.3))
-    assert by_quantile.fitted() == {"distance": distance}
+    assert by_quantile.constants() == {"distance": distance}
     file = io.BytesIO()
     torch.save(by_quantile.state_dict(), file)
     file.seek(0)
@@ -196,7 +196,7 @@ def test_binary_module_follows_its_rule() -> None:
     loaded.load_state_dict(torch.load(file, weights_only=True))
     by_distance = BinaryTripletLoss(rule="threshold", distance=distance, margin=0.1, normalize=False)
     assert loaded(embeddings, label_distances).item() == by_distance(embeddings, label_distances).item()
-    assert by_distance.fitted() == {}
+    assert by_distance.constants() == {}
     assert "distance=" in repr(by_distance)
     assert "margin=0.03" in repr(losses.get("dense-triplet"))
 
@@ -211,11 +211,11 @@ def test_anchors_without_positive_or_negative_are_left_out_counted_and_said() ->
         value = module(embeddings, label_distances)
     positives, negatives = threshold(label_distances, 1.0)
     assert value.item() == pytest.approx(slow_losses.binary_triplet(embeddings, positives, negatives).item(), rel=1e-12)
-    assert module.left_out == 2
+    assert module.skipped_anchors == 2
     with pytest.warns(RuntimeWarning, match="No anchor of the batch has both"):
         loss = module(embeddings, torch.full_like(label_distances, 9))
     assert_no_gradient(loss, embeddings)
-    assert module.left_out == 6
+    assert module.skipped_anchors == 6
 
 
 def test_dense_without_a_pair_is_zero_with_a_warning() -> None:
@@ -227,7 +227,7 @@ def test_dense_without_a_pair_is_zero_with_a_warning() -> None:
     module = DenseTripletLoss()
     with pytest.warns(RuntimeWarning, match="No anchor"):
         module(embeddings, label_distances)
-    assert module.left_out == 2
+    assert module.skipped_anchors == 2
 
 
 def assert_no_gradient(loss: Tensor, embeddings: Tensor) -> None:
@@ -304,7 +304,7 @@ def test_wrong_arguments() -> None:
         BinaryTripletLoss(rule="threshold", quantile=0.1).fit(torch.tensor([torch.inf]))
 
 
-@pytest.mark.parametrize("module", [cml.losses.dense_triplet, cml.losses.binary_triplet, cml.losses.positives])
+@pytest.mark.parametrize("module", [cml.losses.dense_triplet, cml.losses.binary_triplet, cml.losses.binary_rules])
 def test_examples(module: ModuleType) -> None:
     failed, tried = doctest.testmod(module)
     assert tried > 0

@@ -11,7 +11,7 @@ import torch
 
 import cml
 from cml import distances, losses
-from cml.distances import as_label_distance
+from cml.distances import made
 from cml.errors import UserError
 from cml.retrieval import embedding_ranker, evaluate, evaluate_embeddings, random_ranker
 
@@ -97,8 +97,9 @@ def test_a_loss_takes_the_block_that_a_label_distance_gave(name: str) -> None:
 def test_a_square_of_label_distances_is_fitted_to_without_its_diagonal() -> None:
     block = torch.cdist(torch.from_numpy(AGES[:, None]), torch.from_numpy(AGES[:, None]))
     pairs = block[~torch.eye(120, dtype=torch.bool)]
-    expected = losses.LogRatioLoss().fit(pairs).fitted()
-    assert losses.LogRatioLoss().fit(block).fitted() == losses.LogRatioLoss().fit(block.numpy()).fitted() == expected
+    expected = losses.LogRatioLoss().fit(pairs).constants()
+    assert losses.LogRatioLoss().fit(block).constants() == expected
+    assert losses.LogRatioLoss().fit(block.numpy()).constants() == expected
 
 
 def test_what_a_loss_needs_is_said_where_it_is_asked_for_something_else() -> None:
@@ -106,7 +107,7 @@ def test_what_a_loss_needs_is_said_where_it_is_asked_for_something_else() -> Non
         losses.ProxyAnchorLoss().fit(EUCLIDEAN, AGES)
     with pytest.raises(UserError, match=r"has no fit: call prepare\(vectors, dimension=D\)"):
         losses.RegressionLoss().fit(EUCLIDEAN, AGES)
-    with pytest.raises(UserError, match="has no fit: it finds nothing in the training labels"):
+    with pytest.raises(UserError, match="has no fit: it needs no training labels"):
         losses.TripletLoss().fit(EUCLIDEAN, AGES)
     with pytest.raises(UserError, match=r"label vectors \(N, V\) .* Got shape \(120,\) instead; .* labels\[:, None\]"):
         losses.RegressionLoss().prepare(torch.from_numpy(AGES), dimension=1)
@@ -122,7 +123,7 @@ def test_what_a_loss_needs_is_said_where_it_is_asked_for_something_else() -> Non
 @pytest.mark.parametrize("kind", [torch.tensor, list, np.array])
 def test_a_matrix_by_name_and_by_itself(kind: Any) -> None:  # noqa: ANN401
     matrix = [[0.0, 2.0], [2.0, 0.0]]
-    for distance in (distances.get("precomputed", path=kind(matrix)), as_label_distance(kind(matrix))):
+    for distance in (distances.get("precomputed", path=kind(matrix)), made(kind(matrix))):
         rows = distance.encode(torch.arange(2))
         assert distance.pairwise(rows, rows).tolist() == matrix
         assert "matrix (2, 2)" in repr(distance)

@@ -24,8 +24,8 @@ from cml import distances, losses, sampling
 from cml.cli import main
 from cml.data.images import Images
 from cml.errors import DataError, UserError
+from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
-from cml.losses.memory import CrossBatchMemory
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.join import joined
 from cml.processes.ranks import Ranks
@@ -100,7 +100,7 @@ def gradients(ranks: Ranks, name: str, words: Path, *, micro_batch: int | None =
             targets = torch.cdist(values[items[:9]], values[torch.cat([items, memory.items])])  # 9 of 13 are anchors
 
         def loss_of(embeddings: Tensor, targets: Tensor = targets) -> Tensor:
-            value: Tensor = loss(memory.extended(ranks.gather(embeddings, ITEMS)), targets)
+            value: Tensor = loss(memory.augment(ranks.gather(embeddings, ITEMS)), targets)
             return value
 
         network.zero_grad()

@@ -1,0 +1,86 @@
+"""Captions as packed arrays: what ``Captions.encode`` stores for each image, and what its kernels work on."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.labels import Labels
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+
+class Bags(NamedTuple):
+    """N images' captions as bags of words, one image after the other; words are numbers of a vocabulary of V words."""
+
+    captions: Int  # (N + 1,) image n has the captions captions[n] .. captions[n + 1] - 1
+    entries: Int  # (C + 1,) caption c has the entries entries[c] .. entries[c + 1] - 1, words ascending
+    places: Int  # (E,) an entry's word, as its place in the word list of its image
+    counts: Int  # (E,) how often the word occurs
+    weights: Float  # (E,) the same, as a share of the caption's words
+    lengths: Int  # (C,) words of a caption, each as often as it occurs
+    lists: Int  # (N + 1,) image n has the distinct words words[lists[n]] .. words[lists[n + 1] - 1], ascending
+    words: Int
+    ranks: Int  # (N,) an order of the images by content alone
+
+
+def pack(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
+    """Word numbers of each caption of each image, as arrays with one row per image."""
+    # lengths (N, most captions): words a caption; words (N, most words): ascending in each; 0 and -1 fill the rest
+    # content (N, 2): a digest of both, equal where they are
+    lengths = np.zeros((len(images), max(len(image) for image in images)), np.int32)
+    words = np.full((len(images), max(sum(map(len, image)) for image in images)), -1, np.int32)
+    content = np.empty((len(images), 2), np.int64)
+    for row, image in enumerate(images):
+        flat = [word for caption in image for word in sorted(caption)]
+        lengths[row, : len(image)] = [len(caption) for caption in image]
+        words[row, : len(flat)] = flat
+        text = lengths[row, : len(image)].tobytes() + b":" + words[row, : len(flat)].tobytes()
+        content[row] = np.frombuffer(hashlib.blake2b(text, digest_size=16).digest(), np.int64)
+    return Labels({"lengths": lengths, "words": words, "content": content})
+
+
+def vocabulary(*labels: Labels) -> Int:
+    """The word numbers (V,) that occur, ascending."""
+    occurs = np.zeros(1 + max(int(part.arrays["words"].max()) for part in labels), bool)
+    for part in labels:
+        words = part.arrays["words"]
+        occurs[words[words >= 0]] = True
+    return np.flatnonzero(occurs)
+
+
+def ranks(*labels: Labels) -> list[Int]:
+    """An order of images by content: for each of ``labels`` (N,), equal where the content is."""
+    _, order = np.unique(np.concatenate([part.arrays["content"] for part in labels]), axis=0, return_inverse=True)
+    return np.split(order.reshape(-1).astype(np.int64), np.cumsum([len(part) for part in labels])[:-1])
+
+
+def unpack(labels: Labels, words: Int, order: Int) -> Bags:
+    """The bags of ``labels`` over the vocabulary ``words``, with ``order`` as their ranks."""
+    count, lengths, tokens = len(labels), labels.arrays["lengths"], labels.arrays["words"]
+    captions = np.concatenate([[0], np.cumsum(np.count_nonzero(lengths, axis=1))])
+    flat_lengths = lengths[lengths > 0].astype(np.int64)
+    place = np.zeros(1 + words[-1], np.int64)  # in the vocabulary; a look each, where a search would take longest here
+    place[words] = np.arange(len(words))
+    tokens = place[tokens[tokens >= 0]]
+    caption = np.repeat(np.arange(len(flat_lengths)), flat_lengths)
+    starts = np.flatnonzero(np.diff(caption, prepend=-1) | np.diff(tokens, prepend=-1))  # of each distinct word
+    counts = np.diff(starts, append=len(tokens))
+    caption, tokens = caption[starts], tokens[starts]
+    image = np.repeat(np.arange(count), np.diff(captions))[caption]
+    pairs, where = np.unique(image * len(words) + tokens, return_inverse=True)
+    lists = np.searchsorted(pairs, np.arange(count + 1) * len(words))
+    return Bags(
+        captions=captions,
+        entries=np.searchsorted(caption, np.arange(len(flat_lengths) + 1)),
+        places=where - lists[image],
+        counts=counts,
+        weights=counts / flat_lengths[caption],
+        lengths=flat_lengths,
+        lists=lists,
+        words=pairs % len(words),
+        ranks=order,
+    )

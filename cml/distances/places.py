@@ -1,0 +1,189 @@
+"""Places on the ground. Not for: coordinates in metres without a heading (euclidean), rotations in space (rotation)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from cml.distances.compiled import AS_WRITTEN, compiled
+from cml.distances.euclidean import pack_vectors
+from cml.distances.label_distance import Float32, Float64, LabelDistance
+from cml.distances.labels import Labels, refuse
+from cml.errors import UserError
+from cml.settings import check_above_zero, check_word
+
+EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
+_CHORDS = 32  # of a sector's arc
+
+
+@dataclass(frozen=True)
+class Haversine(LabelDistance):
+    """Great-circle distance in metres between [latitude, longitude] in degrees, on a sphere of the earth's mean radius.
+
+    The sphere is up to 0.5 % away from the ellipsoid.
+
+    Example:
+        >>> distance = Haversine()
+        >>> cities = distance.encode([[48.8566, 2.3522], [51.5074, -0.1278]])
+        >>> distance.pairwise(cities[:1], cities).round(-3).tolist()
+        [[0.0, 344000.0]]
+    """
+
+    name: ClassVar[str] = "haversine"
+    is_metric: ClassVar[bool] = True
+    unit: ClassVar[str] = "m"
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N places as (N, 3) float64 ``places``: latitude and longitude in radians, cosine of the latitude."""
+        degrees = pack_vectors(labels, "[latitude, longitude]")
+        _check_on_earth(degrees)
+        radians = np.radians(degrees)
+        return Labels({"places": np.column_stack([radians, np.cos(radians[:, 0])])})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Metres (len(a), len(b)) float32."""
+        result = np.empty((len(a), len(b)), np.float32)
+        _fill_haversine(a.arrays["places"], b.arrays["places"], result)
+        return result
+
+    def label_vectors(self, labels: Labels) -> Float64:
+        """Points (N, 3) in space, in metres from the earth's centre: what a regression predicts."""
+        latitude, longitude, cosine = labels.arrays["places"].T
+        return EARTH_RADIUS * np.column_stack(
+            [cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)]
+        )
+
+
+def _check_on_earth(degrees: Float64) -> None:
+    """Raise ``LabelError`` unless the first two columns of (N, C) are a latitude and a longitude in degrees."""
+    for values, what, low, high in ((degrees[:, 0], "latitude", -90, 90), (degrees[:, 1], "longitude", -180, 360)):
+        out = (values < low) | (values > high)
+        refuse(out, f"has the {what} {{:g}}; it should be in {low}..{high} degrees.", values)
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _fill_haversine(a: Float64, b: Float64, out: Float32) -> None:
+    for i in range(a.shape[0]):
+        for j in range(b.shape[0]):
+            up, along = math.sin((a[i, 0] - b[j, 0]) / 2), math.sin((a[i, 1] - b[j, 1]) / 2)
+            square = up * up + a[i, 2] * b[j, 2] * (along * along)
+            out[i, j] = 2 * EARTH_RADIUS * math.asin(math.sqrt(min(square, 1.0)))
+
+
+@dataclass(frozen=True)
+class Place(LabelDistance):
+    """1 - intersection over union of two fields of view, each a sector of a circle on the ground.
+
+    A label is a position and a heading: [latitude, longitude, heading] in degrees, or [east, north, heading] with
+    metres first. Headings run clockwise from north. An arc is drawn as 32 chords.
+
+    Args:
+        metres: How far a camera sees: the radius of the sector.
+        degrees: How wide it sees: the angle of the sector, up to 180.
+        coordinates: ``degrees`` for latitude and longitude, ``metres`` for east and north, as of UTM.
+
+    Source:
+        Leyva-Vallina et al., "Data-efficient Large Scale Place Recognition with Graded Similarity Supervision",
+        CVPR 2023, section 3.1: the overlap of fields of view; there 50 m and 90 degrees.
+
+    Example:
+        >>> distance = Place(coordinates="metres")
+        >>> views = distance.encode([[0, 0, 0], [0, 0, 90], [0, 0, 45], [500, 0, 0]])
+        >>> [f"{one:.4f}" for one in distance.pairwise(views[:1], views)[0]]
+        ['0.0000', '1.0000', '0.6667', '1.0000']
+    """
+
+    metres: float = 50.0
+    degrees: float = 90.0
+    coordinates: Literal["degrees", "metres"] = "degrees"
+    name: ClassVar[str] = "place"
+    unit: ClassVar[str] = "1 - overlap"
+    is_symmetric: ClassVar[bool] = False  # the last digits depend on which polygon cuts the other
+
+    def __post_init__(self) -> None:
+        check_above_zero("metres", self.metres)
+        if not 0 < self.degrees <= 180:
+            raise UserError(f"The 'degrees' must be above 0 and at most 180. Got {self.degrees!r} instead.")
+        check_word("coordinates", self.coordinates, ("degrees", "metres"))
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N labels as (N, 3) float64 ``views``: x and y in metres or radians, heading in radians."""
+        if self.coordinates == "metres":
+            numbers = pack_vectors(labels, "[east, north, heading]")
+            return Labels({"views": np.column_stack([numbers[:, :2], np.radians(numbers[:, 2])])})
+        numbers = pack_vectors(labels, "[latitude, longitude, heading]")
+        _check_on_earth(numbers)
+        return Labels({"views": np.radians(numbers[:, [1, 0, 2]])})  # longitude is x
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """Distances (len(a), len(b)) float32, 1 where nothing is seen from both."""
+        result = np.empty((len(a), len(b)), np.float32)
+        on_globe = self.coordinates == "degrees"
+        _fill_place(a.arrays["views"], b.arrays["views"], on_globe, self.metres, math.radians(self.degrees), result)
+        return result
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _sector(x: float, y: float, heading: float, radius: float, angle: float) -> Float64:
+    """The sector as a polygon (_CHORDS + 2, 2), clockwise."""
+    corners = np.empty((_CHORDS + 2, 2))
+    corners[0] = x, y
+    for k in range(_CHORDS + 1):
+        way = heading + angle * (k / _CHORDS - 0.5)
+        corners[k + 1] = x + radius * math.sin(way), y + radius * math.cos(way)
+    return corners
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _area(polygon: Float64, count: int) -> float:
+    total = 0.0
+    for k in range(count):
+        last = k - 1 if k else count - 1
+        total += polygon[last, 0] * polygon[k, 1] - polygon[k, 0] * polygon[last, 1]
+    return abs(total) / 2
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _cut(polygon: Float64, other: Float64) -> float:
+    """Area that two convex clockwise polygons share, by cutting one along each side of the other."""
+    count = polygon.shape[0]
+    old, new = np.empty((2 * count + 2, 2)), np.empty((2 * count + 2, 2))
+    old[:count] = polygon
+    for side in range(other.shape[0]):
+        x, y = other[side - 1]
+        across, along = other[side, 0] - x, other[side, 1] - y
+        kept = 0
+        for k in range(count):
+            last = k - 1 if k else count - 1
+            here = along * (old[k, 0] - x) - across * (old[k, 1] - y)  # >= 0 on the inner side
+            before = along * (old[last, 0] - x) - across * (old[last, 1] - y)
+            if (here >= 0) != (before >= 0):
+                share = before / (before - here)
+                new[kept] = old[last] + share * (old[k] - old[last])
+                kept += 1
+            if here >= 0:
+                new[kept] = old[k]
+                kept += 1
+        old, new, count = new, old, kept
+    return _area(old, count)
+
+
+@compiled(fastmath=AS_WRITTEN)
+def _fill_place(a: Float64, b: Float64, on_globe: bool, radius: float, angle: float, out: Float32) -> None:
+    whole = _area(_sector(0.0, 0.0, 0.0, radius, angle), _CHORDS + 2)
+    for i in range(a.shape[0]):
+        mine = _sector(0.0, 0.0, a[i, 2], radius, angle)
+        for j in range(b.shape[0]):
+            x, y = b[j, 0] - a[i, 0], b[j, 1] - a[i, 1]
+            if on_globe:  # flat around the pair, which is close together or shares nothing
+                x -= 2 * math.pi * math.floor(x / (2 * math.pi) + 0.5)
+                x *= EARTH_RADIUS * math.cos((a[i, 1] + b[j, 1]) / 2)
+                y *= EARTH_RADIUS
+            shared = 0.0
+            if x == 0 and y == 0 and a[i, 2] == b[j, 2]:
+                shared = whole
+            elif x * x + y * y < 4 * radius * radius:
+                shared = _cut(_sector(x, y, b[j, 2], radius, angle), mine)
+            out[i, j] = max(0.0, 1 - shared / (2 * whole - shared))

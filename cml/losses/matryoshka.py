@@ -1,0 +1,73 @@
+"""The Matryoshka loss: a loss over label distances at several sizes of the embedding."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from cml.losses.composite_loss import CompositeLoss
+from cml.losses.loss import LossInfo
+from cml.settings import check_whole
+
+
+class MatryoshkaLoss(CompositeLoss):
+    """The mean of a loss over the first numbers of the embedding: one model, to be cut off at any of these sizes.
+
+    Inputs: embeddings (B, D), label distances (A, B).
+
+    Relations: ``sum`` is several losses at one size.
+
+    Args:
+        loss: A loss over label distances, as the command line takes it.
+        dimensions: The sizes beside the whole embedding, at least 1 each; larger ones than that are skipped.
+
+    Raises:
+        UserError: the loss is not one over label distances, or a size is below 1.
+
+    Example:
+        >>> import torch
+        >>> loss, points, labels = MatryoshkaLoss("rkd-distance", (2,)), torch.randn(6, 3), torch.rand(6, 6)
+        >>> from cml.losses import rkd_distance_loss
+        >>> apart = (rkd_distance_loss(points, labels) + rkd_distance_loss(points[:, :2], labels)) / 2
+        >>> bool(loss(points, labels).isclose(apart))
+        True
+
+    Reference:
+        Kusupati et al.: Matryoshka Representation Learning, NeurIPS 2022.
+    """
+
+    info = LossInfo(
+        cost="that of its loss, once per size",
+        source="Kusupati et al., NeurIPS 2022",
+        when="One model should serve several sizes of embedding.",
+    )
+
+    def __init__(self, loss: str = "log-ratio", dimensions: Sequence[int] = (16, 32, 64)) -> None:
+        super().__init__()
+        self.loss = loss
+        sizes = [dimensions] if isinstance(dimensions, int) else list(dimensions)
+        self.dimensions = tuple(sorted({check_whole("dimensions", size) for size in sizes}))
+        self.set_parts([loss])
+
+    def forward(self, embeddings: Tensor, label_distances: Tensor) -> Tensor:
+        """The mean of the loss over the sizes.
+
+        Args:
+            embeddings: (B, D) floating point.
+            label_distances: (A, B).
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: a tensor has another shape or type, or a label distance is NaN or negative.
+        """
+        (part,) = self.part_losses()
+        whole = embeddings.shape[1]
+        sizes = [*(size for size in self.dimensions if size < whole), whole]
+        skipped_before = part.skipped_anchors
+        total = embeddings.new_zeros(())
+        for size in sizes:
+            part.skipped_anchors = skipped_before
+            total = total + part(embeddings[:, :size], label_distances)
+        self.skipped_anchors = part.skipped_anchors
+        return total / len(sizes)

@@ -1,0 +1,179 @@
+"""Losses and miners of pytorch-metric-learning, called as they are.
+
+The library is imported where one of its losses is made. Each loss of cml that wraps one has a file of its own
+(``contrastive.py``, ``triplet.py``, ``proxy_anchor.py``, ...). It computes exactly what the library computes; its
+docstring says what that is and where it differs from the paper.
+"""
+
+import importlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cml.errors import UserError
+from cml.losses.class_loss import ClassLoss, check_classes
+from cml.losses.embeddings import embedding_points, rescale_rows
+from cml.losses.proxy_loss import ProxyLoss
+from cml.registry import Choice
+
+_EXAMPLES = {"losses": "TripletMarginLoss or CircleLoss", "miners": "BatchHardMiner or MultiSimilarityMiner"}
+_PARTS = ("distances", "reducers", "regularizers")  # the library's modules that a setting may name something of
+
+
+class PmlPairLoss(ClassLoss):
+    """A loss over pairs or triplets of pytorch-metric-learning, with one of its miners or without.
+
+    Args:
+        inner: The library's loss.
+        miner: The library's miner. ``None``: the loss gets all pairs or triplets.
+
+    Attributes:
+        needs_classes: True if the library cannot compute the loss from pairs alone.
+    """
+
+    needs_classes = False
+
+    def __init__(self, inner: nn.Module, miner: nn.Module | None = None) -> None:
+        super().__init__()
+        self.inner = inner
+        self.miner = miner
+        self.normalize = bool(getattr(getattr(inner, "distance", None), "normalize_embeddings", False))
+
+    def value(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The library's value.
+
+        Args:
+            embeddings: (B, D) floating point.
+            classes: (B,) int64.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: a tensor has another shape or type, or the labels are continuous.
+        """
+        check_classes(embeddings, classes)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            points = rescale_rows(embeddings) if self.normalize else embedding_points(embeddings, normalize=False)
+            indices = None if self.miner is None else self.miner(points.detach(), classes)
+            value: Tensor = self.inner(points, classes, indices)
+        return value
+
+
+class PmlProxyLoss(ProxyLoss):
+    """A loss over proxies of pytorch-metric-learning, which ``prepare`` makes.
+
+    Args:
+        library: The name of the library's loss, such as "ProxyAnchorLoss".
+        **settings: Its settings, by the library's names.
+
+    Attributes:
+        inner: The library's loss with its proxies; None before ``prepare``.
+    """
+
+    def __init__(self, library: str, **settings: float) -> None:
+        super().__init__()
+        self.inner: Any = None
+        self._library, self._settings, self._count = library, settings, 0
+
+    def make_proxies(self, classes: int, dimension: int) -> None:
+        """Make the library's loss, which makes its proxies.
+
+        Args:
+            classes: C, the number of classes.
+            dimension: D of the embeddings.
+        """
+        kind = getattr(pml("losses"), self._library)
+        self.inner, self._count = kind(classes, dimension, **self._settings), classes
+
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            embeddings: (B, D) floating point. Computed with in at least float32, also under autocast.
+            classes: (B,) int64, below C.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            UserError: the proxies are not made yet, a tensor has another shape or type, or a number is not a class.
+        """
+        self.check_prepared()
+        check_classes(embeddings, classes, self._count)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            value: Tensor = self.inner(rescale_rows(embeddings), classes)
+        return value
+
+
+def pml(module: str) -> Any:  # noqa: ANN401 - of an untyped library
+    """Import a module of pytorch-metric-learning, such as "losses"."""
+    return importlib.import_module(f"pytorch_metric_learning.{module}")
+
+
+def lp_distance(normalize: bool, power: int = 1) -> nn.Module:
+    """The library's Euclidean distance, computed from differences.
+
+    The library's own matrix product is noise where embeddings nearly coincide.
+
+    Args:
+        normalize: Whether the library L2-normalises the embeddings.
+        power: 1 for distances, 2 for squared distances.
+
+    Returns:
+        A distance of the library.
+    """
+
+    class ExactLpDistance(pml("distances").LpDistance):  # type: ignore[misc]
+        def compute_mat(self, query_emb: Tensor, ref_emb: Tensor | None) -> Tensor:
+            others = query_emb if ref_emb is None else ref_emb
+            return torch.cdist(query_emb, others, compute_mode="donot_use_mm_for_euclid_dist")
+
+    distance: nn.Module = ExactLpDistance(normalize_embeddings=normalize, power=power)
+    return distance
+
+
+def build_module(text: str, module: str) -> nn.Module:
+    """Build a loss or a miner of the library from text, as in ``TripletMarginLoss(margin=0.1)``.
+
+    A setting may name a distance, reducer or regularizer in turn: ``TripletMarginLoss(distance=LpDistance(power=2))``.
+
+    Args:
+        text: A class name of the library, with settings in brackets.
+        module: "losses" or "miners".
+
+    Returns:
+        The library's module.
+
+    Raises:
+        UserError: the library has no such class, or it refuses these settings.
+    """
+    choice = Choice.parse(text)
+    kind = _find_class(choice.name, module)
+    if kind is None:
+        raise UserError(
+            f"pytorch-metric-learning has no {choice.name!r} among its {module}; "
+            f"the names read like {_EXAMPLES.get(module, 'LpDistance')}."
+        )
+    settings = {name: _build_setting(value) for name, value in choice.settings.items()}
+    try:
+        built: nn.Module = kind(**settings)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise UserError(f"pytorch-metric-learning cannot make {text}: {error}.") from None
+    return built
+
+
+def _find_class(name: str, module: str) -> Any:  # noqa: ANN401 - a class of an untyped library
+    kind = getattr(pml(module), name, None)
+    return kind if isinstance(kind, type) and issubclass(kind, nn.Module) else None
+
+
+def _build_setting(value: Any) -> Any:  # noqa: ANN401 - any setting
+    """The object that a setting names, or the setting as it is."""
+    try:
+        name = Choice.parse(value).name
+    except UserError:  # no text, or one that names nothing
+        return value
+    module = next((module for module in _PARTS if _find_class(name, module) is not None), None)
+    return value if module is None else build_module(value, module)

@@ -1,0 +1,182 @@
+"""Distances of embeddings by matrix products, exact where two points nearly coincide, and their gradients.
+
+|a|^2 + |b|^2 - 2ab loses the digits that a gradient of 1 / distance needs where a and b are near each other. Such a
+block is computed in float64, and pairs that nearly coincide even there from their differences. Every function takes
+points (B, D), or (H, B, D) of H heads.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# Where a squared distance is below this part of the two squared norms, float32 products lose digits.
+NEAR = 0.1
+COINCIDENT = 1.5e-8  # and below this part float64 products do
+_DIFFERENCE_BYTES = 16 << 20  # of a part of the pairs that are computed from their differences
+
+
+class SquaredDistances(NamedTuple):
+    """Squared distances of a block of anchors to all points, and what their gradient needs.
+
+    Attributes:
+        values: (..., R, B).
+        shifted: (..., B, D) the points around 0, in float64 where float32 loses digits.
+        near: (C, 2) row in block and column of the pairs that are computed from their differences; (C, 3) with the
+            head's number before them.
+    """
+
+    values: Tensor
+    shifted: Tensor
+    near: Tensor
+
+
+def euclidean_distances(points: Tensor, anchors: int) -> Tensor:
+    """Euclidean distances of the first points to all, with a gradient of 0 at distance 0.
+
+    Args:
+        points: (..., B, D).
+        anchors: A.
+
+    Returns:
+        (..., A, B).
+    """
+    distances: Tensor = _EuclideanDistances.apply(points, anchors)
+    return distances
+
+
+class _EuclideanDistances(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, full: Tensor, anchors: int) -> Tensor:  # noqa: ANN401 - torch has no type
+        squared, shifted, near = squared_distances(full, *center_points(full), slice(0, anchors))
+        distances = squared.sqrt_()
+        ctx.save_for_backward(full, distances, shifted, near)
+        return distances
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        full, distances, shifted, near = ctx.saved_tensors
+        gradient = torch.zeros_like(full, memory_format=torch.contiguous_format)
+        block = slice(0, slopes.shape[-2])
+        add_gradient(gradient, full, block, slopes_of_distances(slopes, distances), shifted, near)
+        return gradient, None
+
+
+def slopes_of_distances(slopes: Tensor, distances: Tensor) -> Tensor:
+    """Turn slopes in Euclidean distances into slopes in squared ones; 0 at distance 0, as torch's norm has it.
+
+    Args:
+        slopes: (..., R, B).
+        distances: (..., R, B) Euclidean.
+
+    Returns:
+        (..., R, B).
+    """
+    halves = torch.div(distances.new_tensor(0.5), distances)  # 1 / (2 D), in one pass
+    return halves.nan_to_num_(nan=torch.nan, posinf=0).mul_(slopes)
+
+
+def center_points(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Points around 0, where the product form of distances loses fewer digits.
+
+    Args:
+        points: (..., B, D).
+
+    Returns:
+        The points minus their mean (..., B, D), and their squared norms (..., B).
+    """
+    shifted = points - points.mean(dim=-2, keepdim=True)
+    return shifted, shifted.square().sum(dim=-1)
+
+
+def squared_distances(full: Tensor, shifted: Tensor, norms: Tensor, block: slice) -> SquaredDistances:
+    """Squared distances of the block's anchors to all points.
+
+    Args:
+        full: (..., B, D) the points.
+        shifted: (..., B, D) the points around 0, by ``center_points``.
+        norms: (..., B) squared norms of ``shifted``.
+        block: The rows to compute, R consecutive anchors.
+
+    Returns:
+        The squared distances and what ``add_gradient`` needs.
+    """
+    single = full.dtype != torch.float64
+    squared, near = _products(shifted, norms, block, NEAR if single else COINCIDENT)
+    if near is None:
+        return SquaredDistances(squared, shifted, norms.new_empty((0, full.ndim), dtype=torch.int64))
+    if single:  # on the processor where the device has no float64
+        shifted, norms = center_points(full.to("cpu" if full.device.type == "mps" else full.device, torch.float64))
+        squared, near = _products(shifted, norms, block, COINCIDENT)
+        squared = squared.to(full)
+    none = full.new_empty((0, full.ndim), dtype=torch.int64)
+    pairs = none if near is None else near.nonzero().to(full.device)
+    for part, differences in _differences(full, block, pairs):
+        squared[part.unbind(1)] = differences.square().sum(dim=1)
+    return SquaredDistances(squared, shifted, pairs)
+
+
+def _differences(full: Tensor, block: slice, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Parts of the pairs and their f_a - f_i; of the points as given, which no shift has rounded."""
+    at_once = max(1, _DIFFERENCE_BYTES // (full.element_size() * max(1, full.shape[-1])))
+    for part in torch.split(pairs, at_once):
+        anchors, items = _flat_ends(part, block, full.shape[-2])
+        points = full.flatten(0, -2)
+        yield part, points[anchors] - points[items]
+
+
+def _flat_ends(pairs: Tensor, block: slice, items: int) -> tuple[Tensor, Tensor]:
+    """The anchors and items of pairs as rows of the points (B, D), or of (H B, D)."""
+    *head, rows, columns = pairs.unbind(1)
+    first = head[0] * items if head else 0
+    return rows + block.start + first, columns + first
+
+
+def _products(shifted: Tensor, norms: Tensor, block: slice, limit: float) -> tuple[Tensor, Tensor | None]:
+    """Squared distances (..., R, B) by products, and which are below ``limit`` times the two norms, if any is."""
+    scale = norms[..., block, None] + norms[..., None, :]  # (..., R, B)
+    squared = _add_product(scale, shifted[..., block, :], shifted.mT, beta=1)
+    excess = torch.sub(squared, scale, alpha=limit)
+    excess.diagonal(block.start, -2, -1).fill_(1)
+    squared.diagonal(block.start, -2, -1).zero_()
+    return squared, None if bool(excess.amin() >= 0) else excess < 0
+
+
+def _add_product(addend: Tensor, left: Tensor, right: Tensor, *, beta: float) -> Tensor:
+    """Beta times ``addend`` minus twice the matrix product, of one head or of H."""
+    product = torch.addmm if left.ndim == 2 else torch.baddbmm
+    return product(addend, left, right, beta=beta, alpha=-2)
+
+
+def add_gradient(gradient: Tensor, full: Tensor, block: slice, slopes: Tensor, shifted: Tensor, near: Tensor) -> None:
+    """Add 2 slope (f_a - f_i) of the block's pairs to anchor a, and its opposite to item i.
+
+    Args:
+        gradient: (..., B, D), changed in place.
+        full: (..., B, D) the points.
+        block: The rows, R consecutive anchors.
+        slopes: (..., R, B) slopes in the squared distances.
+        shifted: Of ``squared_distances``.
+        near: Of ``squared_distances``.
+    """
+    for part, differences in _differences(full, block, near):
+        anchors, items = _flat_ends(part, block, full.shape[-2])
+        pull = differences.mul_(2 * slopes[part.unbind(1)][:, None])
+        rows = gradient.view(-1, gradient.shape[-1])
+        rows.index_add_(0, anchors, pull).index_add_(0, items, pull, alpha=-1)
+    if len(near):
+        slopes = slopes.index_put(near.unbind(1), slopes.new_zeros(()))
+    slopes = slopes.to(shifted)
+    if slopes.shape[-2] == shifted.shape[-2]:  # every item is an anchor of this block: one product does for both parts
+        slopes = slopes + slopes.mT
+        of_all = _add_product(slopes.sum(dim=-1, keepdim=True) * shifted, slopes, shifted, beta=2)
+        gradient += of_all.to(gradient)
+        return
+    anchors = shifted[..., block, :]
+    of_anchors = _add_product(slopes.sum(dim=-1, keepdim=True) * anchors, slopes, shifted, beta=2)
+    gradient[..., block, :] += of_anchors.to(gradient)
+    of_items = _add_product(slopes.sum(dim=-2)[..., None] * shifted, slopes.mT, anchors, beta=2)
+    gradient += of_items.to(gradient)
