@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cml.command_line.options import PLUGIN, PLUGIN_HELP, load_plugins
 from cml.console.messages import say_warning
-from cml.errors import MachineError, UserError, did_you_mean, shortened
+from cml.errors import MachineError, UserError, did_you_mean, shorten_message
 from cml.launch import launch
 from cml.processes.heap import keep_freed_memory
 from cml.version import DISTRIBUTION, __version__
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     warnings.showwarning = _show_warning
     try:
-        with _stopped_by_signals(), results_told():
+        with _stopped_by_signals(), flush_results():
             _run(name, rest)
     except (UserError, FloatingPointError, MachineError) as error:
         _complain(error)
@@ -97,9 +97,9 @@ def _run(name: str, arguments: list[str]) -> None:
 
 def _complain(error: object) -> None:
     with contextlib.suppress(UserError):  # of a variable of torchrun, which is what has to be said
-        if not launch().complains:
+        if not launch().prints_errors:
             return
-    _say(f"error: {shortened(str(error))}")
+    _say(f"error: {shorten_message(str(error))}")
 
 
 def _say(last_words: str) -> None:
@@ -191,7 +191,7 @@ codecs.register_error(_SPELT, _spelt)
 
 
 @contextlib.contextmanager
-def results_told() -> Iterator[None]:
+def flush_results() -> Iterator[None]:
     """Flush stdout at the end of the block; an ``OSError`` if that fails."""
     try:
         yield

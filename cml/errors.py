@@ -26,10 +26,10 @@ class UserError(Exception):
     """
 
     def __str__(self) -> str:
-        return shortened(super().__str__())
+        return shorten_message(super().__str__())
 
 
-def shortened(said: str) -> str:
+def shorten_message(said: str) -> str:
     """A message in one line; if it is too long, its middle is left out."""
     said = _CONTROLS.sub(lambda found: repr(found[0])[1:-1], said)
     half = _LONGEST // 2
@@ -66,7 +66,7 @@ def install_hint(extra: str) -> str:
 
 
 @contextlib.contextmanager
-def extra_needed(extra: str, what: str) -> Iterator[None]:
+def require_extra(extra: str, what: str) -> Iterator[None]:
     """Name the ``extra`` of cml that ``what`` needs, for the user to install, if an import in the block fails."""
     try:
         yield

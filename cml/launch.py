@@ -23,7 +23,7 @@ class Launch(NamedTuple):
         return self.rank == 0
 
     @property
-    def complains(self) -> bool:
+    def prints_errors(self) -> bool:
         """Whether it prints an error that all processes of its machine have."""
         return self.local_rank == 0
 

@@ -86,19 +86,19 @@ def sources() -> tuple[str, ...]:
     return tuple(str(Path(one).resolve()) if Path(one).is_file() else one for one in _sources)
 
 
-def file(name: str) -> Path | None:
+def plugin_file(name: str) -> Path | None:
     """The file of a plugin that is loaded; None for one that is a module."""
     return next((Path(source) for source in _sources if Path(source).name == name and Path(source).is_file()), None)
 
 
-def needed(*choices: str) -> tuple[tuple[str, str], ...]:
+def required_plugins(*choices: str) -> tuple[tuple[str, str], ...]:
     """Name and SHA-256 of the plugins and packages that registered the names in ``choices``; none for cml's own."""
     words = {word for choice in choices for word in re.findall(r"[\w.-]+", choice)}
     names = {registry.origins().get(word, "") for registry in registries for word in words} - {""}
     return tuple((name, _hash_at_hand(name)) for name in sorted(names))
 
 
-def missing(saved: Iterable[tuple[str, str]]) -> str:
+def explain_missing(saved: Iterable[tuple[str, str]]) -> str:
     """A sentence that says how to load the missing plugins of a run; "" if none is missing."""
     gone = [name for name, _ in saved if not _is_there(name)]
     if not gone:
@@ -108,7 +108,7 @@ def missing(saved: Iterable[tuple[str, str]]) -> str:
     return f"It needs its author's own code; if you trust it, give {flags}, or in Python call {calls} or import it."
 
 
-def changed(saved: Iterable[tuple[str, str]]) -> str:
+def explain_changed(saved: Iterable[tuple[str, str]]) -> str:
     """A sentence that names the plugins of a run whose code has changed; "" if none has."""
     others = [name for name, sha256 in saved if _is_there(name) and _hash_at_hand(name) not in ("", sha256)]
     return f"The code of {', '.join(others)} has changed since the run was trained." if others else ""

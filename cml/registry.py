@@ -162,7 +162,7 @@ class Registry(Generic[T]):
                 raise UserError(f"{said}, a name that {other} has taken: uninstall one, or rename it.")
         self._unread_group = ""
 
-    def described(self, name: str) -> str:
+    def describe(self, name: str) -> str:
         """An entry with the defaults of its settings, written as a choice, and its documentation."""
         entry = self.entry(name)
         words = [

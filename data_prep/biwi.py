@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from cml.data.image_files import Picture
+from cml.data.encode_image import Picture
 from cml.data_prep.group_split import group_split
 from cml.data_prep.listed_source import Listed, ListedSource
 from cml.data_prep.person_crop import Box, Float64, box_around, crop_file

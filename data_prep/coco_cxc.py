@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
-from cml.data.prepared_writer import unskipped
+from cml.data.prepared_writer import bad_item_error
 from cml.data_prep.coco_captions import CocoCaptions
 from cml.data_prep.published_table import read_published_rows, within
 from cml.data_prep.row_errors import read_each
@@ -49,7 +49,7 @@ class CocoCxc(CocoCaptions):
             if not isinstance(one, DataError):
                 pairs.setdefault((min(one[:2]), max(one[:2])), one[2])  # of a pair that comes twice the first line
             elif not skip_bad:
-                raise unskipped(str(one))
+                raise bad_item_error(str(one))
         dataset = super().prepare(out, skip_bad=skip_bad)
         if not (out / PAIRS).exists():
             known = {item for role in dataset.info.roles[1:] for item in dataset.split(role).item_ids}

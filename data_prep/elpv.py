@@ -9,7 +9,7 @@ from cml.data_prep.listed_source import Listed, ListedSource
 from cml.data_prep.published_table import within
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.text_lines import read_words
-from cml.errors import DataError, extra_needed
+from cml.errors import DataError, require_extra
 
 _CELLS = ("mono", "poly")
 
@@ -43,7 +43,7 @@ class Elpv(ListedSource):
     def _files(self) -> tuple[list[Path], Path]:
         folder = self.source
         if folder is None:
-            with extra_needed("elpv", "The package of photographs elpv-dataset"):
+            with require_extra("elpv", "The package of photographs elpv-dataset"):
                 import elpv_dataset
             folder = Path(elpv_dataset.__file__).parent / "data"
         return [folder / "labels.csv"], folder

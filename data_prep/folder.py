@@ -10,10 +10,10 @@ from typing import Any
 
 from PIL import Image
 
-from cml.data.image_files import Picture
+from cml.data.encode_image import Picture
 from cml.data.images import native_size
 from cml.data.label_form import LabelForm
-from cml.data.prepared_writer import Item, unskipped
+from cml.data.prepared_writer import Item, bad_item_error
 from cml.data_prep import label_cells
 from cml.data_prep.class_protocol import protocol
 from cml.data_prep.dataset_source import Content, DatasetSource
@@ -152,7 +152,7 @@ class Folder(DatasetSource):
     def _content(self, skip_bad: bool) -> Content:
         read = list(self._read())
         if not skip_bad and (bad := next((one for one in read if isinstance(one, DataError)), None)) is not None:
-            raise unskipped(str(bad))
+            raise bad_item_error(str(bad))
         images = [one for one in read if isinstance(one, Labelled)]
         kind, columns = KINDS[self.kind], self._columns
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}

@@ -17,8 +17,8 @@ from cml.data_prep.label_kinds import KINDS
 from cml.data_prep.provenance import made_with
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.shrink import Shrink
-from cml.errors import DataError, UserError, extra_needed
-from cml.storage.hugging_face import dataset_commit, dataset_read
+from cml.errors import DataError, UserError, require_extra
+from cml.storage.hugging_face import explain_dataset_errors, latest_commit
 from cml.storage.safe_paths import is_inside
 
 
@@ -73,7 +73,7 @@ class HuggingFace(DatasetSource):
         if Path(self.dataset).is_dir():
             return self.dataset, ""
         name, _, revision = self.dataset.partition("@")
-        return name, dataset_commit(name, revision)
+        return name, latest_commit(name, revision)
 
     def _origin(self) -> dict[str, Any]:
         name, revision = self._opened
@@ -83,9 +83,9 @@ class HuggingFace(DatasetSource):
 
     def _content(self, skip_bad: bool) -> Content:
         name, revision = self._opened
-        with extra_needed("datasets", f"The dataset hf:{self.dataset}"):
+        with require_extra("datasets", f"The dataset hf:{self.dataset}"):
             import datasets
-        with dataset_read(self.dataset):
+        with explain_dataset_errors(self.dataset):
             parts = datasets.load_dataset(name, self.subset or None, revision=revision or None, streaming=True)
             held = next((part for part in ("test", "validation") if part in parts), None)
             train = next((part for part in parts if part != held), None)
@@ -130,7 +130,7 @@ class HuggingFace(DatasetSource):
             return Item(name, own, picture, label, where=where)
 
         def numbered() -> Iterator[tuple[str, Mapping[str, Any] | DataError]]:
-            with dataset_read(self.dataset):
+            with explain_dataset_errors(self.dataset):
                 for number, row in enumerate(stream):
                     yield f"hf:{self.dataset} {part}:{number}", row
 
@@ -154,5 +154,5 @@ def _content(stored: Mapping[str, Any], place: Path | str, where: str) -> bytes:
         raise DataError(f"{where}: the image should be a file of the dataset. Got {path!r} instead.")
     import fsspec
 
-    with dataset_read(path), fsspec.open(path) as file:
+    with explain_dataset_errors(path), fsspec.open(path) as file:
         return bytes(file.read())

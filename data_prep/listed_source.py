@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from cml.data.image_files import Picture
+from cml.data.encode_image import Picture
 from cml.data.prepared import ROLES
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource

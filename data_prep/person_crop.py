@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.images import is_upright, opened_image, upright_rgb
+from cml.data.images import is_upright, open_named_image, upright_rgb
 
 Float64 = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ def into_crop(joints: Float64, box: Box, size: int) -> Float64:
 
 def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
     """Cut ``box`` out of a photograph; a large JPEG is decoded smaller, still at least at twice the crop's scale."""
-    with opened_image(photo) as image:
+    with open_named_image(photo) as image:
         width, height = image.size
         times = next(times for times in (8, 4, 2, 1) if times == 1 or box.side >= 2 * size * times)
         # a side that does not divide is rounded up at its end, which turning a photograph makes its beginning

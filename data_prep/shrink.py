@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from cml.data.image_files import Picture
+from cml.data.encode_image import Picture
 from cml.data.images import Size, native_size, read_image
 from cml.errors import UserError
 

@@ -52,11 +52,11 @@ def test_a_file_registers_and_is_remembered_by_name_and_hash(hours: Path) -> Non
     clock = distances.get("hours")
     assert clock.pairwise(clock.encode([1]), clock.encode([23])).tolist() == [[2.0]]
     assert distances.registry.origin("hours") == "hours.py"
-    needed = plugins.needed("pose", "combined(a=hours, b=euclidean)", "log-ratio(weights=rank)")
+    needed = plugins.required_plugins("pose", "combined(a=hours, b=euclidean)", "log-ratio(weights=rank)")
     assert needed == ((plugin.name, plugin.sha256),)
-    assert plugins.needed("euclidean", "log-ratio") == ()
-    assert plugins.missing(needed) == plugins.changed(needed) == ""
-    assert "hours.py has changed" in plugins.changed((("hours.py", "0" * 64),))
+    assert plugins.required_plugins("euclidean", "log-ratio") == ()
+    assert plugins.explain_missing(needed) == plugins.explain_changed(needed) == ""
+    assert "hours.py has changed" in plugins.explain_changed((("hours.py", "0" * 64),))
 
 
 def test_loading_again_takes_the_changed_file(hours: Path) -> None:
@@ -80,8 +80,8 @@ def test_a_module_is_a_plugin_too_and_a_package_is_hashed_by_its_files(
     assert before.name == "plugin_package"
     assert distances.registry.origin("hours") == "plugin_package"
     (package / "clock.py").write_text(HOURS + "\n")
-    assert "plugin_package has changed" in plugins.changed([("plugin_package", "0" * 64)])
-    assert plugins.needed("hours") == (("plugin_package", before.sha256),)
+    assert "plugin_package has changed" in plugins.explain_changed([("plugin_package", "0" * 64)])
+    assert plugins.required_plugins("hours") == (("plugin_package", before.sha256),)
 
 
 def test_an_imported_module_is_remembered_without_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,8 +90,8 @@ def test_an_imported_module_is_remembered_without_a_plugin(tmp_path: Path, monke
     import plugin_clock  # type: ignore[import-not-found]  # noqa: F401
 
     sha256 = hashlib.sha256(HOURS.encode()).hexdigest()
-    assert plugins.needed("hours") == (("plugin_clock", sha256),)
-    assert plugins.missing([("plugin_clock.py", sha256)]) == ""  # what --plugin would have written
+    assert plugins.required_plugins("hours") == (("plugin_clock", sha256),)
+    assert plugins.explain_missing([("plugin_clock.py", sha256)]) == ""  # what --plugin would have written
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_strangers_run_names_its_plugins_and_none_is_imported(
     (tmp_path / "plugin_evil.py").write_text("raise SystemExit('ran')\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    said = plugins.missing([("plugin_evil", "0"), ("plugin_evil.py", "0")])
+    said = plugins.explain_missing([("plugin_evil", "0"), ("plugin_evil.py", "0")])
     assert "give --plugin plugin_evil --plugin plugin_evil.py" in said
     assert "cml.load_plugin('plugin_evil.py')" in said
     assert "plugin_evil" not in sys.modules

@@ -26,7 +26,7 @@ from cml.retrieval.rankers import embedding_ranker
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from cml.processes.cluster import Workers
+    from cml.processes.dask_client import Workers
 
 _MDS_DIMENSION = 32
 _RIDGE = tuple(10.0**power for power in range(-2, 7))  # of which leave-one-out errors, in closed form, choose
@@ -154,7 +154,7 @@ class There(Here):
         self, data: BenchSet, call: Callable[..., R], arguments: Sequence[tuple[Any, ...]], parts: str
     ) -> Iterator[tuple[int, R]]:
         """Send the calls to workers."""
-        recipe = data.name, self._version, data.split, parts, plugins.sources(), plugins.needed(parts)
+        recipe = data.name, self._version, data.split, parts, plugins.sources(), plugins.required_plugins(parts)
         calls = [(_in_worker, recipe, call, some) for some in arguments]
         yield from self._workers.each(calls, lambda number: f"A run of {parts} on {data.name}")
 
@@ -219,7 +219,7 @@ def result_of(
         seconds={"run": round(seconds, 3), "trials": round(sum(one.seconds for one in trials), 3)},
         memory_mb=max((one.memory_mb for one in finals), default=memory_mb()),
         unit=data.report[1],
-        plugins=plugins.needed(config.get("loss", ""), config.get("backbone", "")),
+        plugins=plugins.required_plugins(config.get("loss", ""), config.get("backbone", "")),
         **(finals[-1].made_on if finals else made_on()),
     )
 
@@ -258,6 +258,6 @@ def _in_worker(recipe: tuple[Any, ...], call: Callable[..., R], arguments: tuple
                 f"A worker of the cluster has another split of {name}, {data.split[:12]}.. in place of {split[:12]}..: "
                 f"delete {data.folder} there, and install the same versions everywhere."
             )
-        if plugins.needed(parts) != needed:
+        if plugins.required_plugins(parts) != needed:
             raise UserError(f"A worker of the cluster has other code of {', '.join(name for name, _ in needed)}.")
         return call(data, *arguments)

@@ -24,7 +24,7 @@ from cml.bench.suite import SUITES, TRACKS, Method, Suite, known, method
 from cml.errors import DataError, UserError
 from cml.runs.search_space import with_settings
 from cml.storage.atomic import atomic_file, write_json
-from cml.storage.made_with import as_json
+from cml.storage.provenance import as_json
 from cml.storage.saved_options import read_record
 from cml.version import __version__
 
@@ -162,7 +162,7 @@ def results_in(folder: Path) -> list[Path]:
 def check(path: Path) -> Result:
     """Check a file of results against its ranks, its set and the rules of its suite; an error says what is wrong."""
     found = read_result(path)
-    if mend := plugins.missing(found.plugins):
+    if mend := plugins.explain_missing(found.plugins):
         raise UserError(f"{path}: {mend}")
     rules, data = known("suite", found.suite, SUITES), open_set(found.set, found.suite)
 
@@ -176,7 +176,7 @@ def check(path: Path) -> Result:
     refuse(found.split != data.split, split)
     refuse(found.data != data.data, f"its dataset is {found.data[:12]}.., the one that is prepared here {here}..")
     refuse(config_digest(found.config) != found.config_sha256, "its config is not the one whose digest it gives")
-    changed = plugins.changed(found.plugins)
+    changed = plugins.explain_changed(found.plugins)
     refuse(changed, changed.rstrip("."))
     if track != "C":
         try:

@@ -21,7 +21,7 @@ from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
-from cml.storage.atomic import atomic_file, cache_folder, locked
+from cml.storage.atomic import atomic_file, cache_folder, exclusive_lock
 from cml.storage.npy import map_array
 from cml.training.config import TrainConfig
 
@@ -100,7 +100,7 @@ def open_set(name: str, version: str) -> BenchSet:
     given, drawn = spec.given(), f"-{suite.count}" if "{count}" in spec.source else ""
     folder = cache_folder() / "bench" / f"{name}{drawn}"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.parent / f".{name}.lock", f"the set {name}", wait=True):
+    with exclusive_lock(folder.parent / f".{name}.lock", f"the set {name}", wait=True):
         told = io.StringIO() if (folder / INFO).is_file() else sys.stderr  # that it is prepared is no news
         with contextlib.redirect_stderr(told):
             dataset = data_prep.registry.get(spec.source.format(count=suite.count), **given).prepare(folder)

@@ -32,7 +32,7 @@ def submit(results: Path, into: Path, methods: Collection[str] = ()) -> str:
     for path, found in [(path, check(path)) for path in paths]:
         target = place(into, found.suite, found.set, found.track, found.method)
         copies = {path: target, path.with_suffix(".npz"): target.with_suffix(".npz")}
-        files = filter(None, (plugins.file(name) for name, _ in found.plugins))
+        files = filter(None, (plugins.plugin_file(name) for name, _ in found.plugins))
         copies |= {file: into / "plugins" / file.name for file in files}
         there = {source: copy for source, copy in copies.items() if copy.exists() and source.exists()}
         for source, copy in there.items():

@@ -11,7 +11,7 @@ from cml.errors import UserError, did_you_mean
 from cml.registry import Choice
 from cml.runs.search_space import parse_search_space, with_settings
 from cml.runs.trials import draw_settings
-from cml.storage.made_with import as_json
+from cml.storage.provenance import as_json
 from cml.training.config import TrainConfig
 
 T = TypeVar("T")

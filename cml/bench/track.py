@@ -21,7 +21,7 @@ from cml.errors import UserError
 from cml.retrieval.evaluation import Ranker
 from cml.retrieval.rankers import embedding_ranker, random_ranker
 from cml.runs.search_space import with_settings
-from cml.storage.made_with import as_json
+from cml.storage.provenance import as_json
 from cml.storage.resumable import FolderError, WorkFolder, work_folder
 from cml.training.config import TrainConfig
 
@@ -55,13 +55,13 @@ def run(plan: Plan, scheduler: str = "") -> list[str]:
     hows = {one: method_of(one) for one in plan.methods}
     for name, method in itertools.product(plan.sets, hows):
         path = place(plan.out, plan.suite.version, name, plan.place, method)
-        if path.exists() and (changed := plugins.changed(read_result(path).plugins)):
+        if path.exists() and (changed := plugins.explain_changed(read_result(path).plugins)):
             raise UserError(f"{path}: {changed} Delete this file to run it again, or choose another folder by --out.")
     missing = []
     with contextlib.ExitStack() as held:
         computing: Here = Here()
         if scheduler:
-            from cml.processes.cluster import Workers
+            from cml.processes.dask_client import Workers
 
             computing = There(held.enter_context(Workers(scheduler)), plan.suite.version)
         for name in plan.sets:
@@ -99,7 +99,7 @@ def _worked(plan: Plan, data: BenchSet, method: str, how: Method | None, computi
         "data": data.data,
         "config": asdict(plan.config),
         "method": None if how is None else asdict(how),
-        "plugins": plugins.needed("" if how is None else how.loss, plan.config.backbone),
+        "plugins": plugins.required_plugins("" if how is None else how.loss, plan.config.backbone),
     }
     folder = plan.out / ".work" / plan.suite.version / data.name / plan.place / path.stem
     with contextlib.ExitStack() as held:

@@ -10,7 +10,7 @@ from cml import tasks
 from cml.command_line.options import parse, show
 from cml.command_line.shared import Dataset
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
-from cml.errors import DataError, shortened
+from cml.errors import DataError, shorten_message
 
 if TYPE_CHECKING:
     from cml.data.dataset_info import DatasetInfo
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Check, arguments, prog="cml check")
     with ProgressBar(desc="check", unit="image", leave=False, delay=BAR_DELAY) as bar:
         problems, said = check_dataset(options.data, tasks=tasks.names(), progress=bar.update), ["", ""]
-    if not (problems := list(map(shortened, problems or refused_labels(options.data)))):
+    if not (problems := list(map(shorten_message, problems or refused_labels(options.data)))):
         dataset = PreparedDataset.open(options.data)
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
         said = [tied_pairs(options.data), size_verdict(len(dataset.split("query")), gallery, advice)]

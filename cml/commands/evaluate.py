@@ -33,10 +33,10 @@ def run(arguments: Sequence[str]) -> None:
     """Evaluate, write evaluation.json, print the table."""
     default = Evaluate(tyro.MISSING, EvaluateOptions())
     command = parse(Evaluate, arguments, prog="cml evaluate", default=default)
-    from cml.processes.join import joined
+    from cml.processes.init_processes import init_processes
     from cml.runs.run import Run
 
-    with joined(command.device) as ranks:
+    with init_processes(command.device) as ranks:
         run = Run.open(command.run, data=command.data, device=command.device, ranks=ranks)
         evaluation = run.evaluate(
             command.measures, pairs=command.pairs, dimensions=command.dimensions, tracker=command.tracker

@@ -75,11 +75,11 @@ def _onnx(arguments: Sequence[str]) -> None:
 def _hub(arguments: Sequence[str]) -> None:
     from cml.errors import UserError
     from cml.export.hub import export_hub
-    from cml.storage.hugging_face import client, upload
+    from cml.storage.hugging_face import hub_client, upload
 
     options = parse(Hub, arguments, prog="cml export hub")
     if options.push:
-        client(options.push)  # before anything is written
+        hub_client(options.push)  # before anything is written
     elif options.private:
         raise UserError("--private is about a repository of the hub: say which with --push user/name.")
     about = others(options, "run", "out", "push", "private", "json")

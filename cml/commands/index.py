@@ -43,10 +43,10 @@ def run(arguments: Sequence[str]) -> None:
     from cml.errors import UserError
     from cml.export.image_list import ImageList
     from cml.export.index import add_to_index, build_index
-    from cml.storage.hugging_face import local_run
+    from cml.storage.hugging_face import resolve_run
 
     options = parse(IndexOptions, arguments, prog="cml index")
-    run = local_run(options.run)
+    run = resolve_run(options.run)
     model = cml.load(run, device=options.device)
     images = ImageList.open(options.images, options.roles)
     images = images.prefixed(options.prefix) if options.prefix else images

@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.export.found_page import own_label, write_page
     from cml.export.index import Index
     from cml.reporting.visible_text import visible_text
-    from cml.storage.hugging_face import local_run
+    from cml.storage.hugging_face import resolve_run
 
     options = parse(Search, arguments, prog="cml search")
     if not options.images:
@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> None:
     if (folder := next((image for image in options.images if image.is_dir()), None)) is not None:
         raise UserError(f"{folder} is a folder; give images to look for, as in {folder}/*.jpg.")
     index = Index.open(options.index)
-    source = Path(index.manifest["run"]) if options.run is None else local_run(options.run)
+    source = Path(index.manifest["run"]) if options.run is None else resolve_run(options.run)
     if not source.is_dir():
         raise UserError(f"{source}, the run of {options.index}, is gone; say where it is with --run.")
     model = cml.load(source, device=options.device)

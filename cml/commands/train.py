@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> None:
         data, recipe = Path(begun.dataset) if begun.dataset else data, begun.train
     default = Train(data, tyro.MISSING, recipe_for(recipe, rest, prog))
     options = parse(Train, rest, prog=prog, description=f"Train on {task.summary}.", default=default)
-    from cml.processes.join import joined
+    from cml.processes.init_processes import init_processes
     from cml.runs.train import train_task
     from cml.training.callbacks import with_tracker
     from cml.training.run_folder import check_unused
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> None:
     if not options.resume:
         check_unused(options.out)  # a dataset may take long to open
     try:
-        with joined(options.training.device) as ranks:
+        with init_processes(options.training.device) as ranks:
             dataset = PreparedDataset.open(options.data)
             if dataset.info.task != name:
                 say(f"{options.data} was prepared for the task {dataset.info.task!r}: its labels may not fit {name!r}.")

@@ -35,7 +35,7 @@ def center_box(images: UInt8, image_size: Size) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(images[:, top : top + h, left : left + w])).permute(0, 3, 1, 2)
 
 
-def jittered_box(
+def jitter_boxes(
     images: UInt8,
     image_size: Size,
     jitter: Jitter,
@@ -77,7 +77,7 @@ def jittered_box(
     return boxes
 
 
-def mirrored(images: Tensor, which: NDArray[np.bool_]) -> Tensor:
+def mirror_images(images: Tensor, which: NDArray[np.bool_]) -> Tensor:
     """Images (B, 3, h, w) with those of ``which`` (B,) mirrored left to right."""
     if not which.any():
         return images

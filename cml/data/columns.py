@@ -83,7 +83,7 @@ class Items:
         return Column(ids), Column(names, self.folder), labels
 
 
-class Gathered:
+class ItemCollector:
     """Collects the items of a folder's metadata.jsonl, many at a time."""
 
     def __init__(self, folder: Path) -> None:
@@ -111,7 +111,7 @@ class Gathered:
         return Items(self._folder, lines, roles, ids, names, _joined_labels(self._labels))
 
 
-def may_repeat(parts: Sequence[Gathered]) -> bool:
+def may_repeat(parts: Sequence[ItemCollector]) -> bool:
     """Whether an id in all ``parts`` or a name in one of them may be a duplicate: False if all hashes differ."""
     hashes = [gathered.hashes() for gathered in parts]
     columns = [np.concatenate([ids for ids, _ in hashes]), *(names for _, names in hashes)]

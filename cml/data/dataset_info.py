@@ -54,7 +54,7 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def dataset_info(value: dict[str, Any]) -> DatasetInfo:
+def parse_dataset_info(value: dict[str, Any]) -> DatasetInfo:
     """Convert the object in a dataset.json; a ValueError says what is wrong."""
     for name in _TEXTS:
         text = value.get(name)

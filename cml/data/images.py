@@ -31,13 +31,13 @@ RESIZING = (
 
 def read_image(path: Path | bytes, size: Size | None = None) -> UInt8:
     """An image file, or its content, as RGB (H, W, 3), upright, ``resized`` if a size is given; or a DataError."""
-    with opened_image(path) as image:
+    with open_named_image(path) as image:
         upright = upright_rgb(image)
         # no draft mode: JPEGs decoded at a smaller scale would differ from images that were already decoded
-        return np.asarray(upright if size is None else resized(upright, size))
+        return np.asarray(upright if size is None else resize_image(upright, size))
 
 
-def resized(image: Image.Image, size: Size, box: tuple[float, float, float, float] | None = None) -> Image.Image:
+def resize_image(image: Image.Image, size: Size, box: tuple[float, float, float, float] | None = None) -> Image.Image:
     """An RGB image, or a box of it (left, top, right, bottom in pixels), resized as ``RESIZING`` says."""
     return image.resize((size[1], size[0]), Image.Resampling.BILINEAR, box=box)
 
@@ -47,7 +47,7 @@ class ImageFault(ValueError):
 
 
 @contextlib.contextmanager
-def opened(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
+def open_image(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
     """Open an image file, or its content; all images are opened here, with the same limits."""
     # errors in the block, where it is decoded, are an ImageFault too; a full memory is not the image's fault
     pixels = 0
@@ -83,10 +83,10 @@ def _room_for(pixels: int) -> bool:
 
 
 @contextlib.contextmanager
-def opened_image(path: Path | bytes) -> Iterator[ImageFile.ImageFile]:
+def open_named_image(path: Path | bytes) -> Iterator[ImageFile.ImageFile]:
     """``opened`` with errors that name the file, also those in the ``with`` block."""
     try:
-        with opened(path) as image:
+        with open_image(path) as image:
             yield image
     except ImageFault as fault:
         name = f"The image {path}" if isinstance(path, Path) else "The image"
@@ -166,12 +166,12 @@ class Images:
             image = Image.fromarray(entry) if isinstance(entry, np.ndarray) else upright_rgb(entry)
         except ImageFault as fault:
             raise DataError(f"The image number {item} {fault}.") from None
-        return np.asarray(resized(image, self.size))
+        return np.asarray(resize_image(image, self.size))
 
 
 def native_size(path: Path | bytes) -> Size:
     """(height, width) of an image file, turned upright, read from its header."""
-    with opened_image(path) as image:
+    with open_named_image(path) as image:
         turned = image.getexif().get(_ORIENTATION, 1) >= 5  # the four orientations that swap the sides
         return (image.width, image.height) if turned else (image.height, image.width)
 

@@ -31,7 +31,7 @@ class LabelForm:
             return f"is {_form_in_words(form)}, but the first item's is {_form_in_words(self._form)}"
         return None
 
-    def packed(self, labels: list[Any], *, booleans: bool) -> NDArray[Any] | list[Any] | None:
+    def pack(self, labels: list[Any], *, booleans: bool) -> NDArray[Any] | list[Any] | None:
         """N >= 1 labels as an array (N, ..), or the list itself of texts; None if ``fault`` has to check each."""
         # booleans: true or false, which NumPy would take for numbers, may be among them
         packed, form = _packed(labels, booleans=booleans)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cml.data.images import ImageFault, Size, UInt8, native_size, opened
+from cml.data.images import ImageFault, Size, UInt8, native_size, open_image
 from cml.errors import DataError
 
 _SCALED = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of 2 and 4 bits to 0..255: divide to get the ids
@@ -19,7 +19,7 @@ class MaskFault(ImageFault):
 def read_mask(path: Path) -> UInt8:
     """The ids (H, W) of a mask file: 8-bit grey or palette, without lossy compression; or a MaskFault."""
     try:
-        with opened(path) as image:
+        with open_image(path) as image:
             lossy = image.format in ("JPEG", "MPO")
             if image.mode not in ("L", "P") or lossy:
                 found = "a JPEG" if lossy else f"of mode {image.mode}"

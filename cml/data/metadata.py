@@ -12,8 +12,17 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from cml.data.columns import Gathered, Items, may_repeat
-from cml.data.dataset_info import FILE_COLUMN, FOLDERS, INFO, METADATA, ROLES, DatasetInfo, dataset_info, parse_object
+from cml.data.columns import ItemCollector, Items, may_repeat
+from cml.data.dataset_info import (
+    FILE_COLUMN,
+    FOLDERS,
+    INFO,
+    METADATA,
+    ROLES,
+    DatasetInfo,
+    parse_dataset_info,
+    parse_object,
+)
 from cml.data.label_form import LabelForm
 from cml.data.listed_files import ListedFiles
 from cml.storage.atomic import open_regular
@@ -43,7 +52,7 @@ def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Met
     try:
         with open_regular(path) as file:
             raw = file.read()
-        info = dataset_info(parse_object(raw))
+        info = parse_dataset_info(parse_object(raw))
     except OSError as error:
         report(f"{path} cannot be read ({error.strerror}); a prepared dataset has one, made by cml prepare.")
         return None, Metadata((), [], "", {})
@@ -84,7 +93,7 @@ class _Reader:
     """Reads many lines at once and accepts only valid ones; others, such as duplicates, are ``_Unusual``."""
 
     def __init__(self, folder: Path, label_column: str) -> None:
-        self.gathered: list[Gathered] = []  # one a metadata.jsonl
+        self.gathered: list[ItemCollector] = []  # one a metadata.jsonl
         self.others: list[tuple[Path, str]] = []
         self.digests: dict[str, bytes] = {}  # by path
         self.lost = False  # True once a line could not become an item, so that counts mean nothing
@@ -96,7 +105,7 @@ class _Reader:
         """Read train/ and test/."""
         for self._name in _NUMBERS:
             path = self._folder / self._name / METADATA
-            self.gathered.append(Gathered(path.parent))
+            self.gathered.append(ItemCollector(path.parent))
             self._files = ListedFiles(self._folder, self._name)
             digest, number = hashlib.sha256(), 1
             try:
@@ -128,7 +137,7 @@ class _Reader:
             packed: Any = [self._folder / self._name / label for label in labels]
         else:
             booleans = isinstance(labels[0], list) and (b"true" in block or b"false" in block)
-            if (packed := self._form.packed(labels, booleans=booleans)) is None:
+            if (packed := self._form.pack(labels, booleans=booleans)) is None:
                 raise _Unusual
         self.gathered[-1].extend(np.arange(first, first + len(entries)), roles, ids, names, packed)
         if others := set(columns) - {self._label_column}:

@@ -19,13 +19,13 @@ from PIL import Image
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
 from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, DatasetInfo
-from cml.data.image_files import Encoded, Picture, encode, saved
+from cml.data.encode_image import Encoded, Picture, encode, image_file_content
 from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 from cml.storage.atomic import check_vacant, read_json, write_json
-from cml.storage.made_with import as_json, difference
 from cml.storage.partial_dataset import PartialDataset, partial_folder
+from cml.storage.provenance import as_json, difference
 
 _NAMED = 10  # bad items that are printed, and listed in dataset.json; all are counted
 
@@ -116,7 +116,9 @@ class PreparedWriter:
         count = self._partial.kept
         return [f"{count} finished items are kept and the same command continues from there"] if count else []
 
-    def encoded(self, item_id: str, image: Picture, label: object, quality: int | None = 92) -> tuple[Encoded, object]:
+    def encode_item(
+        self, item_id: str, image: Picture, label: object, quality: int | None = 92
+    ) -> tuple[Encoded, object]:
         """The image, and the label if it is one, for ``add``: encoded, or as an earlier process left them."""
         files = (self._partial.finished(item_id) or {}).items()
         done = [Encoded(content, PurePosixPath(path).suffix) for path, content in files]
@@ -132,7 +134,7 @@ class PreparedWriter:
         if not isinstance(label, Image.Image):
             column = self.info.label_column
             raise UserError(f"The {column} of item {item_id!r} should be an image. Got {type(label)} instead.")
-        return Encoded(saved(label, "PNG"), ".png")
+        return Encoded(image_file_content(label, "PNG"), ".png")
 
     def add(
         self,
@@ -211,7 +213,7 @@ def write_dataset(
     if isinstance(items, Sequence):
         total = len(items)
         if not skip_bad and (bad := next((item for item in items if isinstance(item, DataError)), None)) is not None:
-            raise unskipped(str(bad))
+            raise bad_item_error(str(bad))
     folders = sorted({f"{path}{os.sep}" for path in within if path != Path()}, key=len, reverse=True)
     threads = threads or min(os.cpu_count() or 1, 32)
     with (
@@ -227,21 +229,21 @@ def write_dataset(
                 assert isinstance(item, Item)  # result() has raised for the others
                 writer.add(item_id=item.item_id, role=item.role, image=image, label=label, extra=item.extra)
             except UserError as error:
-                located = f"{item.where}: {error}" if isinstance(item, Item) and item.where else str(error)
+                message = f"{item.where}: {error}" if isinstance(item, Item) and item.where else str(error)
                 if not isinstance(error, DataError):
-                    raise type(error)(located) from None
+                    raise type(error)(message) from None
                 if not skip_bad:
-                    raise unskipped(located) from None
+                    raise bad_item_error(message) from None
                 writer.skipped.append(item.item_id if isinstance(item, Item) else _relative(str(item), folders))
                 if len(writer.skipped) <= _NAMED:
-                    say(f"skipped: {located}")
+                    say(f"skipped: {message}")
             bar.update()
     if len(writer.skipped) > _NAMED:
         say(f"skipped {len(writer.skipped)} bad items; the first {_NAMED} are listed above.")
     return PreparedDataset.open(folder)
 
 
-def already_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedDataset | None:
+def find_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedDataset | None:
     """The dataset in ``folder`` if it has these settings, None if the folder is free; anything else is a UserError."""
     if not (folder / INFO).is_file():
         check_vacant(folder)
@@ -267,7 +269,7 @@ def _made_in_order(
     waiting: deque[tuple[Item | DataError, Future[tuple[Encoded, object]]]] = deque()
     for item in items:
         if isinstance(item, Item):
-            made = pool.submit(writer.encoded, item.item_id, item.image, item.label, item.quality)
+            made = pool.submit(writer.encode_item, item.item_id, item.image, item.label, item.quality)
         else:
             made = Future()
             made.set_exception(item)
@@ -283,6 +285,6 @@ def _relative(text: str, folders: Sequence[str]) -> str:
     return text
 
 
-def unskipped(problem: str) -> DataError:
+def bad_item_error(problem: str) -> DataError:
     """The error of a bad item, with a hint that bad items can be skipped."""
     return DataError(f"{problem} (With --skip-bad such items are left out and counted.)")

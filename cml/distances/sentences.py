@@ -18,7 +18,7 @@ from cml.distances.labels import LabelError, Labels, short
 from cml.errors import DataError, UserError, install_hint
 from cml.settings import check_word
 from cml.storage.atomic import atomic_folder, cache_folder
-from cml.storage.npy import cached_rows
+from cml.storage.npy import load_or_compute_rows
 
 PACKAGED = "all-minilm-l6-v2"
 _ZIP_SHA256 = "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592"
@@ -159,4 +159,4 @@ def sentence_vectors(model: str, texts: Sequence[str]) -> Float32:
     def compute() -> Any:  # noqa: ANN401 - an array (N, D) float32
         return _open(model).encode(wanted.tolist(), normalize_embeddings=True, show_progress_bar=False)
 
-    return np.asarray(cached_rows(path, len(wanted), compute)[place], np.float32)
+    return np.asarray(load_or_compute_rows(path, len(wanted), compute)[place], np.float32)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypedDict, cast
 
 import numpy as np
 
-from cml.errors import DataError, extra_needed
+from cml.errors import DataError, require_extra
 from cml.retrieval.metrics import Float32
 from cml.retrieval.search import Int64, distances_to, nearest_embeddings, rows_at
 from cml.storage.atomic import atomic_file, open_regular
@@ -139,6 +139,6 @@ def _sha256(path: Path) -> str:
 
 
 def _faiss() -> Any:  # noqa: ANN401 - a module without types
-    with extra_needed("index", "An approximate index"):
+    with require_extra("index", "An approximate index"):
         import faiss
     return faiss

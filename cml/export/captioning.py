@@ -22,7 +22,7 @@ from torch.nn import functional
 from cml.console.byte_sizes import format_bytes
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
-from cml.data.images import Size, UInt8, read_image, resized
+from cml.data.images import Size, UInt8, read_image, resize_image
 from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.embeddings import usual_batch
@@ -32,8 +32,8 @@ from cml.models import registry
 from cml.models.backbone import evaluating
 from cml.models.embedding import EmbeddingModel, ModelConfig, backbone_fingerprint
 from cml.processes.device import pick_device
-from cml.storage.hugging_face import local_run
-from cml.storage.resumable import Building, building
+from cml.storage.hugging_face import resolve_run
+from cml.storage.resumable import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import load_model
@@ -94,13 +94,13 @@ class View:
             h, w = self._image_size
             across, down = (min(height / h, width / w) * side for side in (w, h))
             box = ((width - across) / 2, (height - down) / 2, (width + across) / 2, (height + down) / 2)
-            return np.asarray(resized(Image.fromarray(pixels), self._image_size, box))
+            return np.asarray(resize_image(Image.fromarray(pixels), self._image_size, box))
         scale = min(1.0, self._longest / max(height, width))
         size = max(LEAST_SIDE, round(height * scale)), max(LEAST_SIDE, round(width * scale))
         if size == (height, width):
             return pixels
         self.scaled.add(path)
-        return np.asarray(resized(Image.fromarray(pixels), size))
+        return np.asarray(resize_image(Image.fromarray(pixels), size))
 
 
 def export_captioning(
@@ -133,7 +133,7 @@ def export_captioning(
     }
     manifest, about = f"{options.name}_manifest.json", {"images": str(images.root)}
     parse, parts = functools.partial(_check_record, images=len(images)), store.parts(options.name)
-    with building(out, made_with, parts, manifest, about=about, parse=parse) as made, evaluating(model):
+    with resumable_output(out, made_with, parts, manifest, about=about, parse=parse) as made, evaluating(model):
         if made.manifest is not None:
             return made.manifest
         shape = Shape(_channels(model), options.att_size, options.dtype, options.compress)
@@ -181,7 +181,7 @@ def _check_record(entry: Mapping[str, Any], images: int) -> None:
         raise ValueError("it is of other images")
 
 
-def _write(work: _Work, made: Building, seen: int, threads: int, skip_bad: bool, quiet: bool) -> None:
+def _write(work: _Work, made: ResumableOutput, seen: int, threads: int, skip_bad: bool, quiet: bool) -> None:
     """Compute each chunk of what was not ``seen`` while the previous one is written and recorded."""
     images = work.images
     decoding = decoded_chunks(images.paths, work.view, size=CHUNK, start=seen, threads=threads, skip_bad=skip_bad)
@@ -262,7 +262,7 @@ class Trunk(NamedTuple):
 def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Trunk:
     """Open the trunk of a run, here or on the hub, or with ``imagenet`` its backbone's published one, or a backbone."""
     place = pick_device(device)
-    folder = local_run(run)
+    folder = resolve_run(run)
     if not folder.exists() and (run == folder.name or run.partition("/")[0] in registry.names()):
         config = ModelConfig(run, "imagenet", dimension=1, normalize=False, image_size=(224, 224))
         try:

@@ -23,7 +23,7 @@ from cml.export.decoding import DEFAULT_THREADS, decoded_chunks
 from cml.export.image_list import ImageList
 from cml.storage.atomic import atomic_file, delete, open_regular
 from cml.storage.npy import map_array
-from cml.storage.resumable import Building, GrowingFile, MadeOtherwiseError, building
+from cml.storage.resumable import DifferentSettingsError, GrowingFile, ResumableOutput, resumable_output
 from cml.storage.safe_paths import relative_name
 from cml.storage.saved_options import Count, read_record, record
 from cml.storage.strict_json import parse_json
@@ -134,7 +134,7 @@ def embed_folder(
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
     about = {"images": str(images.root)}
     parse = functools.partial(_state, images=len(images), dimension=model.config.dimension)
-    with building(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about, parse=parse) as made:
+    with resumable_output(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about, parse=parse) as made:
         if made.manifest is None:
             kept = _write(model, images, made, batch_size, threads, skip_bad, quiet)
             if not kept:
@@ -153,14 +153,20 @@ def embed_anew(model: EmbeddingModel, images: ImageList, out: Path, how: Mapping
         out.unlink()
     try:
         return embed_folder(model, images, out, **how)
-    except MadeOtherwiseError:
+    except DifferentSettingsError:
         say(f"{out} was begun with other images; starting over.")
         delete(out, strict=True)
         return embed_folder(model, images, out, **how)
 
 
 def _write(
-    model: EmbeddingModel, images: ImageList, made: Building, batch_size: int, threads: int, skip_bad: bool, quiet: bool
+    model: EmbeddingModel,
+    images: ImageList,
+    made: ResumableOutput,
+    batch_size: int,
+    threads: int,
+    skip_bad: bool,
+    quiet: bool,
 ) -> int:
     """Write embeddings and items after the last record; returns their number."""
     dimension = model.config.dimension

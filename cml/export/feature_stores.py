@@ -21,9 +21,9 @@ from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.errors import DataError, extra_needed
+from cml.errors import DataError, require_extra
 from cml.storage import system
-from cml.storage.atomic import atomic_file, force, write_all
+from cml.storage.atomic import atomic_file, sync_to_disk, write_all
 
 Layout = Literal["directory", "hdf5", "lmdb"]
 _BLOCK = 4096  # bytes: what a file system and LMDB round up to
@@ -107,7 +107,7 @@ class _DirectoryStore(FeatureStore):
             list(self._pool.map(self._save_fc, features, fc))
             list(self._pool.map(self._save_att, features, att))
             list(self._pool.map(_force_file, [*fc, *att]))
-        force(self._fc, self._att)
+        sync_to_disk(self._fc, self._att)
 
     def close(self) -> None:
         self._pool.shutdown()
@@ -136,7 +136,7 @@ class _Hdf5Store(FeatureStore):
         saved = self._work / f"{path.name}.places.npy"
         if not saved.exists():
             places = self._make(path, *self._forms[path])
-            force(path)
+            sync_to_disk(path)
             with atomic_file(saved) as temporary:
                 np.save(temporary, places, allow_pickle=False)
         found: NDArray[np.int64] = np.load(saved, allow_pickle=False)
@@ -180,7 +180,7 @@ class _Hdf5Store(FeatureStore):
             with _module("h5py", "hdf5").File(path, "r+") as file:
                 for key in missing:
                     del file[key]
-            force(path)
+            sync_to_disk(path)
 
 
 def _copy_around(source: Path, target: Path, places: NDArray[np.int64], size: int) -> None:
@@ -236,5 +236,5 @@ def _force_file(file: BinaryIO) -> None:
 
 
 def _module(name: Literal["h5py", "lmdb"], layout: Layout) -> Any:  # noqa: ANN401 - modules without types
-    with extra_needed(layout, f"The layout {layout!r}"):
+    with require_extra(layout, f"The layout {layout!r}"):
         return importlib.import_module(name)

@@ -20,7 +20,7 @@ from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.metrics import Float32
 from cml.retrieval.search import distances_to, nearest_embeddings
-from cml.storage.atomic import folder_made, locked, write_json
+from cml.storage.atomic import exclusive_lock, make_folder, write_json
 from cml.storage.safe_paths import check_no_link
 from cml.storage.saved_options import Count, read_record
 from cml.version import __version__
@@ -184,7 +184,7 @@ def add_to_index(model: EmbeddingModel, images: ImageList, out: Path, *, run: st
 def _alone(out: Path) -> Iterator[None]:
     """Keep other processes out of an index; delete what is of no use: an empty one after a failure, an old graph."""
     check_no_link(out, _PARTS)
-    with folder_made(out), locked(out / _LOCK, f"the index {out}"):
+    with make_folder(out), exclusive_lock(out / _LOCK, f"the index {out}"):
         try:
             yield
         except BaseException:

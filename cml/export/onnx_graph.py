@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cml.data.augmentation import stored_size
 from cml.data.images import RESIZING
-from cml.errors import UserError, extra_needed
+from cml.errors import UserError, require_extra
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, atomic_folder, write_json
 from cml.version import __version__
@@ -91,7 +91,7 @@ class _Graph(nn.Module):
 
 def _write(model: EmbeddingModel, config: dict[str, Any], path: Path) -> tuple[float, float]:
     """Write the graph and compare it; returns the least cosine and the largest difference."""
-    with extra_needed("onnx", "ONNX"):
+    with require_extra("onnx", "ONNX"):
         import onnx  # noqa: F401 - torch's exporter needs both, but its message is less readable
         import onnxruntime
         import onnxscript  # noqa: F401

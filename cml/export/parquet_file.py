@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from cml.errors import extra_needed
+from cml.errors import require_extra
 from cml.export.embeddings import EmbeddingFolder
 from cml.storage.atomic import atomic_file
 
-with extra_needed("parquet", "Parquet"):
+with require_extra("parquet", "Parquet"):
     import pyarrow as pa
     from pyarrow import parquet
 

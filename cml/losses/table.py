@@ -74,7 +74,7 @@ def describe_loss(name: str) -> str:
     heads = ("Labels", "Cost of a batch", "Source", "When to use it", "Varied by cml bench")
     texts = (*astuple(loss_row(name))[1:], varied)
     lines = [f"{head}: {text}" for head, text in zip(heads, texts, strict=True) if text]
-    return "\n".join([registry.described(name), "", *lines])
+    return "\n".join([registry.describe(name), "", *lines])
 
 
 def text_table(rows: Sequence[LossRow]) -> str:

@@ -23,7 +23,7 @@ from cml.data.inputs import image_source
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, evaluating, first_line, get, least_side
 from cml.storage.atomic import cache_folder
-from cml.storage.npy import cached_rows
+from cml.storage.npy import load_or_compute_rows
 from cml.storage.saved_options import TINY, check_bounds
 
 Given = Images | UInt8 | Sequence[Any]
@@ -192,7 +192,7 @@ def frozen_features(model: EmbeddingModel, paths: Sequence[Path], *, bar: str = 
     """Backbone features (N, F) of N image files, as of ``extract``; those of published weights are cached."""
     compute = functools.partial(model.extract, paths, bar=bar)
     path = features_file(model, paths)
-    return compute() if path is None else cached_rows(path, len(paths), compute)
+    return compute() if path is None else load_or_compute_rows(path, len(paths), compute)
 
 
 def features_file(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:

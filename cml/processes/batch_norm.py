@@ -35,7 +35,7 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
     def _normalized(self, input: Tensor) -> Tensor:
         values = input if input.dtype == torch.float64 else input.float()
         others, shape = [0, *range(2, values.ndim)], [1, -1, *[1] * (values.ndim - 2)]
-        count = self._ranks.add_up(values.new_tensor(values.numel() // values.shape[1]))
+        count = self._ranks.all_reduce(values.new_tensor(values.numel() // values.shape[1]))
         if count <= 1:
             raise ValueError("Batch normalisation needs more than one value per channel in training.")
         mean = _Sum.apply(values.sum(others), self._ranks) / count  # (C,)
@@ -58,8 +58,8 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:  # noqa: ANN401 - torch gives it no public type
         ctx.ranks = ranks
-        return ranks.add_up(own.clone())
+        return ranks.all_reduce(own.clone())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
-        return ctx.ranks.add_up(gradient.clone()), None
+        return ctx.ranks.all_reduce(gradient.clone()), None

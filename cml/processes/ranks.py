@@ -18,11 +18,13 @@ from torch import Tensor, nn
 from cml.errors import UserError
 
 T = TypeVar("T")
-TURN = 4  # steps in a row whose label distances one process computes: several, as they go to different data workers
+OWNED_STEPS = (
+    4  # steps in a row whose label distances one process computes: several, as they go to different data workers
+)
 _ROWS = 64  # rows are split at multiples of the network's batch, so that the batches are those of one process
 
 
-class ConnectionBrokeError(Exception):
+class ConnectionLostError(Exception):
     """A collective failed, most likely because another process is gone."""
 
 
@@ -49,17 +51,17 @@ class Ranks:
         """The size of the largest share of ``total`` items."""
         return -(-total // self.size)
 
-    def turn(self, step: int) -> int:
+    def owner(self, step: int) -> int:
         """Which process computes the label distances of a step."""
-        return step // TURN % self.size
+        return step // OWNED_STEPS % self.size
 
-    def add_up(self, tensor: Tensor) -> Tensor:
+    def all_reduce(self, tensor: Tensor) -> Tensor:
         """The sum of the processes' tensors of one shape, in place; the same bits everywhere."""
         if self.size > 1:
             _collective(lambda: torch.distributed.all_reduce(tensor))
         return tensor
 
-    def send(self, tensor: Tensor, source: int = 0) -> Tensor:
+    def broadcast_tensor(self, tensor: Tensor, source: int = 0) -> Tensor:
         """The tensor of the process ``source``, in place of those of the others."""
         if self.size > 1:
             _collective(lambda: torch.distributed.broadcast(tensor, source))
@@ -79,19 +81,21 @@ class Ranks:
         if not self.first:
             for gradient in own:
                 gradient.zero_()
-        _in_one([*(one.grad for one in network.parameters() if one.grad is not None), *own], self.add_up)
+        _in_one([*(one.grad for one in network.parameters() if one.grad is not None), *own], self.all_reduce)
 
-    def start_alike(self, *modules: nn.Module) -> None:
+    def broadcast_parameters(self, *modules: nn.Module) -> None:
         """Give all processes the parameters and buffers of rank 0: other machines may have drawn others."""
         if self.size > 1:
-            _in_one([one.detach() for it in modules for one in (*it.parameters(), *it.buffers())], self.send)
+            _in_one(
+                [one.detach() for it in modules for one in (*it.parameters(), *it.buffers())], self.broadcast_tensor
+            )
 
     def reseed(self, seed: int, step: int) -> None:
         """Seed what the network draws in a step by (seed, step, rank)."""
         if self.size > 1:
             torch.manual_seed(int(np.random.SeedSequence((seed, step, self.rank)).generate_state(1, np.uint64)[0] >> 1))
 
-    def once(self, compute: Callable[[], T]) -> T:
+    def broadcast(self, compute: Callable[[], T]) -> T:
         """The result of rank 0, for all processes."""
         if self.size == 1:
             return compute()
@@ -99,7 +103,7 @@ class Ranks:
         _collective(lambda: torch.distributed.broadcast_object_list(holder, 0, device=torch.device("cpu")))
         return cast("T", holder[0])
 
-    def from_all(self, own: T) -> list[T]:
+    def all_gather(self, own: T) -> list[T]:
         """The value of each process, in the order of the ranks."""
         found: list[Any] = [own] * self.size
         if self.size > 1:
@@ -108,30 +112,30 @@ class Ranks:
 
     def any(self, fact: bool) -> bool:
         """Whether ``fact`` is true in at least one process."""
-        return bool(self.add_up(torch.tensor(float(fact)))) if self.size > 1 else fact
+        return bool(self.all_reduce(torch.tensor(float(fact)))) if self.size > 1 else fact
 
     def check_same(self, what: str, value: str, mend: str) -> None:
         """Check that ``value`` is the same in all processes; ``what`` it is and the ``mend`` are for the error."""
-        for rank, other in enumerate(found := self.from_all(value)):
+        for rank, other in enumerate(found := self.all_gather(value)):
             if other != found[0]:
                 raise UserError(f"Rank {rank} has {what} other than rank 0's. {mend}")
 
-    def merged(self, array: NDArray[Any]) -> NDArray[Any]:
+    def all_reduce_array(self, array: NDArray[Any]) -> NDArray[Any]:
         """The sum of the processes' arrays of one shape, on the CPU."""
-        return array if self.size == 1 else self.add_up(torch.from_numpy(array)).numpy()
+        return array if self.size == 1 else self.all_reduce(torch.from_numpy(array)).numpy()
 
-    def rows(self, total: int, compute: Callable[[slice], NDArray[np.float32]]) -> NDArray[np.float32]:
+    def compute_rows(self, total: int, compute: Callable[[slice], NDArray[np.float32]]) -> NDArray[np.float32]:
         """Rows (``total``, D), such as embeddings of images, of which each process computes a slice."""
         if self.size == 1:
             return compute(slice(0, total))
         batches = self.share(-(-total // _ROWS))
         part = slice(batches.start * _ROWS, min(batches.stop * _ROWS, total))
         own = compute(part) if part.start < part.stop or self.first else None
-        return np.concatenate([rows for rows in self.from_all(own) if rows is not None])
+        return np.concatenate([rows for rows in self.all_gather(own) if rows is not None])
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Wait until every process is here."""
-        self.add_up(torch.zeros(1))
+        self.all_reduce(torch.zeros(1))
 
 
 class _Gather(torch.autograd.Function):
@@ -140,7 +144,7 @@ class _Gather(torch.autograd.Function):
         ctx.share = ranks.share(total)
         whole = own.new_zeros(total, *own.shape[1:])
         whole[ctx.share] = own.detach()
-        return ranks.add_up(whole)
+        return ranks.all_reduce(whole)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
@@ -160,4 +164,4 @@ def _collective(run: Callable[[], object]) -> None:
     try:
         run()
     except RuntimeError as error:
-        raise ConnectionBrokeError(str(error).splitlines()[0]) from None
+        raise ConnectionLostError(str(error).splitlines()[0]) from None

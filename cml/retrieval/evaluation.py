@@ -136,7 +136,7 @@ def evaluate(
             left -= done
             progress(done)
     if ranks is not None and ranks.size > 1:
-        values = ranks.merged(values)  # rows that others have measured are 0 here
+        values = ranks.all_reduce_array(values)  # rows that others have measured are 0 here
         progress(left)
 
     ties = {name: int(row[:, -1].sum()) for name, row in zip(names, values, strict=False) if row[:, -1].any()}

@@ -23,7 +23,7 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import Evaluation
 from cml.retrieval.search import nearest_embeddings
 from cml.storage.atomic import atomic_folder
-from cml.storage.hugging_face import local_run
+from cml.storage.hugging_face import resolve_run
 from cml.task import label_distance_of
 from cml.training.run_config import RunConfig
 from cml.training.run_folder import MODEL, load_model, save_model
@@ -184,7 +184,7 @@ def load(
     """The trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
 
     Args:
-        folder: The folder, or ``hf:user/name@revision``, as ``cml.storage.hugging_face.local_run`` takes it.
+        folder: The folder, or ``hf:user/name@revision``, as ``cml.storage.hugging_face.resolve_run`` takes it.
         device: auto | cpu | cuda ..
         label_distance: The label distance of the run, where it was the user's own and has no registered name; only
             ``evaluate`` needs it.
@@ -198,7 +198,7 @@ def load(
         >>> model.embed(["photos/0.png", "photos/1.png"]).shape
         (2, 128)
     """
-    folder = local_run(folder)
+    folder = resolve_run(folder)
     run = RunConfig.load(folder)
     with needs_plugins(run, folder):
         network = load_model(folder, run.model, pick_device(device), backbone)
@@ -208,11 +208,11 @@ def load(
 @contextlib.contextmanager
 def needs_plugins(run: RunConfig, folder: Path | None = None, *, advice: str = "") -> Iterator[None]:
     """Name plugins that are not loaded, or else ``advice``, where something is unknown; warn of changed ones."""
-    if changed := plugins.changed(run.plugins):
+    if changed := plugins.explain_changed(run.plugins):
         warnings.warn(f"{folder or 'The run'}: {changed}", stacklevel=3)
     try:
         yield
     except UserError as error:
-        if mend := plugins.missing(run.plugins) or advice:
+        if mend := plugins.explain_missing(run.plugins) or advice:
             raise UserError(f"{folder or 'The run'} cannot be opened: {error} {mend}") from None
         raise

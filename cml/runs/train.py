@@ -17,7 +17,7 @@ from cml.distances.precomputed import Precomputed
 from cml.errors import UserError
 from cml.losses.wrapped_loss import as_loss
 from cml.models import CUSTOM, Backbone
-from cml.processes.join import joined
+from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
 from cml.runs.model import Model
 from cml.task import Task
@@ -109,7 +109,7 @@ def fit(
     except LabelError as error:
         advice = "Mend the label, or choose another distance by label_distance=.."
         raise UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {advice}") from None
-    with joined(config.device) as ranks:
+    with init_processes(config.device) as ranks:
         trained, run = train_run(
             source,
             encoded,
@@ -170,7 +170,7 @@ def train(
     dataset = data if isinstance(data, PreparedDataset) else PreparedDataset.open(data)
     chosen = options_for(task, config, options)
     callbacks = with_tracker(callbacks, tracker)
-    with joined(chosen.device) as ranks:
+    with init_processes(chosen.device) as ranks:
         train_task(task, dataset, chosen, Path(out), resume=resume, callbacks=callbacks, quiet=quiet, ranks=ranks)
     return open_run(out, data=dataset.folder, device=chosen.device)
 

@@ -158,7 +158,7 @@ class TrainedRun:
         """One row per image, (N, D); of several processes each embeds its share."""
         if self.ranks is None:
             return embed(split.paths)
-        return self.ranks.rows(len(split.paths), lambda rows: embed(split.paths[rows]))
+        return self.ranks.compute_rows(len(split.paths), lambda rows: embed(split.paths[rows]))
 
 
 def published_recall_ks(trained: TrainedRun) -> Sequence[int]:

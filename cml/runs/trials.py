@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cml.errors import UserError, extra_needed
+from cml.errors import UserError, require_extra
 from cml.runs.search_space import SearchDimension, Settings, settings_title, value_text
 from cml.storage.atomic import write_json
 from cml.storage.saved_options import read_record
@@ -108,7 +108,7 @@ def draw_settings(
 
     Reference: Bergstra et al., Algorithms for Hyper-Parameter Optimization, NeurIPS 2011, as optuna implements it.
     """
-    with extra_needed("sweep", "Drawing trials"):
+    with require_extra("sweep", "Drawing trials"):
         import optuna
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions = {dimension.name: _distribution(dimension) for dimension in dimensions}

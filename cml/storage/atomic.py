@@ -25,7 +25,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it to ``path`` when the block ends without an error."""
     with _temporary(path, folder=False) as temporary:
         yield temporary
-        force(temporary)
+        sync_to_disk(temporary)
 
 
 def atomic_folder(path: Path) -> contextlib.AbstractContextManager[Path]:
@@ -36,11 +36,11 @@ def atomic_folder(path: Path) -> contextlib.AbstractContextManager[Path]:
 
 @contextlib.contextmanager
 def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
-    with folder_made(path.parent), contextlib.ExitStack() as held:
+    with make_folder(path.parent), contextlib.ExitStack() as held:
         _clear_dead(path)
         temporary = _own_temporary(path, held, folder=folder)
         try:
-            with located(path):
+            with with_path(path):
                 yield temporary
                 try:
                     system.replace(temporary, path)  # replaces an empty folder, refuses a full one
@@ -53,7 +53,7 @@ def _temporary(path: Path, *, folder: bool) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def folder_made(path: Path) -> Iterator[None]:
+def make_folder(path: Path) -> Iterator[None]:
     """Make a folder and its parents; if the block fails, those that were made and are empty are removed."""
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def check_vacant(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
+def exclusive_lock(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
     """Hold a lock file, open to read and append: one process at a time works on ``what``, "the run runs/mine"."""
     # The lock ends with the process, only the file stays, and forks do not hold it. Another process that does is waited
     # for, or a UserError.
@@ -110,7 +110,7 @@ def locked(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
                 _held.discard(file.fileno())
 
 
-def force(*paths: Path) -> None:
+def sync_to_disk(*paths: Path) -> None:
     """Return when files, or the entries of folders, are on the disk; Windows cannot do that for folders."""
     for path in paths:
         if system.OPEN_FILES_MOVE or not path.is_dir():
@@ -233,7 +233,7 @@ def _clear_dead(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def located(path: Path) -> Iterator[None]:
+def with_path(path: Path) -> Iterator[None]:
     """Add the path to an error of the system that names no file, such as that of a full disk."""
     try:
         yield

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cml.console.messages import say
-from cml.errors import DataError, UserError, extra_needed
+from cml.errors import DataError, UserError, require_extra
 
 _FILES = ("config.json", "model.safetensors")  # of a model; no others are ever fetched
 _WHY = {
@@ -18,14 +18,14 @@ _WHY = {
 }
 
 
-def local_run(run: Path | str) -> Path:
+def resolve_run(run: Path | str) -> Path:
     """The folder of a run: as it is, or of ``hf:user/name`` or ``hf:user/name@revision`` in the hub's cache."""
     # the commit of a branch or tag is printed on stderr; a commit needs no network once it is in the cache
     text = run if isinstance(run, str) else run.as_posix()
     if not text.startswith("hf:"):
         return Path(run)
     name, _, revision = text[3:].partition("@")
-    hub = client(name)
+    hub = hub_client(name)
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
     paths = [try_to_load_from_cache(name, file, revision=revision) for file in _FILES]
@@ -40,25 +40,25 @@ def local_run(run: Path | str) -> Path:
     return folder
 
 
-def client(name: str, what: str = "model") -> Any:  # noqa: ANN401 - of a library that may not be installed
+def hub_client(name: str, what: str = "model") -> Any:  # noqa: ANN401 - of a library that may not be installed
     """The hub's client; ``UserError`` unless ``name`` is user/name and the extra is installed."""
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name, re.ASCII):
         raise UserError(f"A repository on the hub must be named user/name. Got {name!r} instead.")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    with extra_needed("hub" if what == "model" else "datasets", f"The {what} hf:{name}"):
+    with require_extra("hub" if what == "model" else "datasets", f"The {what} hf:{name}"):
         from huggingface_hub import HfApi
     return HfApi()
 
 
-def dataset_commit(name: str, revision: str) -> str:
+def latest_commit(name: str, revision: str) -> str:
     """The commit of a branch or tag of a dataset on the hub, or the newest one."""
-    hub = client(name, "dataset")
+    hub = hub_client(name, "dataset")
     with _told(f"The dataset hf:{name} cannot be read"):
         return str(hub.dataset_info(name, revision=revision or None, timeout=10).sha)
 
 
 @contextlib.contextmanager
-def dataset_read(name: str) -> Iterator[None]:
+def explain_dataset_errors(name: str) -> Iterator[None]:
     """Turn whatever the library ``datasets`` raises, which has no common base class, into a ``DataError``."""
     try:
         yield
@@ -71,7 +71,7 @@ def dataset_read(name: str) -> Iterator[None]:
 
 def upload(folder: Path, name: str, *, private: bool) -> str:
     """Upload a folder's files as one commit, to a repository made if missing; returns what ``cml.load`` takes."""
-    hub = client(name)
+    hub = hub_client(name)
     from huggingface_hub import CommitOperationAdd
 
     files = [CommitOperationAdd(path.name, path) for path in sorted(folder.iterdir())]

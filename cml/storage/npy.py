@@ -27,7 +27,7 @@ def map_array(path: Path) -> NDArray[Any]:
     return found
 
 
-def cached_rows(path: Path, rows: int, compute: Callable[[], NDArray[np.float32]]) -> NDArray[np.float32]:
+def load_or_compute_rows(path: Path, rows: int, compute: Callable[[], NDArray[np.float32]]) -> NDArray[np.float32]:
     """The array (``rows``, D) in a file of the cache; computed and kept there if it is missing or damaged."""
     with contextlib.suppress(OSError, ValueError):
         found: NDArray[np.float32] = map_array(path)

@@ -12,7 +12,7 @@ import PIL
 
 from cml.console.messages import say
 from cml.errors import DataError, UserError
-from cml.storage.atomic import check_vacant, force
+from cml.storage.atomic import check_vacant, sync_to_disk
 from cml.storage.resumable import work_folder
 from cml.storage.safe_paths import relative_name
 
@@ -101,9 +101,9 @@ class PartialDataset:
         self._force()
         for batch in self._forced:
             batch.result()
-        force(self.data, *(path for path in self.data.rglob("*") if path.is_dir()))
+        sync_to_disk(self.data, *(path for path in self.data.rglob("*") if path.is_dir()))
         os.replace(self.data, self._folder)  # replaces an empty folder, refuses a full one
-        force(self._folder.parent)
+        sync_to_disk(self._folder.parent)
 
     def _begin(self) -> None:
         """Take over what an earlier process finished, if it can be reused."""
@@ -121,7 +121,7 @@ class PartialDataset:
             say(f"{len(self._items)} items were finished before; continuing from there.")
 
     def _force(self) -> None:
-        self._forced.append(self._forcing.submit(force, *(self.data / path for path in self._unforced)))
+        self._forced.append(self._forcing.submit(sync_to_disk, *(self.data / path for path in self._unforced)))
         self._unforced.clear()
 
 

@@ -14,8 +14,8 @@ from typing import IO, Any, TypeVar
 
 from cml.console.messages import say
 from cml.errors import DataError, UserError
-from cml.storage.atomic import PARTIAL, delete, folder_made, located, locked, read_json, write_all, write_json
-from cml.storage.made_with import as_json, difference
+from cml.storage.atomic import PARTIAL, delete, exclusive_lock, make_folder, read_json, with_path, write_all, write_json
+from cml.storage.provenance import as_json, difference
 from cml.storage.strict_json import parse_json
 
 JOURNAL = "journal.jsonl"
@@ -93,7 +93,7 @@ def work_folder(
         try:
             if _is_link(root):
                 root.unlink()
-            opened.enter_context(folder_made(root.parent))
+            opened.enter_context(make_folder(root.parent))
             root.mkdir(exist_ok=True)
             if _is_link(root / JOURNAL):
                 (root / JOURNAL).unlink()
@@ -101,19 +101,21 @@ def work_folder(
             raise FolderError(
                 f"The folder {root.parent} cannot be written ({error.strerror}); choose another one."
             ) from None
-        opened.enter_context(located(root.parent))
-        yield WorkFolder(root, opened.enter_context(locked(root / JOURNAL, what, wait=wait)), made_with, about or {})
+        opened.enter_context(with_path(root.parent))
+        yield WorkFolder(
+            root, opened.enter_context(exclusive_lock(root / JOURNAL, what, wait=wait)), made_with, about or {}
+        )
 
 
-class MadeOtherwiseError(UserError):
+class DifferentSettingsError(UserError):
     """Existing results, complete or not, were made with other settings than the wanted ones."""
 
 
-class Building:
+class ResumableOutput:
     """Results that are being made in ``work``, or were found complete in ``out``. Made by ``building``."""
 
     def __init__(self, out: Path, name: str, parts: Sequence[str], manifest: dict[str, Any] | None) -> None:
-        self.out, self.work = out, work_of(out, name)
+        self.out, self.work = out, work_path(out, name)
         self.manifest = manifest  # None if the results are not complete
         self.records: list[dict[str, Any]] = []  # oldest first
         self._name, self._parts = name, parts
@@ -143,7 +145,7 @@ class Building:
         if folder.difference is None:
             folder.start_over()
         elif folder.difference:
-            raise MadeOtherwiseError(
+            raise DifferentSettingsError(
                 f"{self.out} was begun with different settings ({folder.difference}). Give the same command, choose "
                 f"another folder, or delete {self.work} to start over."
             )
@@ -165,13 +167,13 @@ class Building:
         return self.manifest
 
 
-def work_of(out: Path, manifest: str = "manifest.json") -> Path:
+def work_path(out: Path, manifest: str = "manifest.json") -> Path:
     """The hidden folder in which the results of ``manifest`` grow."""
     return out / f".{manifest.removesuffix('.json')}{PARTIAL}work"
 
 
 @contextlib.contextmanager
-def building(
+def resumable_output(
     out: Path,
     made_with: Mapping[str, Any],
     parts: Sequence[str],
@@ -181,13 +183,13 @@ def building(
     sound: Callable[[], bool] = lambda: True,
     parse: Callable[[dict[str, Any]], object] = dict,
     wait: bool = False,
-) -> Iterator[Building]:
+) -> Iterator[ResumableOutput]:
     """Begin or continue results whose manifest is written last: if it exists, they are complete."""
     # out may hold other files, but none named as parts, which include optional ones. Only results of the same made_with
-    # are continued, or else MadeOtherwiseError; complete ones that are not sound are made again.
+    # are continued, or else DifferentSettingsError; complete ones that are not sound are made again.
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; give a folder.")
-    made = Building(out, manifest, parts, found_whole(out / manifest, made_with, about))
+    made = ResumableOutput(out, manifest, parts, read_complete(out / manifest, made_with, about))
     if made.manifest is None and (out / "config.json").exists():
         raise UserError(f"{out} holds a run or a model (config.json). Choose another folder.")
     if made.manifest is not None and sound():
@@ -195,7 +197,7 @@ def building(
         yield made
         return
     with work_folder(made.work, made_with, str(out), about=about, wait=wait) as folder:
-        made.manifest = found_whole(out / manifest, made_with, about)
+        made.manifest = read_complete(out / manifest, made_with, about)
         if made.manifest is not None and sound():  # another process has just finished it
             folder.discard()
             yield made
@@ -216,17 +218,17 @@ def building(
             raise
 
 
-def found_whole(
+def read_complete(
     manifest: Path, made_with: Mapping[str, Any], about: Mapping[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """The manifest of complete results, None if there is none; ``MadeOtherwiseError`` if they have other settings."""
+    """The manifest of complete results, None if there is none; ``DifferentSettingsError`` if settings differ."""
     if not manifest.exists():
         return None
     wanted, value = as_json(made_with), read_json(manifest, "what was made here")
     found: dict[str, Any] = value if isinstance(value, dict) else {}
     there = found.get("made_with") or {key: found[key] for key in wanted if key in found}
     if there != wanted:
-        raise MadeOtherwiseError(
+        raise DifferentSettingsError(
             f"{manifest.parent} holds results of different settings ({difference(there, wanted, found, about)}). "
             "Choose another folder or delete this one."
         )

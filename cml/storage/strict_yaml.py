@@ -3,14 +3,14 @@
 import re
 from typing import Any
 
-from cml.errors import extra_needed
+from cml.errors import require_extra
 
 _FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 
 
 def parse_yaml(raw: bytes) -> Any:  # noqa: ANN401 - any YAML
     """Read one YAML document; ``ValueError``, to follow the name of the file, says what is wrong."""
-    with extra_needed("yaml", "Reading YAML"):
+    with require_extra("yaml", "Reading YAML"):
         from yaml import MappingNode, SafeLoader, YAMLError
     made: Any = type("Loader", (SafeLoader,), {})  # a subclass, so that the library's own does not change
     made.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, [*"+-0123456789"])

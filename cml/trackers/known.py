@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from cml.errors import extra_needed
+from cml.errors import require_extra
 from cml.trackers import TrackedRun
 
 
@@ -17,7 +17,7 @@ class TensorBoard:
     """Event files in ``folder``, by default RUN/tensorboard, which ``tensorboard --logdir runs`` reads."""
 
     def __init__(self, folder: str = "") -> None:
-        with extra_needed("tensorboard", "The tracker 'tensorboard'"):
+        with require_extra("tensorboard", "The tracker 'tensorboard'"):
             from torch.utils.tensorboard import SummaryWriter
         self._folder, self._make, self._last = folder, SummaryWriter, 0
 
@@ -45,7 +45,7 @@ class MLflow:
     """A run in an ``experiment`` of MLflow; ``MLFLOW_TRACKING_URI`` names the server or store."""
 
     def __init__(self, experiment: str = "cml") -> None:
-        with extra_needed("mlflow", "The tracker 'mlflow'"):
+        with require_extra("mlflow", "The tracker 'mlflow'"):
             from mlflow import entities, tracking
         self._client, self._metric, self._param = tracking.MlflowClient(), entities.Metric, entities.Param
         self._experiment = experiment
@@ -84,7 +84,7 @@ class WandB:
     _name = "wandb"
 
     def __init__(self, project: str = "cml") -> None:
-        with extra_needed(self._name, f"The tracker {self._name!r}"):
+        with require_extra(self._name, f"The tracker {self._name!r}"):
             self._library: Any = importlib.import_module(self._name)
         self._project, self._last = project, 0
 

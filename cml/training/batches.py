@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from cml.data.augmentation import Jitter, jittered_box, mirrored
+from cml.data.augmentation import Jitter, jitter_boxes, mirror_images
 from cml.data.images import Images
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
@@ -103,14 +103,14 @@ class BatchSource(Dataset[Step]):
         items, flips, anchors, rng = self._plan(step)
         stored, stored_flips = self.remembered(step)
         labels = self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips]))
-        own_turn = self.ranks.turn(step) == self.ranks.rank
+        own_turn = self.ranks.owner(step) == self.ranks.rank
         target = self.target(BatchLabels(self._training, items, labels, anchors, stored, self.config.memory, own_turn))
         own = self.ranks.share(len(items))
         images, size = self.data.images, self.config.image_size
         if isinstance(images, Features):
             return torch.from_numpy(images.read(items[own])), target
-        boxes = jittered_box(images.read(items[own]), size, self._jitter, rng, part=own, total=len(items))
-        return mirrored(boxes, flips[own]), target
+        boxes = jitter_boxes(images.read(items[own]), size, self._jitter, rng, part=own, total=len(items))
+        return mirror_images(boxes, flips[own]), target
 
     def _plan(self, step: int) -> _Plan:
         batch = self.sampler.batch(self.given, seed=self.config.seed, step=step)

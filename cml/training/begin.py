@@ -70,14 +70,14 @@ def train_run(
         model=model_config(config, losses.registry.make(config.loss) if loss is None else loss),
         label_distance=label_distance,
         made_of={"items": count, "labels": digest} if dataset is None else dataset.made_of,
-        plugins=plugins.needed(task, label_distance, config.loss, config.sampler, config.backbone),
+        plugins=plugins.required_plugins(task, label_distance, config.loss, config.sampler, config.backbone),
     )
     sampler.check_count(items_left(config, count))  # before there is an empty run folder
     stored = Images(images, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
     with contextlib.ExitStack() as held:
         if out is not None and ranks.first:
             held.enter_context(run_folder.begun(out, run, resume=resume))
-        ranks.wait()
+        ranks.barrier()
         distance, labels = through_matrix(
             distance, labels, blocks=config.steps, rows=sampler.batch_size, all_pairs=sampler.neighbors > 0, quiet=quiet
         )

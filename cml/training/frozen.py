@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cml.data.images import Images
 from cml.distances.label_distance import Float32
-from cml.errors import UserError, extra_needed
+from cml.errors import UserError, require_extra
 from cml.models.embedding import EmbeddingModel, frozen_features
 from cml.processes.ranks import Ranks
 
@@ -68,8 +68,10 @@ def frozen(
     if isinstance(images, Features):
         return network, images
     if (paths := images.paths) is not None:
-        return network, Features(ranks.rows(len(images), lambda rows: frozen_features(model, paths[rows], bar=bar)))
-    return network, Features(ranks.rows(len(images), lambda rows: model.extract(images.subset(rows), bar=bar)))
+        return network, Features(
+            ranks.compute_rows(len(images), lambda rows: frozen_features(model, paths[rows], bar=bar))
+        )
+    return network, Features(ranks.compute_rows(len(images), lambda rows: model.extract(images.subset(rows), bar=bar)))
 
 
 class Adapters:
@@ -90,7 +92,7 @@ class Adapters:
                 f"Little of the backbone {model.config.backbone!r} is linear layers, which 'lora' adapts: use a "
                 "transformer, such as timm/vit_small_patch14_dinov2.lvd142m, or leave out 'lora'."
             )
-        with extra_needed("lora", "'lora'"):
+        with require_extra("lora", "'lora'"):
             from peft import LoraConfig
             from peft.tuners.lora import LoraModel
         options = LoraConfig(r=rank, lora_alpha=_SCALE * rank, target_modules=list(linear))

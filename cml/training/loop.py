@@ -88,7 +88,7 @@ def train(
     loss.prepare(loss.target(training), dimension=config.dimension, names=names, generator=generator)
     loss.to(device)
     share_batch_norm(model, ranks)
-    ranks.start_alike(model, loss)
+    ranks.broadcast_parameters(model, loss)
     run_folder.save_loss_constants(folder, loss.constants())
     optimizer = make_optimizer(model, loss, config)
     memory = CrossBatchMemory(config.memory)
@@ -120,7 +120,9 @@ def train(
             optimizer.zero_grad(set_to_none=True)
             ranks.reseed(config.seed, step)
             items = source.items(step)  # (B,), of which each process has its share
-            targets = ranks.send(targets.to(device, non_blocking=True), ranks.turn(step))  # of whose turn it was
+            targets = ranks.broadcast_tensor(
+                targets.to(device, non_blocking=True), ranks.owner(step)
+            )  # of whose turn it was
             value, embeddings = gradient_cache.backward(
                 network,
                 functools.partial(loss_of, targets=targets, items=len(items), step=step),
@@ -157,7 +159,7 @@ def train(
             if ended:
                 break
             if stop:
-                ranks.wait()  # if the others ended first, the watch would end rank 0 while it writes
+                ranks.barrier()  # if the others ended first, the watch would end rank 0 while it writes
                 raise KeyboardInterrupt(f"the checkpoint of step {done} of {config.steps} is written")
         progress.bar.close()
         average.take()

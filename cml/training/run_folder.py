@@ -13,8 +13,17 @@ from torch import Tensor, nn
 from cml.errors import DataError, UserError
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.storage.atomic import atomic_file, check_vacant, delete, folder_made, locked, read_json, text_path, write_json
-from cml.storage.made_with import as_json, difference
+from cml.storage.atomic import (
+    atomic_file,
+    check_vacant,
+    delete,
+    exclusive_lock,
+    make_folder,
+    read_json,
+    text_path,
+    write_json,
+)
+from cml.storage.provenance import as_json, difference
 from cml.storage.safe_paths import check_no_link
 from cml.training.checkpoint import CHECKPOINT
 from cml.training.config import TrainConfig
@@ -40,7 +49,7 @@ def begun(run: Path, config: RunConfig, *, resume: bool) -> Iterator[None]:
     if not is_run:
         check_vacant(run)  # before anything is written to it
     check_no_link(run, "checkpoints")
-    with folder_made(run), locked(run / LOCK, f"the run {run}"):
+    with make_folder(run), exclusive_lock(run / LOCK, f"the run {run}"):
         new = not (run / "config.json").exists()
         try:
             _start(run, config, resume=resume)

@@ -27,7 +27,7 @@ class TrainingLabels(LabelsOf):
 
     def label_distances(self) -> Float32:
         """Label distances (P,) of a sample of training pairs; rank 0 computes them for all."""
-        return self._ranks.once(lambda: sample_label_distances(self.distance, self._labels, self._seed))
+        return self._ranks.broadcast(lambda: sample_label_distances(self.distance, self._labels, self._seed))
 
     def vectors(self) -> Float32:
         """The labels as vectors (N, V)."""

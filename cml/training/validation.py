@@ -40,14 +40,14 @@ class Validation:
 
     def __post_init__(self) -> None:
         if self.score is None and self.config.evaluate_every:
-            order = self.ranks.once(lambda: label_order(self.held_out))
+            order = self.ranks.broadcast(lambda: label_order(self.held_out))
             self.score = functools.partial(held_out_score, order=order, ranks=self.ranks)
 
     def record(self, step: int) -> dict[str, Any]:
         """Validate the network; returns the record."""
         assert self.score is not None  # evaluate_every is set
         own = self.score(self.network.eval(), self.held_out)
-        score = self.ranks.once(lambda: own)
+        score = self.ranks.broadcast(lambda: own)
         self.network.train()
         self.waited += 1
         self.worst = max(self.worst, score)
@@ -102,7 +102,7 @@ def held_out_score(network: Any, data: TrainingData, *, order: Int32, ranks: Ran
     # whole rankings also work with few items; a query whose embedding is equally far from all counts as uncorrelated
     from cml.retrieval.rank_correlation import rank_correlations
 
-    embeddings = ranks.rows(len(data), lambda rows: network.embed(data.images.subset(rows)))
+    embeddings = ranks.compute_rows(len(data), lambda rows: network.embed(data.images.subset(rows)))
     scores = embedding_ranker(embeddings, embeddings)(slice(0, len(embeddings)))  # (N, N)
     rho = rank_correlations(scores, order)[1][order.max(axis=1) > 0]
     return float(1 - np.nan_to_num(rho).mean())

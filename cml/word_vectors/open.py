@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.errors import DataError, UserError, extra_needed, install_hint
+from cml.errors import DataError, UserError, install_hint, require_extra
 from cml.storage.atomic import open_regular
 from cml.storage.npy import map_array
 
@@ -117,7 +117,7 @@ def text_words(path: Path) -> Iterator[tuple[int, str]]:
 
 def parquet_words(path: Path) -> Iterable[tuple[int, str]]:
     """Line numbers, from 1, and words of a parquet file."""
-    with extra_needed("glove", f"Reading {path}"):
+    with require_extra("glove", f"Reading {path}"):
         import pyarrow.parquet
     try:
         words = pyarrow.parquet.read_table(path, columns=["index"]).column("index").to_pylist()

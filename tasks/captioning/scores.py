@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cml.errors import UserError, extra_needed
+from cml.errors import UserError, require_extra
 
 Words = Sequence[str]
 _ORDERS = 4  # n-grams of 1 to 4 words
@@ -88,7 +88,7 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
 
 def unavailable() -> dict[str, str]:
     """Scores that cannot be computed on this machine, each with a line that says why."""
-    with extra_needed("captioning", "Scoring captions"):
+    with require_extra("captioning", "Scoring captions"):
         import pycocoevalcap.spice
     if shutil.which("java") is None:
         return {name: f"{name} is left out: it needs Java, which is not installed." for name in ("METEOR", "SPICE")}

@@ -127,6 +127,6 @@ def test_workers_load_the_plugins_of_a_run(workers: Workers, tmp_path: Path, mon
 
 
 def test_no_scheduler_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cml.processes.cluster.PATIENCE", 1)
+    monkeypatch.setattr("cml.processes.dask_client.PATIENCE", 1)
     with pytest.raises(UserError, match=r"No Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
         track.run(plan(tmp_path, "cosent"), "tcp://127.0.0.1:9")

@@ -22,7 +22,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 import cml.sampling
-from cml.data.augmentation import Jitter, jittered_box
+from cml.data.augmentation import Jitter, jitter_boxes
 from cml.data.images import Images
 from cml.distances import registry as distances
 from cml.tasks.pose import RECIPE
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rng = np.random.default_rng(0)
         parts = {
             "decoding": best(lambda: images.read(items), rounds),
-            "jitter": best(lambda: jittered_box(pixels, (224, 224), jitter, rng), rounds),
+            "jitter": best(lambda: jitter_boxes(pixels, (224, 224), jitter, rng), rounds),
             "a whole batch": best(lambda: source[0], rounds),
         }
         for name, seconds in parts.items():

@@ -22,7 +22,7 @@ from cml.errors import DataError, UserError
 from cml.export.embeddings import EmbeddingFolder, embed_folder, model_fingerprint
 from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
-from cml.storage.resumable import GrowingFile, building
+from cml.storage.resumable import GrowingFile, resumable_output
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +235,7 @@ embeddings.embed_folder(model, ImageList.open(sys.argv[2]), Path(sys.argv[3]), b
 def test_second_process_is_refused(model: EmbeddingModel, photos: Path, tmp_path: Path) -> None:
     images = ImageList.open(photos)
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
-    with building(tmp_path / "out", made_with, ["embeddings.npy"]):
+    with resumable_output(tmp_path / "out", made_with, ["embeddings.npy"]):
         with pytest.raises(UserError, match="Another process is working on"):
             embed_folder(model, images, tmp_path / "out", quiet=True)
         assert (tmp_path / "out" / ".manifest.partial-work" / "journal.jsonl").exists()
@@ -397,7 +397,7 @@ def test_results_with_parts_lost_are_refused(model: EmbeddingModel, tmp_path: Pa
 
 def test_a_building_ends_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped() -> None:
-        with building(tmp_path / "o", {"a": 1}, ["x", "y"]) as made:
+        with resumable_output(tmp_path / "o", {"a": 1}, ["x", "y"]) as made:
             (made.work / "x").write_text("x")
             made.record({"seen": 1})
             raise KeyboardInterrupt
@@ -406,7 +406,7 @@ def test_a_building_ends_where_it_was_stopped(tmp_path: Path, monkeypatch: pytes
         stopped()
     with (
         pytest.raises(UserError, match=r"was begun with different settings .a was 1, now 2"),
-        building(tmp_path / "o", {"a": 2}, ["x"]),
+        resumable_output(tmp_path / "o", {"a": 2}, ["x"]),
     ):
         pass
 
@@ -414,7 +414,7 @@ def test_a_building_ends_where_it_was_stopped(tmp_path: Path, monkeypatch: pytes
         raise MemoryError
 
     def finish() -> None:
-        with building(tmp_path / "o", {"a": 1}, ["x", "y"]) as made:
+        with resumable_output(tmp_path / "o", {"a": 1}, ["x", "y"]) as made:
             assert made.records == [{"seen": 1}]
             made.finish({"items": 2})
 
@@ -422,7 +422,7 @@ def test_a_building_ends_where_it_was_stopped(tmp_path: Path, monkeypatch: pytes
         patch.setattr("os.replace", killed)
         with pytest.raises(MemoryError):
             finish()
-    with building(tmp_path / "o", {"a": 1}, ["x", "y"]) as made:
+    with resumable_output(tmp_path / "o", {"a": 1}, ["x", "y"]) as made:
         assert made.manifest == {"items": 2, "made_with": {"a": 1}}
     assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["manifest.json", "x"]
 

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 from cml.cli import main
-from cml.data.augmentation import Jitter, center_box, jittered_box, mirrored, stored_size
-from cml.data.image_files import encode
+from cml.data.augmentation import Jitter, center_box, jitter_boxes, mirror_images, stored_size
+from cml.data.encode_image import encode
 from cml.data.images import Images, native_size, read_image
 from cml.errors import DataError, UserError
 
@@ -172,7 +172,7 @@ def test_images_from_memory_files_and_subsets_agree(tmp_path: Path) -> None:
 
 def test_without_jitter_the_box_is_the_centre() -> None:
     images = gradient(40, 40)[None].repeat(2, axis=0)
-    box = jittered_box(images, (20, 20), Jitter(crop=0.5), np.random.default_rng(0))
+    box = jitter_boxes(images, (20, 20), Jitter(crop=0.5), np.random.default_rng(0))
     assert box.dtype == torch.uint8
     np.testing.assert_array_equal(box[0].permute(1, 2, 0), images[0, 10:30, 10:30])
     assert stored_size((20, 20), 0.5) == (40, 40)
@@ -180,13 +180,13 @@ def test_without_jitter_the_box_is_the_centre() -> None:
 
 def test_jitter_of_no_size_equals_the_centre_box() -> None:
     images = gradient(40, 40)[None].repeat(3, axis=0)
-    still = jittered_box(images, (20, 20), Jitter(0.5, 1e-9, 1e-9), np.random.default_rng(0))
+    still = jitter_boxes(images, (20, 20), Jitter(0.5, 1e-9, 1e-9), np.random.default_rng(0))
     assert (still.int() - center_box(images, (20, 20)).int()).abs().max() <= 1
 
 
 def test_jitter_moves_by_no_more_than_said_and_each_image_alone() -> None:
     images = gradient(100, 100)[None].repeat(200, axis=0)
-    box = jittered_box(images, (50, 50), Jitter(0.5, 0.0, 0.1), np.random.default_rng(0)).float()
+    box = jitter_boxes(images, (50, 50), Jitter(0.5, 0.0, 0.1), np.random.default_rng(0)).float()
     moved = (box[:, 0].mean(dim=(1, 2)) - center_box(images, (50, 50))[:, 0].float().mean(dim=(1, 2))) / 2.55
     assert moved.abs().max() <= 10.2  # per cent of the image's side
     assert moved.abs().max() >= 8
@@ -198,17 +198,17 @@ def test_a_list_in_portions_and_a_part_of_it_are_the_whole_list(
     jitter: Jitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = np.random.default_rng(1).integers(0, 256, (9, 12, 12, 3), np.uint8)
-    whole = jittered_box(images, (6, 6), jitter, np.random.default_rng(0))
+    whole = jitter_boxes(images, (6, 6), jitter, np.random.default_rng(0))
     assert len(whole) == 9
     assert not torch.equal(whole, center_box(images, (6, 6)))
     monkeypatch.setattr("cml.data.augmentation._AT_ONCE", 4 * 2 * images[0].size)  # two images
-    assert torch.equal(jittered_box(images, (6, 6), jitter, np.random.default_rng(0)), whole)
-    part = jittered_box(images[3:8], (6, 6), jitter, np.random.default_rng(0), part=slice(3, 8), total=9)
+    assert torch.equal(jitter_boxes(images, (6, 6), jitter, np.random.default_rng(0)), whole)
+    part = jitter_boxes(images[3:8], (6, 6), jitter, np.random.default_rng(0), part=slice(3, 8), total=9)
     assert torch.equal(part, whole[3:8])
 
 
 def test_mirroring_only_the_chosen_ones() -> None:
     boxes = center_box(gradient(8, 8)[None].repeat(3, axis=0), (8, 8))
-    turned = mirrored(boxes, np.array([True, False, True]))
+    turned = mirror_images(boxes, np.array([True, False, True]))
     assert torch.equal(turned[0], boxes[0].flip(2))
     assert torch.equal(turned[1], boxes[1])

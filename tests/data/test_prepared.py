@@ -26,10 +26,10 @@ from PIL import Image
 
 from cml.data import metadata
 from cml.data.dataset_info import DatasetInfo
-from cml.data.image_files import encode
+from cml.data.encode_image import encode
 from cml.data.label_form import LabelForm
 from cml.data.prepared import ROLES, PreparedDataset, check_dataset
-from cml.data.prepared_writer import Item, PreparedWriter, already_prepared, write_dataset
+from cml.data.prepared_writer import Item, PreparedWriter, find_prepared, write_dataset
 from cml.errors import DataError, UserError
 
 ROLE_OF = ["train", "train", "train", "query", "gallery", "gallery"]
@@ -248,28 +248,28 @@ def test_a_disk_full_at_the_last_file(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_already_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     origin = {"source": "test", "revision": 1, "settings": {"size": 24, "names": ("a", "b")}, "input": "00"}
     out = tmp_path / "set"
-    assert already_prepared(out, origin) is None
+    assert find_prepared(out, origin) is None
     out.mkdir()
-    assert already_prepared(out, origin) is None  # an empty folder is as good as none
+    assert find_prepared(out, origin) is None  # an empty folder is as good as none
     made = write(out, made_with=origin)
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-    again = already_prepared(out, origin)
+    again = find_prepared(out, origin)
     assert again is not None
     assert again.fingerprint == made.fingerprint
     assert "already prepared" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
     with pytest.raises(UserError, match=r"size was 24, now 32"):
-        already_prepared(out, {**origin, "settings": {"size": 32, "names": ["a", "b"]}})
+        find_prepared(out, {**origin, "settings": {"size": 32, "names": ["a", "b"]}})
     with pytest.raises(UserError, match="already exists"):
         write(out)
     other = tmp_path / "other"
     other.mkdir()
     (other / "photo.jpg").touch()
     with pytest.raises(UserError, match="not an empty folder"):
-        already_prepared(other, origin)
+        find_prepared(other, origin)
     shutil.rmtree(out / "test" / "images")
     with pytest.raises(DataError, match="missing file"):
-        already_prepared(out, origin)
+        find_prepared(out, origin)
 
 
 def test_the_writer_refuses(tmp_path: Path) -> None:

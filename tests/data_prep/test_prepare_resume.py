@@ -23,9 +23,9 @@ from scipy.io import savemat
 
 from cml import cli
 from cml.data.dataset_info import DatasetInfo
-from cml.data.image_files import Encoded
+from cml.data.encode_image import Encoded
 from cml.data.prepared import PreparedDataset, check_dataset
-from cml.data.prepared_writer import Item, already_prepared, write_dataset
+from cml.data.prepared_writer import Item, find_prepared, write_dataset
 from cml.data_prep.donkeycar import Donkeycar
 from cml.data_prep.folder import Folder
 from cml.data_prep.lspet import Lspet
@@ -329,7 +329,7 @@ def test_a_process_that_waited_for_the_folder_finds_it_taken(tmp_path: Path) -> 
     with pytest.raises(UserError, match="already exists"):
         second.__enter__()
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
-    assert already_prepared(out, MADE_WITH) is not None
+    assert find_prepared(out, MADE_WITH) is not None
 
 
 def test_two_processes_at_once(people: Path, whole: dict[str, bytes | None], tmp_path: Path) -> None:

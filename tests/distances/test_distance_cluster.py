@@ -17,7 +17,7 @@ from cml.distances.jobs import cluster
 from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
 from cml.errors import UserError
 from cml.processes import cluster as connection
-from cml.storage.resumable import Building
+from cml.storage.resumable import ResumableOutput
 
 QUIET = Runner(bar_after=None)
 # A label distance that the workers know by --preload. It is slow, and notes which process computed which rows.
@@ -87,15 +87,15 @@ def test_the_result_is_the_local_one(workers: Workers, tmp_path: Path) -> None:
 
 def when_recorded(monkeypatch: pytest.MonkeyPatch, strips: int, act: Callable[[], object]) -> None:
     """Do something in the job's own process once it has recorded so many strips."""
-    record, done = Building.record, []
+    record, done = ResumableOutput.record, []
 
-    def recorded(self: Building, entry: Mapping[str, object]) -> None:
+    def recorded(self: ResumableOutput, entry: Mapping[str, object]) -> None:
         record(self, entry)
         done.append(entry)
         if len(done) == 1 + strips:  # the first entry says how the rows are cut
             act()
 
-    monkeypatch.setattr(Building, "record", recorded)
+    monkeypatch.setattr(ResumableOutput, "record", recorded)
 
 
 def test_a_worker_killed_in_the_middle_costs_only_its_strips(
@@ -210,7 +210,7 @@ def test_errors_of_workers_and_addresses_are_one_sentence(
 
 def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    for name in ("cml.distances.jobs.cluster", "cml.processes.cluster"):
+    for name in ("cml.distances.jobs.cluster", "cml.processes.dask_client"):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(UserError, match=r"pip install 'continuous-metric-learning\[cluster\]'"):
         write_matrix(

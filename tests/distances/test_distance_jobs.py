@@ -37,7 +37,7 @@ from cml.distances.jobs.work import MatrixWork, Strip, cut
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
-from cml.storage.atomic import locked
+from cml.storage.atomic import exclusive_lock
 from cml.storage.resumable import FolderError
 
 QUIET = Runner(bar_after=None)
@@ -598,7 +598,7 @@ def test_lock_of_files_waits(tmp_path: Path) -> None:
     held, refused = threading.Event(), threading.Event()
 
     def holder() -> None:
-        with locked(tmp_path / "lock", "it"):
+        with exclusive_lock(tmp_path / "lock", "it"):
             held.set()
             refused.wait(60)
             time.sleep(0.2)
@@ -607,10 +607,10 @@ def test_lock_of_files_waits(tmp_path: Path) -> None:
     thread = threading.Thread(target=holder)
     thread.start()
     assert held.wait(60)
-    with pytest.raises(UserError, match="Another process"), locked(tmp_path / "lock", "it"):
+    with pytest.raises(UserError, match="Another process"), exclusive_lock(tmp_path / "lock", "it"):
         pass
     refused.set()
-    with locked(tmp_path / "lock", "it", wait=True):
+    with exclusive_lock(tmp_path / "lock", "it", wait=True):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]

@@ -408,7 +408,7 @@ def _run_seeds() -> list[bytes]:
 
 def _image(data: bytes, folder: Path) -> None:
     from cml.data import images
-    from cml.data.image_files import encode
+    from cml.data.encode_image import encode
     from cml.data.images import native_size, read_image
     from cml.data.masks import MaskFault, read_mask
 

@@ -38,7 +38,7 @@ from cml.errors import DataError, MachineError
 from cml.models.embedding import EmbeddingModel
 from cml.runs.planned_runs import kept_evaluation
 from cml.runs.trained_run import TrainedRun
-from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder, locked
+from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder, exclusive_lock
 from cml.training import checkpoint, metrics_log, run_folder, stopping, workers
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
@@ -162,21 +162,21 @@ def test_temporaries_of_killed_processes_are_taken_away_and_those_of_others_are_
 FORK = """
 import os, signal, sys
 from pathlib import Path
-from cml.storage.atomic import locked
+from cml.storage.atomic import exclusive_lock
 heard, told = os.pipe()
-with locked(Path(sys.argv[1]), "this"):
+with exclusive_lock(Path(sys.argv[1]), "this"):
     child = os.fork()
     if child == 0:
         os.write(told, b".")
         signal.pause()
     assert os.read(heard, 1) == b"."
     try:
-        with locked(Path(sys.argv[1]), "this"):
+        with exclusive_lock(Path(sys.argv[1]), "this"):
             pass
     except Exception as error:
         print(error)
 try:
-    with locked(Path(sys.argv[1]), "this"):
+    with exclusive_lock(Path(sys.argv[1]), "this"):
         print("free")
 finally:
     os.kill(child, signal.SIGKILL)
@@ -196,7 +196,7 @@ def test_a_second_process_on_a_run_folder_is_refused(
 ) -> None:
     out = tmp_path / "run"
     shutil.copytree(whole, out)
-    with locked(out / run_folder.LOCK, "it"):
+    with exclusive_lock(out / run_folder.LOCK, "it"):
         assert train(people, out, "--resume") == 2
         assert one_line(capsys).startswith(f"error: Another process is working on the run {out}")
     assert train(people, out, "--resume") == 0

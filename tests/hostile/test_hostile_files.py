@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from cml.data.image_files import encode
+from cml.data.encode_image import encode
 from cml.data.images import native_size, read_image
 from cml.data.masks import MaskFault, read_mask
 from cml.data_prep import archive

@@ -21,7 +21,7 @@ import pytest
 from export_runs import draw_images, make_run
 
 from cml.cli import main
-from cml.errors import DataError, UserError, shortened
+from cml.errors import DataError, UserError, shorten_message
 from cml.registry import NAME
 from cml.storage.atomic import atomic_folder, write_json
 from cml.storage.saved_options import read_record, saved_options
@@ -432,7 +432,7 @@ def test_two_writers_of_one_folder(tmp_path: Path) -> None:
 
 def test_long_values_are_not_repeated_whole(tmp_path: Path) -> None:
     assert len(str(UserError("It is " + "x" * 5_000_000 + ", so mend it."))) < 2000
-    assert shortened("short") == "short"
+    assert shorten_message("short") == "short"
     with pytest.raises(DataError) as caught:
         saved_options(TrainConfig, {"loss": 7, "x" * 5_000_000: 1}, "config.json", "a config")
     assert len(str(caught.value)) < 2000

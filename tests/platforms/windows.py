@@ -66,7 +66,7 @@ def main(folder: Path) -> None:
     import cml
     from cml.bench.computing import memory_mb
     from cml.errors import UserError
-    from cml.storage.atomic import atomic_folder, locked, text_path
+    from cml.storage.atomic import atomic_folder, exclusive_lock, text_path
     from cml.training.callbacks import State
 
     levels = np.linspace(0, 255, 40).round()
@@ -95,9 +95,9 @@ def main(folder: Path) -> None:
         assert Path(name).read_bytes() == (odd / "model.safetensors").read_bytes()
     assert not Path(name).exists()
     odd.rename(run)
-    with locked(run / "lock", "the run"):
+    with exclusive_lock(run / "lock", "the run"):
         try:
-            with locked(run / "lock", "the run"):
+            with exclusive_lock(run / "lock", "the run"):
                 raise AssertionError("held twice")
         except UserError as error:
             print(error)

@@ -90,7 +90,7 @@ def test_every_part_has_its_page(made: Path) -> None:
 def test_a_legend_explains_what_its_formula_has() -> None:
     assert LEGENDS.keys() == FORMULAS.keys()
     for name, lines in LEGENDS.items():
-        formula, settings = FORMULAS[name].replace(" ", ""), losses.registry.described(name).partition("\n")[0]
+        formula, settings = FORMULAS[name].replace(" ", ""), losses.registry.describe(name).partition("\n")[0]
         for symbol in re.findall(r"^\$([^$]+)\$|(?:,| and) \$([^$]+)\$", "\n".join(lines), re.MULTILINE):
             shown = "".join(symbol).replace(" ", "").replace(r"[\,x\,]_+", "]_+")
             assert shown in formula, (name, shown)

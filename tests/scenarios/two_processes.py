@@ -27,7 +27,7 @@ from cml.errors import DataError, UserError
 from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
 from cml.processes.batch_norm import share_batch_norm
-from cml.processes.join import joined
+from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
 from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 from cml.training import gradient_cache
@@ -85,7 +85,7 @@ def gradients(ranks: Ranks, name: str, words: Path, *, micro_batch: int | None =
     network = nn.Sequential(nn.Linear(6, 16, bias=False), normalize, nn.ReLU(), nn.Linear(16, 2)).double()
     loss = make_loss(name, words)
     share_batch_norm(network, ranks)
-    ranks.start_alike(network, loss)
+    ranks.broadcast_parameters(network, loss)
     memory = CrossBatchMemory(10 if loss.labels == "label distances" else 0)
     generator = torch.Generator().manual_seed(2)
     inputs = torch.randn(2 * ITEMS, 6, dtype=torch.float64, generator=generator)
@@ -165,7 +165,7 @@ def batches(ranks: Ranks) -> dict[str, Tensor]:
     found = {}
     for step in range(12):
         inputs, targets = source[step]
-        found[f"inputs.{step}"], found[f"targets.{step}"] = inputs, ranks.send(targets, ranks.turn(step))
+        found[f"inputs.{step}"], found[f"targets.{step}"] = inputs, ranks.broadcast_tensor(targets, ranks.owner(step))
     return found | {"blocks": torch.tensor(distance.blocks)}
 
 
@@ -173,7 +173,7 @@ def evaluation(ranks: Ranks) -> dict[str, Any]:
     """An evaluation of 90 queries, whose rows the processes share as well."""
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(390, 4)).astype(np.float32)
-    rows = ranks.rows(390, lambda part: rows[part])
+    rows = ranks.compute_rows(390, lambda part: rows[part])
     distance = distances.get("euclidean")
     labels = distance.encode((rows[:, 0] + rng.normal(size=390)).tolist())
     ranker = embedding_ranker(rows[:90], rows[90:])
@@ -201,10 +201,10 @@ def small_facts(ranks: Ranks) -> dict[str, Any]:
     torch.manual_seed(0)
     ranks.reseed(7, 3)
     return {
-        "agreed": ranks.once(lambda: 3.5 + ranks.rank),
+        "agreed": ranks.broadcast(lambda: 3.5 + ranks.rank),
         "any": [ranks.any(ranks.rank == 1), ranks.any(False)],
-        "once": ranks.once(lambda: np.full((2, 3), 1.5 + ranks.rank)).tolist(),
-        "few rows": ranks.rows(3, lambda part: np.arange(6, dtype=np.float32).reshape(3, 2)[part]).tolist(),
+        "once": ranks.broadcast(lambda: np.full((2, 3), 1.5 + ranks.rank)).tolist(),
+        "few rows": ranks.compute_rows(3, lambda part: np.arange(6, dtype=np.float32).reshape(3, 2)[part]).tolist(),
         "refused": refused,
         "drawn": torch.rand(1).item(),
     }
@@ -285,7 +285,7 @@ def session(folder: Path) -> None:
     """Everything that one start of two processes is good for; the last thing is rank 1's death."""
     from safetensors.torch import save_file
 
-    with joined("cpu") as ranks:
+    with init_processes("cpu") as ranks:
         name = f"rank{ranks.rank}"
         save_file(all_gradients(ranks, folder / "words.txt"), folder / f"{name}.gradients")
         save_file({key: one.contiguous() for key, one in batches(ranks).items()}, folder / f"{name}.batches")

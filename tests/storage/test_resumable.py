@@ -21,8 +21,8 @@ from cml.errors import UserError
 from cml.export.captioning import CaptioningFeatures, export_captioning
 from cml.export.embeddings import embed_folder
 from cml.export.image_list import ImageList
-from cml.storage.made_with import difference
-from cml.storage.resumable import building, work_folder, work_of
+from cml.storage.provenance import difference
+from cml.storage.resumable import resumable_output, work_folder, work_path
 
 SECRET = b"nobody's business"
 Link = Callable[[Path, Path], object]
@@ -112,14 +112,14 @@ def test_a_finished_journal_of_a_stranger_with_links_is_begun_anew(tmp_path: Pat
     (tmp_path / "secret").write_bytes(SECRET)
 
     def stopped() -> None:
-        with building(tmp_path / "o", {"a": 1}, ["x"]) as made:
+        with resumable_output(tmp_path / "o", {"a": 1}, ["x"]) as made:
             made.record({"seen": 1})
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         stopped()
-    (work_of(tmp_path / "o") / "x").symlink_to(tmp_path / "secret")
-    with building(tmp_path / "o", {"a": 1}, ["x"]) as made:
+    (work_path(tmp_path / "o") / "x").symlink_to(tmp_path / "secret")
+    with resumable_output(tmp_path / "o", {"a": 1}, ["x"]) as made:
         assert made.records == []
         assert not (made.work / "x").exists()
         made.finish({})
@@ -164,16 +164,16 @@ def test_the_first_difference_is_named_with_both_values(there: object, wanted: d
 
 
 def test_where_digests_differ_what_they_are_of_is_named(tmp_path: Path) -> None:
-    with building(tmp_path, {"images": "0" * 64}, [], about={"images": "/a"}) as made:
+    with resumable_output(tmp_path, {"images": "0" * 64}, [], about={"images": "/a"}) as made:
         made.finish({"images": "/a"})
     with (
         pytest.raises(UserError, match=r"different settings \(images was /a, now /b\)"),
-        building(tmp_path, {"images": "1" * 64}, [], about={"images": "/b"}),
+        resumable_output(tmp_path, {"images": "1" * 64}, [], about={"images": "/b"}),
     ):
         pass
     with (
         pytest.raises(UserError, match=r"different settings \(not with the same images\)"),
-        building(tmp_path, {"images": "1" * 64}, [], about={"images": "/a"}),
+        resumable_output(tmp_path, {"images": "1" * 64}, [], about={"images": "/a"}),
     ):
         pass
 

@@ -28,7 +28,7 @@ from cml.errors import UserError
 from cml.launch import Launch
 from cml.processes import watch as rank_watch
 from cml.processes.batch_norm import share_batch_norm
-from cml.processes.join import own_device
+from cml.processes.init_processes import own_device
 from cml.processes.ranks import Ranks
 from cml.processes.watch import RankWatch
 from cml.training.checkpoint import read_checkpoint
@@ -357,18 +357,18 @@ def test_a_process_that_leaves_ends_gloo_before_python_ends(fails: bool, tmp_pat
     script = f"""if True:
         import os, torch
         from pathlib import Path
-        from cml.processes.join import joined
+        from cml.processes.init_processes import init_processes
 
         def threads():
             return " ".join(sorted((one / "comm").read_text().strip() for one in Path("/proc/self/task").iterdir()))
 
         try:
-            with joined("cpu") as ranks:
+            with init_processes("cpu") as ranks:
                 layer = torch.nn.Linear(3, 1)
                 optimizer = torch.optim.AdamW(layer.parameters())  # imports much of torch.distributed
                 layer(torch.ones(2, 3)).sum().backward()
                 optimizer.step()
-                ranks.wait()
+                ranks.barrier()
                 within = threads()
                 if {fails} and ranks.rank == 1:
                     raise RuntimeError("mine")

@@ -12,11 +12,11 @@ from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.folder import FORMAT
 from cml.distances.jobs.work import Arrays, MatrixWork, NeighborsWork, Strip, Work
 from cml.distances.labels import Labels
-from cml.errors import UserError, extra_needed
-from cml.processes.cluster import Workers
+from cml.errors import UserError, require_extra
+from cml.processes.dask_client import Workers
 from cml.registry import Choice
 
-with extra_needed("cluster", "A scheduler"):
+with require_extra("cluster", "A scheduler"):
     from distributed.diagnostics.plugin import WorkerPlugin
 
 

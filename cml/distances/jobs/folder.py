@@ -21,7 +21,7 @@ from cml.registry import Choice
 from cml.storage import system
 from cml.storage.atomic import check_vacant, read_json, write_all, write_json
 from cml.storage.npy import map_array
-from cml.storage.resumable import Building, FolderError, building, found_whole, work_of
+from cml.storage.resumable import FolderError, ResumableOutput, read_complete, resumable_output, work_path
 from cml.storage.saved_options import record
 from cml.version import __version__
 
@@ -33,7 +33,7 @@ TILE = 1024  # rows and columns mirrored at a time: runs of 4 KiB of float32, a 
 class JobFolder:
     """A job under way, or finished, with all its strips, which are none until they are cut. Made by ``job_folder``."""
 
-    def __init__(self, work: Work, made: Building) -> None:
+    def __init__(self, work: Work, made: ResumableOutput) -> None:
         self.folder, self.work, self.is_finished = made.out, work, made.manifest is not None
         self._made, self._files = made, dict[str, RowFile]()
         starts: Any = made.records[0].get("strips") if made.records else None
@@ -105,9 +105,9 @@ def job_folder(folder: Path, work: Work, *, wait: bool) -> Iterator[JobFolder]:
     """Begin, continue or find a job in a folder that holds nothing else; whoever comes second waits, or is refused."""
     if (folder / JOB).exists():
         read_record(folder)
-    elif not work_of(folder, JOB).is_dir():
+    elif not work_path(folder, JOB).is_dir():
         check_vacant(folder)
-    with building(
+    with resumable_output(
         folder,
         _terms(work),
         (*work.forms, ITEMS),
@@ -122,14 +122,14 @@ def job_folder(folder: Path, work: Work, *, wait: bool) -> Iterator[JobFolder]:
 
 def check_finished(folder: Path, work: Work) -> None:
     """Raise ``UserError`` unless ``folder`` holds this very job, finished."""
-    if found_whole(folder / JOB, _terms(work), _about(work)) is None or not _is_sound(folder, work):
+    if read_complete(folder / JOB, _terms(work), _about(work)) is None or not _is_sound(folder, work):
         raise UserError(f"The job in {folder} is not finished; run it again to continue.")
 
 
 def read_record(folder: Path) -> dict[str, Any]:
     """What job.json says; ``UserError`` if the job is not finished, ``DataError`` if it is missing or damaged."""
     path = folder / JOB
-    if not path.exists() and work_of(folder, JOB).is_dir():
+    if not path.exists() and work_path(folder, JOB).is_dir():
         raise UserError(f"The job in {folder} is not finished; run it again to continue.")
     found = read_json(path, "the record of a distance job")
     if not isinstance(found, dict) or not _is_cut(found.get("strips")) or "items" not in found:

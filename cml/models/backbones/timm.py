@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cml.errors import UserError, did_you_mean, extra_needed
+from cml.errors import UserError, did_you_mean, require_extra
 from cml.models.backbone import Backbone, first_line, unknown_weights
 
 _LARGEST_SIDE = 4096  # pixels: for models with a parameter per position, as an untrusted config may ask for any size
@@ -25,7 +25,7 @@ def timm_model(
         image_size: (height, width) in pixels. A model of a fixed size is made for this one; timm interpolates the
             position embeddings of published weights to it if it can.
     """
-    with extra_needed("timm", f"The backbone 'timm/{model}'"):
+    with require_extra("timm", f"The backbone 'timm/{model}'"):
         import timm
     name, _, tag = model.partition(".")
     if not timm.is_model(name):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from PIL import Image, ImageOps
 
-from cml.data.images import ImageFault, as_rgb, opened
+from cml.data.images import ImageFault, as_rgb, open_image
 from cml.errors import DataError
 from cml.storage.atomic import open_regular
 
@@ -41,7 +41,7 @@ def encode(picture: Picture, quality: int | None = 92) -> Encoded:
     try:
         if isinstance(picture, Image.Image):
             return _encode_pixels(picture, quality)
-        with opened(picture) as image:
+        with open_image(picture) as image:
             image.load()
             if image.format in _KEPT and not image.mode.startswith("I"):  # libraries read 16 bits differently
                 return Encoded(picture, _KEPT[image.format])
@@ -53,10 +53,14 @@ def encode(picture: Picture, quality: int | None = 92) -> Encoded:
 def _encode_pixels(image: Image.Image, quality: int | None) -> Encoded:
     if image.mode not in ("RGB", "L") or image.has_transparency_data:
         image = as_rgb(image)
-    return Encoded(saved(image, "PNG"), ".png") if quality is None else Encoded(saved(image, "JPEG", quality), ".jpg")
+    return (
+        Encoded(image_file_content(image, "PNG"), ".png")
+        if quality is None
+        else Encoded(image_file_content(image, "JPEG", quality), ".jpg")
+    )
 
 
-def saved(image: Image.Image, kind: str, quality: int = 92) -> bytes:
+def image_file_content(image: Image.Image, kind: str, quality: int = 92) -> bytes:
     """The content of an image file, in memory, since Pillow hides the error of a full disk."""
     content = io.BytesIO()
     image.save(content, kind, quality=quality)

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from typing import Any, Self
 
 from cml.console.messages import say
-from cml.errors import UserError, extra_needed
+from cml.errors import UserError, require_extra
 
-with extra_needed("cluster", "A scheduler"):
+with require_extra("cluster", "A scheduler"):
     import distributed
 
 PATIENCE = 15  # seconds for the scheduler to answer and for a first worker

@@ -10,7 +10,7 @@ import torch
 from cml.errors import UserError
 from cml.launch import Launch, launch
 from cml.processes.device import pick_device
-from cml.processes.ranks import ConnectionBrokeError, Ranks
+from cml.processes.ranks import ConnectionLostError, Ranks
 from cml.processes.watch import RankWatch
 
 JOINING = timedelta(minutes=5)  # how long the processes wait for each other to start
@@ -19,7 +19,7 @@ _sessions = 0  # runs that this process has joined
 
 
 @contextmanager
-def joined(device: str) -> Iterator[Ranks]:
+def init_processes(device: str) -> Iterator[Ranks]:
     """Join the other processes of the run, if torchrun started several; leave them together at the end."""
     # an error or the death of one stops all within 30 s; SystemExit: another one has failed and printed why
     if (how := launch()).size == 1:
@@ -46,12 +46,12 @@ def joined(device: str) -> Iterator[Ranks]:
         device_id=place if place.type == "cuda" else None,
     )
     ranks = Ranks(rank, size, place)
-    ranks.wait()  # all have made their watch
+    ranks.barrier()  # all have made their watch
     watch.start()
     try:
         yield ranks
-        ranks.wait()
-    except ConnectionBrokeError as error:
+        ranks.barrier()
+    except ConnectionLostError as error:
         watch.connection_broke()
         raise ConnectionError(f"The processes of the run have lost each other ({error}). Start them again.") from None
     except SystemExit:
@@ -61,7 +61,7 @@ def joined(device: str) -> Iterator[Ranks]:
         first_to_tell = watch.failed(error)
         if not (ranks.first if code == 130 else first_to_tell):  # all are interrupted at once, and rank 0 says it
             raise SystemExit(code) from None
-        if isinstance(error, UserError | OSError | FloatingPointError) and not how.complains:
+        if isinstance(error, UserError | OSError | FloatingPointError) and not how.prints_errors:
             print(f"error: {error}", file=sys.stderr, flush=True)  # the command line leaves that to the machine's first
             raise SystemExit(code) from None
         raise
