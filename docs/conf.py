@@ -1,4 +1,4 @@
-"""How the documentation is built: sphinx-build -W docs build/docs."""
+"""Configuration of the documentation: sphinx-build -W docs build/docs."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 300  # seconds for a cell, also on a busy machine
+nb_execution_timeout = 300  # seconds per cell, enough for a busy machine
 nb_output_stderr = "remove"  # progress bars
 nb_merge_streams = True
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
-smartquotes = False  # commands in the text can be copied: --out stays two hyphens
+smartquotes = False  # keeps the two hyphens of --out, so that commands can be copied
 maximum_signature_line_length = 88
 python_display_short_literal_types = True
 
@@ -60,14 +60,14 @@ def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
 
 
 def clean_notebooks(app: Any, _: Any) -> None:  # noqa: ANN401 - Sphinx
-    """Bring the executed notebooks into the form in which they are offered, before Sphinx copies them."""
+    """Clean the executed notebooks before Sphinx copies them."""
     from making import notebooks
 
     notebooks.clean(Path(app.env.mystnb_config.output_folder))
 
 
 def setup(app: Any) -> None:  # noqa: ANN401 - Sphinx
-    """Take part in the build."""
+    """Register the renderers and the event handlers with Sphinx."""
     app.add_html_math_renderer("mathml", (mathml.inline, None), (mathml.displayed, None))
     app.connect("builder-inited", make_pages)
     app.connect("env-updated", clean_notebooks)

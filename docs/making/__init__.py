@@ -1,1 +1,1 @@
-"""What makes the generated parts of the documentation: tables, reference pages and drawings."""
+"""Generators of the documentation: tables of results, reference pages and figures."""

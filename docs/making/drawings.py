@@ -1,4 +1,4 @@
-"""The drawings of the pages on concepts."""
+"""The figures of the pages on concepts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ GREEN = "#5aa35a"
 
 
 def label_distances(path: Path) -> None:
-    """Classes know two distances, labels that differ by degrees know many."""
+    """Distances of seven ages: by age group, which has two values, and as differences."""
     figure = Figure(figsize=(7.6, 2.6), layout="constrained")
     ages = np.array([4, 7, 25, 31, 36, 60, 66])
     distances = np.abs(np.subtract.outer(ages, ages))
     groups = np.digitize(ages, [18, 50])
-    for place, (matrix, title) in enumerate(
+    for column, (matrix, title) in enumerate(
         [(np.not_equal.outer(groups, groups), "same age group or not"), (distances, "difference of ages")]
     ):
-        axes = figure.add_subplot(1, 2, place + 1)
+        axes = figure.add_subplot(1, 2, column + 1)
         axes.imshow(matrix, cmap="Blues_r")
         axes.set_xticks(range(len(ages)), ages)
         axes.set_yticks(range(len(ages)), ages)
@@ -31,16 +31,16 @@ def label_distances(path: Path) -> None:
 
 
 def ratios(path: Path) -> None:
-    """On two logarithmic axes the loss asks for a straight line."""
+    """Embedding distance against label distance on logarithmic axes, where the loss is 0 on a straight line."""
     rng = np.random.default_rng(0)
     figure = Figure(figsize=(7.6, 2.8), layout="constrained")
     label = np.sort(np.exp(rng.uniform(np.log(0.5), np.log(50), 24)))
-    for place, (noise, title) in enumerate([(1.8, "before training"), (0.15, "after training")]):
-        axes = figure.add_subplot(1, 2, place + 1)
-        found = 0.02 * label**1.5 * np.exp(rng.normal(0, noise, len(label)))
+    for column, (noise, title) in enumerate([(1.8, "before training"), (0.15, "after training")]):
+        axes = figure.add_subplot(1, 2, column + 1)
+        embedding = 0.02 * label**1.5 * np.exp(rng.normal(0, noise, len(label)))
         axes.loglog(label, 0.02 * label**1.5, color=INK, linewidth=1)
-        axes.vlines(label, found, 0.02 * label**1.5, color=PUSH, linewidth=0.8)
-        axes.loglog(label, found, "o", color=PULL, markersize=4)
+        axes.vlines(label, embedding, 0.02 * label**1.5, color=PUSH, linewidth=0.8)
+        axes.loglog(label, embedding, "o", color=PULL, markersize=4)
         axes.set(xlabel="label distance to the anchor", ylabel="squared embedding distance")
         plain(axes)
         axes.set_title(title, color=INK, size=10)
@@ -49,10 +49,10 @@ def ratios(path: Path) -> None:
 
 
 def anchors(path: Path) -> None:
-    """Which pairs of a batch each sampler gives to the loss."""
+    """The pairs of a batch that the loss compares, for two samplers."""
     figure = Figure(figsize=(7.6, 2.6), layout="constrained")
-    for place, (rows, title) in enumerate([(12, "random: every item is an anchor"), (1, "dense: one anchor")]):
-        axes = figure.add_subplot(1, 2, place + 1)
+    for column, (rows, title) in enumerate([(12, "random: every item is an anchor"), (1, "dense: one anchor")]):
+        axes = figure.add_subplot(1, 2, column + 1)
         used = np.zeros((12, 12))
         used[:rows] = 1
         used[np.diag_indices(12)] = 0
@@ -64,20 +64,20 @@ def anchors(path: Path) -> None:
 
 
 def ties(path: Path) -> None:
-    """The floor: what becomes of label distances near 0."""
+    """The logarithm of the label distance, with and without a floor."""
     figure = Figure(figsize=(5.2, 2.8), layout="constrained")
     axes = figure.add_subplot()
     distances = np.linspace(0.02, 10, 400)
     axes.plot(distances, np.log(distances), color=INK, linestyle=":", label="log of the label distance")
     axes.plot(distances, np.log(distances.clip(0.8)), color=PULL, label="with a floor of 0.8")
-    axes.set(xlabel="label distance", ylabel="what the loss sees")
+    axes.set(xlabel="label distance", ylabel="log label distance")
     axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     plain(axes)
     save(figure, path)
 
 
 def gains(path: Path) -> None:
-    """The gain of nDCG over the label distance, and the discount over the rank."""
+    """The gain of nDCG as a function of label distance, and the discount as a function of rank."""
     figure = Figure(figsize=(7.6, 2.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     distances, ranks = np.linspace(0, 10, 200), np.arange(1, 21)
@@ -96,9 +96,9 @@ def intervals(path: Path) -> None:
     axes = figure.add_subplot()
     rows = [("oracle", 4.1, 0.15, GREEN), ("log-ratio", 10.9, 0.4, PULL), ("dense triplet", 11.2, 0.5, PULL)]
     rows += [("frozen features", 13.5, 0.4, PUSH), ("random", 14.0, 0.4, PUSH)]
-    for place, (name, mean, half, colour) in enumerate(reversed(rows)):
-        axes.errorbar(mean, place, xerr=half, fmt="o", color=colour, capsize=3)
-        axes.text(3, place, name, va="center", ha="right", color=INK, size=9)
+    for row, (name, mean, half, colour) in enumerate(reversed(rows)):
+        axes.errorbar(mean, row, xerr=half, fmt="o", color=colour, capsize=3)
+        axes.text(3, row, name, va="center", ha="right", color=INK, size=9)
     axes.set(xlabel="label distance of the first 10 (lower is better)", yticks=[], xlim=(3.2, 15), ylim=(-0.6, 4.6))
     plain(axes)
     axes.spines["left"].set_visible(False)

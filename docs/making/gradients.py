@@ -1,8 +1,8 @@
-"""A figure of each loss's gradient: how it would move the items of a small batch.
+"""Figures of the gradients of losses: how a gradient step moves the items of a small batch.
 
     python docs/making/gradients.py LOSS FIGURE.svg [PLUGIN.py]
 
-draws that of one loss, which the plugin may have registered.
+draws the gradient of one loss, which may be registered by the plugin.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def draw(name: str, path: Path) -> None:
 
 
 def over_label_distances(name: str, axes) -> None:  # noqa: ANN001 - matplotlib's
-    """An anchor on the unit circle: items by label distance and by angle to it, and where their gradient moves them."""
+    """Plot the items of one anchor on the unit circle, by label distance and angle to it, with their gradient steps."""
     rng = np.random.default_rng(0)
     label_distances = np.sort(rng.uniform(0.02, 1, ITEMS))
     angles = torch.tensor(rng.uniform(0.05, np.pi - 0.05, ITEMS), requires_grad=True)
@@ -58,7 +58,7 @@ def over_label_distances(name: str, axes) -> None:  # noqa: ANN001 - matplotlib'
 
 
 def arrows(axes, across: Points, up: Points, move: Points) -> None:  # noqa: ANN001 - matplotlib's
-    """Items as points with vertical arrows, whose lengths are roots so that small ones show."""
+    """Plot items as points with vertical arrows, whose lengths are square roots so that small ones are visible."""
     length = 28 * np.sign(move) * np.sqrt(np.abs(move) / max(np.abs(move).max(), 1e-12))
     for colour, part, text in ((PULL, move < 0, "pulled to the anchor"), (PUSH, move > 0, "pushed away")):
         axes.quiver(
@@ -72,7 +72,7 @@ def arrows(axes, across: Points, up: Points, move: Points) -> None:  # noqa: ANN
 
 
 def over_classes(name: str, axes) -> None:  # noqa: ANN001 - matplotlib's
-    """Items of three classes in a plane, and where their gradient moves them."""
+    """Plot items of three classes in a plane with their gradient steps."""
     torch.manual_seed(0)
     rng = np.random.default_rng(3)
     classes = torch.tensor(np.repeat([0, 1, 2], 6))
@@ -82,43 +82,45 @@ def over_classes(name: str, axes) -> None:  # noqa: ANN001 - matplotlib's
     words = {"vectors": word_vectors()} if name == "language-guidance" else {}
     few = {"per_class": 2, "share": 0.8} if name == "proxy-gml" else {}
     loss = losses.registry.make(name, **words, **few)
-    given = inspect.signature(loss.prepare).parameters
-    called = {"names": ["red bird", "blue bird", "car"]} if "names" in given else {}
-    loss.prepare(classes, dimension=2, generator=torch.Generator().manual_seed(2), **called)
+    takes_names = "names" in inspect.signature(loss.prepare).parameters
+    class_names = {"names": ["red bird", "blue bird", "car"]} if takes_names else {}
+    loss.prepare(classes, dimension=2, generator=torch.Generator().manual_seed(2), **class_names)
     (slopes,) = torch.autograd.grad(loss(points, classes), points)
-    where, move = points.detach().numpy(), -slopes.numpy()
-    move = move - (move * where).sum(axis=1, keepdims=True) * where  # along the circle
+    positions, move = points.detach().numpy(), -slopes.numpy()
+    move = move - (move * positions).sum(axis=1, keepdims=True) * positions  # along the circle
     move *= 0.45 / max(np.linalg.norm(move, axis=1).max(), 1e-12)
     around = np.linspace(0, 2 * np.pi, 200)
     axes.plot(np.cos(around), np.sin(around), color=INK, linewidth=0.5)
     for number, colour in enumerate((PULL, PUSH, "#5aa35a")):
-        of = (classes == number).numpy()
-        axes.plot(*where[of].T, "o", color=colour, markersize=4)
-        axes.quiver(*where[of].T, *move[of].T, angles="xy", scale_units="xy", scale=1, color=colour, width=0.006)
+        members = (classes == number).numpy()
+        axes.plot(*positions[members].T, "o", color=colour, markersize=4)
+        axes.quiver(
+            *positions[members].T, *move[members].T, angles="xy", scale_units="xy", scale=1, color=colour, width=0.006
+        )
     axes.set(xlim=(-1.5, 1.5), ylim=(-1.5, 1.5), aspect="equal")
     axes.set_axis_off()
 
 
 def over_vectors(name: str, axes) -> None:  # noqa: ANN001 - matplotlib's
-    """Predicted and true labels, and where the gradient moves the predictions."""
+    """Plot predictions against true labels, with the gradient steps of the predictions."""
     rng = np.random.default_rng(0)
     labels = np.sort(rng.uniform(20, 70, 40))
     loss = losses.registry.make(name)
     loss.prepare(torch.tensor(labels[:, None]), dimension=1)
-    guesses = torch.tensor((labels - labels.mean()) / labels.std() + rng.normal(0, 0.6, 40))
-    guesses = guesses[:, None].float().requires_grad_(True)
-    (slopes,) = torch.autograd.grad(loss(guesses, torch.tensor(labels[:, None]).float()), guesses)
+    predictions = torch.tensor((labels - labels.mean()) / labels.std() + rng.normal(0, 0.6, 40))
+    predictions = predictions[:, None].float().requires_grad_(True)
+    (slopes,) = torch.autograd.grad(loss(predictions, torch.tensor(labels[:, None]).float()), predictions)
     move = -slopes.numpy()[:, 0]
     axes.quiver(
-        labels, guesses.detach().numpy()[:, 0], 0 * move, 0.8 * move / np.abs(move).max(),
+        labels, predictions.detach().numpy()[:, 0], 0 * move, 0.8 * move / np.abs(move).max(),
         angles="xy", scale_units="xy", scale=1, color=PULL, width=0.0045,
     )  # fmt: skip
-    axes.plot(labels, guesses.detach().numpy()[:, 0], "o", color=INK, markersize=2.5)
-    axes.set(xlabel="label", ylabel="embedding: the standardised guess")
+    axes.plot(labels, predictions.detach().numpy()[:, 0], "o", color=INK, markersize=2.5)
+    axes.set(xlabel="label", ylabel="embedding: the standardised prediction")
 
 
 def word_vectors() -> str:
-    """A file of word vectors for the class names of the figure."""
+    """Write a file of word vectors for the class names of the figure, and return its path."""
     import tempfile
 
     path = Path(tempfile.mkdtemp()) / "words.txt"
@@ -127,13 +129,13 @@ def word_vectors() -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure without a background; as SVG its text stays text."""
+    """Save a figure without a background; in SVG files, text stays text."""
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "cml"}):
         figure.savefig(path, transparent=True, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def plain(axes) -> None:  # noqa: ANN001 - matplotlib's
-    """Axes that are readable on white and on black."""
+    """Style axes so that they are readable on white and on black."""
     axes.tick_params(colors=INK, labelsize=8)
     axes.xaxis.label.set(color=INK, size=9)
     axes.yaxis.label.set(color=INK, size=9)
@@ -142,7 +144,7 @@ def plain(axes) -> None:  # noqa: ANN001 - matplotlib's
 
 
 def main(name: str, path: str, *files: str) -> None:
-    """Load plugins, and draw the gradient of one loss."""
+    """Load plugins and draw the gradient of one loss."""
     for file in files:
         plugins.load(file)
     draw(name, Path(path))

@@ -1,4 +1,4 @@
-"""The commands of cml as pages, from what ``--help`` prints."""
+"""The reference pages of the commands, from the output of ``--help``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from unittest import mock
 from cml import cli
 
 HELP = "-h, --help"
-VERBS = {"bench": ("check", "table", "page", "submit", "embedding")}  # commands that do something without one, too
+SUBCOMMANDS = {
+    "bench": ("check", "table", "page", "submit", "embedding")
+}  # commands that also work without a subcommand
 WIDTH = 2000  # columns: every option on a line of its own
 LISTED = re.compile(r"^  (?P<name>[a-z][\w-]*) +(?P<about>\S.*)$", re.MULTILINE)
 BOX = re.compile(r"^[│|] (?P<inside>.*?) *[│|]$")
@@ -26,9 +28,9 @@ class Command:
 
     Attributes:
         words: ``("train", "value")``.
-        about: What it does.
+        about: Its description.
         usage: Its usage line.
-        options: Flags with what they do, in the order of ``--help``.
+        options: Flags with their descriptions, in the order of ``--help``.
     """
 
     words: tuple[str, ...]
@@ -38,35 +40,35 @@ class Command:
 
 
 def help_of(*words: str) -> str:
-    """What ``cml WORDS --help`` prints."""
-    printed = io.TextIOWrapper(io.BytesIO(), "utf-8")  # whose encoding has the boxes that mark options
+    """Return the output of ``cml WORDS --help``."""
+    output = io.TextIOWrapper(io.BytesIO(), "utf-8")  # this encoding has the box-drawing characters
     with (
         mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}),
-        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stdout(output),
         contextlib.suppress(SystemExit),
     ):
         cli.main([*words, "--help"])
-    printed.seek(0)
-    return re.sub(r"\x1b\[[0-9;]*m", "", printed.read())
+    output.seek(0)
+    return re.sub(r"\x1b\[[0-9;]*m", "", output.read())
 
 
 def commands(*words: str) -> Iterator[Command]:
-    """All commands below ``cml WORDS``, those that take options."""
+    """Yield all commands below ``cml WORDS`` that take options."""
     text = help_of(*words)
     usage, _, rest = text.partition("\n")
     if re.search(r" [A-Z]+ \[options\]$", usage):
-        for name in dict.fromkeys(found["name"] for found in LISTED.finditer(rest)):
+        for name in dict.fromkeys(match["name"] for match in LISTED.finditer(rest)):
             yield from commands(*words, name)
         return
     about = rest.partition("--plugin FILE_OR_MODULE:")[0]
     yield Command(words, " ".join(about.split()), usage.removeprefix("usage: "), options(rest))
-    for verb in VERBS.get(" ".join(words), ()):
-        yield from commands(*words, verb)
+    for subcommand in SUBCOMMANDS.get(" ".join(words), ()):
+        yield from commands(*words, subcommand)
 
 
 def options(text: str) -> dict[str, str]:
-    """The options in the boxes of a help text."""
-    found: dict[str, str] = {}
+    """Read the options in the boxes of a help text: flags to descriptions."""
+    texts: dict[str, str] = {}
     last = ""
     for line in text.splitlines():
         boxed = BOX.match(line)
@@ -76,38 +78,44 @@ def options(text: str) -> dict[str, str]:
         option = OPTION.fullmatch(inside)
         if option and not inside.startswith(" "):
             last = option["flags"].strip()
-            found[last] = (option["text"] or "").strip()
+            texts[last] = (option["text"] or "").strip()
         elif last and inside.startswith(" "):
-            found[last] = f"{found[last]} {inside.strip()}".strip()
-    return found
+            texts[last] = f"{texts[last]} {inside.strip()}".strip()
+    return texts
 
 
-def page(about: str, many: list[Command]) -> str:
-    """The page of ``cml NAME``: each of its subcommands is a section, options that all have come once."""
-    name = many[0].words[0]
+def page(about: str, subcommands: list[Command]) -> str:
+    """Write the page of a command.
+
+    Each subcommand is a section. Options that all subcommands share are listed once.
+
+    Args:
+        about: The description of the command.
+        subcommands: The command, or its subcommands.
+    """
+    name = subcommands[0].words[0]
     lines = [f"# cml {name}\n", f"{about[:1].upper()}{about[1:]}.\n"]
-    shared = set.intersection(*(set(one.options.items()) for one in many)) if len(many) > 1 else set()
-    for one in many:
-        if len(many) > 1:
-            lines.append(f"## cml {' '.join(one.words)}\n")
-        lines.append(f"{escaped(one.about)}\n")
-        lines.append(f"```text\n{one.usage}\n```\n")
-        lines += listed({key: text for key, text in one.options.items() if (key, text) not in shared})
+    several = len(subcommands) > 1
+    shared = set.intersection(*(set(command.options.items()) for command in subcommands)) if several else set()
+    for command in subcommands:
+        if several:
+            lines.append(f"## cml {' '.join(command.words)}\n")
+        lines.append(f"{escape(command.about)}\n")
+        lines.append(f"```text\n{command.usage}\n```\n")
+        lines += definition_list({key: text for key, text in command.options.items() if (key, text) not in shared})
     if shared:
         lines.append("## Options of every subcommand\n")
-        lines += listed({key: text for key, text in many[0].options.items() if (key, text) in shared})
-    lines.append("`-h, --help`\n: Print this and exit.\n")
-    lines.append("`--plugin FILE_OR_MODULE`\n: Load your own parts, which the file or module registers; repeatable.\n")
+        lines += definition_list({key: text for key, text in subcommands[0].options.items() if (key, text) in shared})
+    lines.append("`-h, --help`\n: Print the help and exit.\n")
+    lines.append("`--plugin FILE_OR_MODULE`\n: Load a file or module that registers your own parts. Can be repeated.\n")
     return "\n".join(lines)
 
 
-def listed(options: dict[str, str]) -> list[str]:
-    """Options as definitions."""
-    return [
-        f"`{flags.replace('{None}|', '')}`\n: {escaped(text)}\n" for flags, text in options.items() if flags != HELP
-    ]
+def definition_list(options: dict[str, str]) -> list[str]:
+    """Write options as the lines of a definition list."""
+    return [f"`{flags.replace('{None}|', '')}`\n: {escape(text)}\n" for flags, text in options.items() if flags != HELP]
 
 
-def escaped(text: str) -> str:
-    """Text in which no character is Markdown."""
+def escape(text: str) -> str:
+    """Escape all characters that mean something in Markdown."""
     return re.sub(r"([*_`\\<>\[\]$~|{}])", r"\\\1", text)

@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw by themselves: no script from elsewhere."""
+"""Formulas as MathML, which browsers render without scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from latex2mathml.converter import convert
 
 
 def inline(translator: Any, node: Any) -> None:  # noqa: ANN401 - Sphinx's
-    """A formula within a line."""
+    """Render an inline formula."""
     from docutils.nodes import SkipNode
 
     translator.body.append(convert(node.astext()))
@@ -16,7 +16,7 @@ def inline(translator: Any, node: Any) -> None:  # noqa: ANN401 - Sphinx's
 
 
 def displayed(translator: Any, node: Any) -> None:  # noqa: ANN401 - Sphinx's
-    """A formula on its own line."""
+    """Render a displayed formula."""
     from docutils.nodes import SkipNode
 
     translator.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')

@@ -1,4 +1,4 @@
-"""The notebooks that the tutorials offer for download: without the link to themselves, which only a page can show."""
+"""The notebooks that the tutorials offer for download, without the download link, which works only on the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MARK = "{nb-download}"
 
 
 def clean(folder: Path) -> None:
-    """Take the paragraph with the link to itself out of each notebook below a folder."""
+    """Remove the paragraph with the download link from each notebook below a folder."""
     for path in sorted(folder.rglob("*.ipynb")):
         notebook = json.loads(path.read_text(encoding="utf-8"))
         for cell in notebook["cells"]:
