@@ -11,8 +11,8 @@ BatchSize = Annotated[int | None, arg(help="Images per forward pass; by default 
 Data = Annotated[Path | None, arg(help="Where the dataset lies now, if not where it was at training.")]
 Dataset = Annotated[Path, Positional, arg(metavar="DATASET", help="Folder of the prepared dataset.")]
 Device = Annotated[str, arg(help="auto | cpu | cuda ..")]
-Role = Literal["train", "query", "gallery"]
-Roles = Annotated[tuple[Role, ...], arg(help="Which items of a prepared dataset to take.")]
+Split = Literal["train", "query", "gallery"]
+Splits = Annotated[tuple[Split, ...], arg(help="Splits of a prepared dataset to take.")]
 Run = Annotated[Path, Positional, arg(metavar="RUN", help="Run folder.")]
 _HUB = "Run folder, a folder that 'cml export hub' made, or hf:user/name[@revision] on the Hugging Face hub."
 SharedRun = Annotated[Path, Positional, arg(metavar="RUN", help=_HUB)]

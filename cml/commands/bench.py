@@ -172,7 +172,7 @@ class Embedding:
     """Track C: score any embedding of a set's test images, made elsewhere.
 
     The prepared set lies in the folder bench of cml's cache, ~/.cache/cml or CML_CACHE, once cml bench has used it. The
-    test images are among its queries and its gallery: cml embed RUN --images SET --roles query gallery --out FOLDER.
+    test images are among its queries and its gallery: cml embed RUN --images SET --splits query gallery --out FOLDER.
     """
 
     embeddings: Annotated[Path, Positional, arg(metavar="FOLDER_OR_FILE")]

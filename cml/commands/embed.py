@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cml.command_line.options import others, parse, show
-from cml.command_line.shared import AsJson, BatchSize, Device, Roles, SharedRun, Threads
+from cml.command_line.shared import AsJson, BatchSize, Device, SharedRun, Splits, Threads
 from cml.export.decoding import DEFAULT_THREADS
 
 
@@ -18,7 +18,7 @@ class Embed:
     """Folder of images, or a prepared dataset."""
     out: Path
     """Folder to write; the same command continues it after a kill."""
-    roles: Roles = ("train", "query", "gallery")
+    splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
     threads: Threads = DEFAULT_THREADS
     skip_bad: bool = False
@@ -40,8 +40,8 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Embed, arguments, prog="cml embed")
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.export.parquet_file import write_parquet
-    model, images = cml.load(options.run, device=options.device), ImageList.open(options.images, options.roles)
-    made = embed_folder(model, images, **others(options, "run", "images", "roles", "parquet", "device", "json"))
+    model, images = cml.load(options.run, device=options.device), ImageList.open(options.images, options.splits)
+    made = embed_folder(model, images, **others(options, "run", "images", "splits", "parquet", "device", "json"))
     if options.parquet:
         write_parquet(made)
     items, dimension, skipped = (made.manifest[key] for key in ("items", "dimension", "skipped"))

@@ -1,4 +1,4 @@
-"""``cml explore RUN..``: a page to walk in an embedding, label distance beside embedding distance."""
+"""``cml explore RUN ...``: an interactive page for exploring an embedding, beside the label distances."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,32 +8,33 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, show
-from cml.command_line.shared import AsJson, Data, Device
+from cml.command_line.shared import AsJson, Data, Device, Split
 
 
 @dataclass(frozen=True)
 class Explore:
-    """Write a page to walk in an embedding: maps, neighbours and pairs, by embedding and by label."""
+    """Write an interactive page for exploring an embedding: maps, neighbours and pairs, by embedding and by label."""
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]
-    """Run folders on one dataset, one tab each, or the folder of a comparison, one tab per variant."""
+    """Run folders on one dataset, one tab each, or the folder of a comparison, one tab per row."""
     beside: tuple[Literal["frozen", "oracle"], ...] = ("frozen", "oracle")
     """Further tabs: features of a frozen ImageNet network, and the labels themselves."""
-    roles: tuple[Literal["train", "query", "gallery"], ...] = ()
-    """Which items; by default all."""
+    splits: tuple[Split, ...] = ()
+    """Splits to show; by default all."""
     maps: tuple[Literal["pca", "tsne", "umap"], ...] = ()
     """Maps of each embedding; by default pca and, if it is installed, tsne."""
     count: int = 10_000
-    """Items at most, drawn at random from more; over 10,000, the pictures lie in a folder beside the page."""
+    """Maximum number of items (random subset). With more than 10,000, the pictures are written to a folder beside the
+    page."""
     out: Path | None = None
-    """Where to write the page; explorer.html in the first folder when not given."""
+    """File to write; by default explorer.html in the first folder."""
     grid: str = ""
-    """COLUMNSxROWS, as in 60x40: instead of the page, draw a picture of this many items on a grid. Items with near
-    embeddings are near; labels that are numbers colour the frames."""
+    """COLUMNSxROWS, as in 60x40: write a picture of this many items on a grid instead of the page. Items with similar
+    embeddings are near each other; labels that are numbers colour the frames."""
     png: Path | None = None
-    """Where to write that picture; square.png in the first folder when not given."""
+    """File for that picture; by default square.png in the first folder."""
     cell: int = 48
-    """Pixels of an item on it."""
+    """Size of an item in that picture, in pixels."""
     data: Data = None
     device: Device = "auto"
     json: AsJson = False
@@ -42,40 +43,47 @@ class Explore:
 def run(arguments: Sequence[str]) -> None:
     """Write RUN/explorer.html, or RUN/square.png."""
     from cml.errors import UserError
-    from cml.runs.explore import EXPLORER, SQUARE, explore_runs, titled, write_run_square
+    from cml.runs.explore import EXPLORER, SQUARE, ExploreOptions, by_title, explore_runs
     from cml.runs.run import open_run
+    from cml.runs.square import write_run_square
 
     options = parse(Explore, arguments, prog="cml explore")
     if not options.runs:
-        raise UserError("'cml explore' needs a run to look at: cml explore RUN")
-    folders = {(name, folder): None for given in options.runs for name, folder in _runs_of(given).items()}
-    opened = [open_run(folder, data=options.data, device=options.device) for _, folder in folders]
-    names = [name for name, _ in folders]
-    named = dict(zip(names, opened, strict=True)) if all(names) and len(set(names)) == len(names) else titled(opened)
+        raise UserError("'cml explore' needs a run to show: cml explore RUN")
+    titles_and_folders = dict.fromkeys(pair for folder in options.runs for pair in _runs_of(folder).items())
+    titles = [title for title, _ in titles_and_folders]
+    opened = [open_run(folder, data=options.data, device=options.device) for _, folder in titles_and_folders]
     if options.grid:
-        place, chosen = options.png or options.runs[0] / SQUARE, (*options.maps, "tsne")[0]
-        write_run_square(opened[0], place, options.grid, roles=options.roles, map_name=chosen, side=options.cell)
-        show({"square": str(place)}, f"square: {place}", as_json=options.json)
+        path, map_name = options.png or options.runs[0] / SQUARE, (*options.maps, "tsne")[0]
+        write_run_square(opened[0], path, options.grid, splits=options.splits, map_name=map_name, side=options.cell)
+        show({"square": str(path)}, f"square: {path}", as_json=options.json)
         return
     if options.png is not None:
         raise UserError("'--png' needs the size of the grid: --grid 60x40.")
-    how = {name: getattr(options, name) for name in ("beside", "roles", "maps", "count")}
-    made = explore_runs(named, options.out or options.runs[0] / EXPLORER, **how)
-    show({"explorer": str(made)}, f"explorer: {made}", as_json=options.json)
+    are_distinct = all(titles) and len(set(titles)) == len(titles)
+    tabs = dict(zip(titles, opened, strict=True)) if are_distinct else by_title(opened)
+    items = ExploreOptions(options.beside, options.splits, options.maps, options.count)
+    explorer = explore_runs(tabs, options.out or options.runs[0] / EXPLORER, items)
+    show({"explorer": str(explorer)}, f"explorer: {explorer}", as_json=options.json)
 
 
 def _runs_of(folder: Path) -> dict[str, Path]:
-    """The runs that a folder is of: title to folder; of a comparison the first run of each variant."""
+    """Title to run folder: the folder itself under "", or of a comparison the first run of each row."""
     from cml.errors import UserError
     from cml.runs.rows import slug
     from cml.storage.atomic import read_json
     from cml.training.run_folder import MODEL
 
-    comparison = folder / "comparison.json"
-    if not comparison.is_file():
+    path = folder / "comparison.json"
+    if not path.is_file():
         return {"": folder}
-    rows = read_json(comparison, "a comparison").get("rows", {})
-    found = {name: min((folder / slug(name)).rglob(MODEL), default=None) for name in rows}
-    if runs := {name: model.parent for name, model in found.items() if model is not None}:
-        return runs
-    raise UserError(f"{folder} is a comparison whose runs are gone; give run folders.")
+    comparison = read_json(path, "a comparison")
+    folders = comparison.get("folders", {})  # missing in comparisons of earlier versions
+    runs = {}
+    for row in comparison.get("rows", {}):
+        model = min((folder / folders.get(row, slug(row))).rglob(MODEL), default=None)
+        if model is not None:
+            runs[row] = model.parent
+    if not runs:
+        raise UserError(f"The runs of the comparison {folder} are missing; give run folders.")
+    return runs

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from cml.command_line.options import parse, show
-from cml.command_line.shared import AsJson, BatchSize, Device, Roles, SharedRun, Threads
+from cml.command_line.shared import AsJson, BatchSize, Device, SharedRun, Splits, Threads
 from cml.console.messages import say
 from cml.export.decoding import DEFAULT_THREADS
 
@@ -28,7 +28,7 @@ class IndexOptions:
     """exact compares with every item; the others are faiss's; auto chooses by size."""
     prefix: str = ""
     """Prefix of every item id, so that two folders may hold equal file names."""
-    roles: Roles = ("train", "query", "gallery")
+    splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
     threads: Threads = DEFAULT_THREADS
     skip_bad: bool = False
@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(IndexOptions, arguments, prog="cml index")
     run = resolve_run(options.run)
     model = cml.load(run, device=options.device)
-    images = ImageList.open(options.images, options.roles)
+    images = ImageList.open(options.images, options.splits)
     images = images.prefixed(options.prefix) if options.prefix else images
     how: dict[str, Any] = {name: getattr(options, name) for name in ("batch_size", "threads", "skip_bad")}
     how["run"], known = str(run.absolute()), 0

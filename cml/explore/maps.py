@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,18 @@ _FEATURES = 50  # dimensions that t-SNE and UMAP are given
 
 
 def landmark_mds(to_landmarks: Float32, landmarks: NDArray[np.int64], dimensions: int) -> Float32:
-    """Points whose distances are near the given ones: classical scaling of the landmarks, the others placed by it.
+    """Place items by their distances to landmarks: classical scaling of the landmarks, then the others by it.
 
-    ``to_landmarks`` are the distances (N, m) of every item to the landmarks (m,); infinite ones count as the middle
-    one. The points (N, dimensions) have the widest first, and 0 in those that are not filled. Memory is O(N m). De
-    Silva and Tenenbaum, Sparse multidimensional scaling using landmark points, 2004.
+    Args:
+        to_landmarks: (N, m) distances of every item to the landmarks; infinite ones count as the median.
+        landmarks: (m,) items.
+        dimensions: Number of dimensions of the points.
+
+    Returns:
+        Points (N, dimensions) whose distances are near the given ones, widest dimension first, 0 in dimensions that
+        the distances do not need. Memory is O(N m).
+
+    Reference: de Silva and Tenenbaum, Sparse multidimensional scaling using landmark points, 2004.
     """
     from scipy.linalg import eigh
 
@@ -51,62 +59,89 @@ def principal(points: NDArray[Any], dimensions: int) -> Float32:
 
 
 def tsne(points: NDArray[Any], seed: int) -> Float32:
-    """t-SNE of points (N, D) by openTSNE, with a progress bar: (N, 2)."""
+    """t-SNE map (N, 2) of points (N, D) by openTSNE, with a progress bar and a random seed."""
     from openTSNE import TSNE
 
     with ProgressBar(total=750, desc="t-SNE", unit="step") as bar:
-        fitted = TSNE(
+        embedding = TSNE(
             perplexity=min(30.0, max(1.0, (len(points) - 1) / 3)),
             random_state=seed,
             callbacks=lambda *_: bar.update(50) and None,
             callbacks_every_iters=50,
-        ).fit(_few(points))
-    return np.asarray(fitted, np.float32)
+        ).fit(_reduced(points))
+    return np.asarray(embedding, np.float32)
 
 
 def umap(points: NDArray[Any], seed: int) -> Float32:
-    """UMAP of points (N, D) by umap-learn: (N, 2)."""
+    """UMAP map (N, 2) of points (N, D) by umap-learn, with a random seed."""
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on threads and on graphs in parts, of which the user need not know
+        warnings.simplefilter("ignore")  # on threads and on graphs in parts, which the user cannot change
         from umap import UMAP
 
-        made = UMAP(n_neighbors=min(15, len(points) - 1), random_state=seed, init="pca").fit_transform(_few(points))
-    return np.asarray(made, np.float32)
+        mapper = UMAP(n_neighbors=min(15, len(points) - 1), random_state=seed, init="pca")
+        embedding = mapper.fit_transform(_reduced(points))
+    return np.asarray(embedding, np.float32)
 
 
-MAPS: Mapping[str, tuple[str, str, Callable[[NDArray[Any], int], Float32]]] = {
-    "pca": ("PCA", "", lambda points, seed: principal(points, 2)),
-    "tsne": ("t-SNE", "openTSNE", tsne),
-    "umap": ("UMAP", "umap", umap),
-}  # name of a map to its title, the module that it needs and what makes it
+@dataclass(frozen=True)
+class MapKind:
+    """A way to draw a map.
+
+    Attributes:
+        title: Title in the page's list of maps.
+        package: Module that it needs; "" for none.
+        draw: Points (N, D) and a random seed to the map (N, 2).
+    """
+
+    title: str
+    package: str
+    draw: Callable[[NDArray[Any], int], Float32]
 
 
-def known_maps(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The maps of these names, or those of ``pca`` and ``tsne`` that can be made here where there are none."""
+MAPS: Mapping[str, MapKind] = {
+    "pca": MapKind("PCA", "", lambda points, seed: principal(points, 2)),
+    "tsne": MapKind("t-SNE", "openTSNE", tsne),
+    "umap": MapKind("UMAP", "umap", umap),
+}
+
+
+def check_maps(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Check names of maps.
+
+    Args:
+        names: Names of ``MAPS``; none for ``pca`` and, if its package is installed, ``tsne``.
+
+    Returns:
+        The names, each once.
+
+    Raises:
+        UserError: A name is unknown, or the package of its map is not installed.
+    """
     for name in names:
         if name not in MAPS:
             raise UserError(f"Unknown map {name!r}. Known: {', '.join(MAPS)}.")
-        if not _installed(name):
+        if not _is_available(name):
             raise UserError(f"The map {name!r} needs a package that is not installed: {install_hint('explore')}.")
-    return tuple(dict.fromkeys(names)) or tuple(name for name in ("pca", "tsne") if _installed(name))
+    return tuple(dict.fromkeys(names)) or tuple(name for name in ("pca", "tsne") if _is_available(name))
 
 
-def turned_to(points: NDArray[Any], target: NDArray[Any]) -> Float32:
-    """A map (N, 2) turned, mirrored, centred and scaled to another's size, to lie as near as it can to it."""
-    ours, theirs = (each - each.mean(axis=0, dtype=np.float64) for each in (points, target))
-    u, s, vt = np.linalg.svd(ours.T @ theirs)  # of the orthogonal Procrustes problem
-    size = np.square(ours).sum()
-    if size > 0 and s.sum() > 0:
-        ours = np.sqrt(np.square(theirs).sum() / size) * ours @ (u @ vt)
-    return np.asarray(ours, np.float32)
+def align_map(points: NDArray[Any], target: NDArray[Any]) -> Float32:
+    """Rotate, mirror, centre and scale a map (N, 2), so that it is as near to another (N, 2) as possible."""
+    source, reference = (each - each.mean(axis=0, dtype=np.float64) for each in (points, target))
+    u, singular_values, vt = np.linalg.svd(source.T @ reference)  # of the orthogonal Procrustes problem
+    size = np.square(source).sum()
+    if size > 0 and singular_values.sum() > 0:
+        source = np.sqrt(np.square(reference).sum() / size) * source @ (u @ vt)
+    return np.asarray(source, np.float32)
 
 
-def _installed(name: str) -> bool:
-    module = MAPS[name][1]
-    return not module or importlib.util.find_spec(module) is not None
+def _is_available(name: str) -> bool:
+    package = MAPS[name].package
+    return not package or importlib.util.find_spec(package) is not None
 
 
-def _few(points: NDArray[Any]) -> Float32:
+def _reduced(points: NDArray[Any]) -> Float32:
+    """The first principal components, as many as t-SNE and UMAP are given."""
     return principal(points, min(_FEATURES, points.shape[1]))

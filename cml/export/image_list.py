@@ -32,20 +32,20 @@ class ImageList:
         return len(self.item_ids)
 
     @classmethod
-    def open(cls, source: Path | str, roles: Sequence[str] = ROLES) -> Self:
-        """The images of ``roles`` of a prepared dataset, or of a folder and its subfolders, sorted by path."""
+    def open(cls, source: Path | str, splits: Sequence[str] = ROLES) -> Self:
+        """The images of ``splits`` of a prepared dataset, or of a folder and its subfolders, sorted by path."""
         root = Path(source)
         if not root.is_dir():
             raise UserError(f"{root} is not a folder; give a folder of images or a prepared dataset.")
-        images = cls._of_dataset(root, roles) if (root / INFO).is_file() else cls._of_folder(root)
+        images = cls._of_dataset(root, splits) if (root / INFO).is_file() else cls._of_folder(root)
         if not len(images):
             raise UserError(f"{root} holds no images.")
         return images
 
     @classmethod
-    def _of_dataset(cls, root: Path, roles: Sequence[str]) -> Self:
+    def _of_dataset(cls, root: Path, names: Sequence[str]) -> Self:
         dataset = PreparedDataset.open(root)
-        splits = {role: dataset.split(role) for role in roles}
+        splits = {role: dataset.split(role) for role in names}
         ids = tuple(item_id for split in splits.values() for item_id in split.item_ids)
         paths = tuple(path.absolute() for split in splits.values() for path in split.paths)
         columns: list[Mapping[str, Any]] = []

@@ -17,7 +17,7 @@ from cml.retrieval.results import Evaluation
 from cml.runs.planned_runs import PlannedRun, is_finished, kept_evaluation, plan_runs
 from cml.runs.report import sheet_note, sheet_variants, write_pictures, write_report
 from cml.runs.retrieved import GALLERY, write_run_gallery
-from cml.runs.rows import Row
+from cml.runs.rows import Row, row_folders
 from cml.runs.run import Run
 from cml.runs.train import train_task
 from cml.storage.atomic import atomic_file, write_json
@@ -60,11 +60,13 @@ class ComparisonResult:
         comparison: Its figures.
         gallery: The retrieval report of the rows that its sheet shows.
         runs: Title to run folder.
+        row_folders: Row to the name of its folder, which holds its runs.
     """
 
     comparison: Comparison
     gallery: Path
     runs: Mapping[str, Path]
+    row_folders: Mapping[str, str]
 
 
 @resume_hint()
@@ -105,7 +107,8 @@ def run_comparison(
         results.add(run, dataset, is_shown=run.row in shown_rows)
 
     comparison = results.comparison()
-    write_tables(comparison, out)
+    folder_names = row_folders([row.name for row in rows], reserved=task.variants)
+    write_tables(comparison, folder_names, out)
     write_pictures(comparison, results.opened, out)
     (_, first), *others = results.opened.items()
     beside = [(name.partition(",")[0], run.embeddings) for name, run in others]
@@ -114,7 +117,7 @@ def run_comparison(
     page = write_run_gallery(first, baseline, table=comparison.table(), note=note, path=out / GALLERY)
     folders = {f"{visible_text(run.row)}, {run.dimension} dimensions, seed {run.seed}": run.folder for run in runs}
     write_report(comparison, folders, out, title=f"{dataset.info.name}: {len(rows)} losses, {options.seeds} runs each")
-    return ComparisonResult(comparison, page, folders)
+    return ComparisonResult(comparison, page, folders, folder_names)
 
 
 def check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfig]) -> None:
@@ -140,9 +143,15 @@ def check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfi
             )
 
 
-def write_tables(comparison: Comparison, out: Path) -> None:
-    """Write comparison.json and table.md into the folder of a comparison."""
-    write_json(out / "comparison.json", comparison.to_json())
+def write_tables(comparison: Comparison, folders: Mapping[str, str], out: Path) -> None:
+    """Write comparison.json and table.md.
+
+    Args:
+        comparison: The figures.
+        folders: Row to the name of its folder.
+        out: Folder of the comparison.
+    """
+    write_json(out / "comparison.json", {**comparison.to_json(), "folders": folders})
     with atomic_file(out / "table.md") as temporary:
         temporary.write_text(f"{comparison.markdown()}\n\n{comparison.notes()}\n", encoding="utf-8")
 

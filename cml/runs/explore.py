@@ -1,4 +1,4 @@
-"""The explorer of runs: their items through the labels, and through each run's embedding."""
+"""The explorer of runs: their items by label, and by each run's embedding."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,11 @@ _SIDE = 256  # pixels that a picture is drawn with before it becomes a tile
 
 @dataclass(frozen=True)
 class Explorer:
-    """The explorer, written to ``path``; the last line of a notebook's cell shows it."""
+    """The explorer; as the last line of a notebook's cell it is shown in place.
+
+    Attributes:
+        path: The page.
+    """
 
     path: Path
 
@@ -38,94 +42,123 @@ class Explorer:
         return f'<iframe srcdoc="{page}" {frame}></iframe>'
 
 
-def _drawn(trained: TrainedRun, roles: Sequence[str], count: int, seed: int) -> tuple[list[Drawn], Labels]:
-    """All items of ``roles``, or of every role where none are given, ``count`` at random of more; and their labels."""
-    splits = [trained.dataset.split(role) for role in (roles or trained.dataset.info.roles)]
-    listed = [(split, item) for split in splits for item in range(len(split))]
-    rows = np.arange(len(listed))
+@dataclass(frozen=True)
+class ExploreOptions:
+    """What the explorer shows.
+
+    Attributes:
+        beside: Further tabs: ``frozen``, features of a frozen ImageNet network, and ``oracle``, the labels.
+        splits: Which items: train, query, gallery; all if there are none.
+        maps: Maps of each embedding: pca, tsne, umap; pca and, if it is installed, tsne if there are none.
+        count: Maximum number of items (random subset).
+        seed: Random seed of the subset, the pairs and the maps.
+
+    Raises:
+        UserError: A tab is unknown.
+    """
+
+    beside: Sequence[str] = BESIDE
+    splits: Sequence[str] = ()
+    maps: Sequence[str] = ()
+    count: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.beside) - set(BESIDE))
+        if unknown:
+            raise UserError(f"'beside' must be among {', '.join(BESIDE)}. Got {unknown[0]!r} instead.")
+
+
+def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreOptions) -> Explorer:
+    """Write the explorer of runs on one dataset.
+
+    Args:
+        opened: Title of a tab to run. The label distance is that of the first.
+        path: Where to write the page.
+        options: Which items, tabs and maps.
+
+    Raises:
+        UserError: A map is unknown or its package not installed, or the runs were trained on different datasets.
+    """
+    from cml.explore.label_side import build_label_side
+    from cml.explore.maps import check_maps
+    from cml.explore.page import Items, write_explorer
+    from cml.explore.views import build_embedding_view, build_oracle_view
+
+    maps = check_maps(tuple(options.maps))
+    first = next(iter(opened.values()))
+    for other in opened.values():
+        if other.dataset.fingerprint != first.dataset.fingerprint:
+            raise UserError(f"{other.folder} was trained on another dataset than {first.folder}.")
+    pictures, labels = sample_items(first, options.splits, options.count, options.seed)
+    paths, roles = [picture.path for picture in pictures], [picture.split.role for picture in pictures]
+    side = build_label_side(first.distance, labels, held_out=np.array(roles) != "train", seed=options.seed)
+
+    views = [
+        build_embedding_view(title, run.embed_files(paths), side, maps, stages=run.stages(paths), seed=options.seed)
+        for title, run in opened.items()
+    ]
+    if "frozen" in options.beside and first.frozen is not None:
+        features = first.embed_files(paths, frozen=True)
+        views.append(build_embedding_view(first.frozen[0], features, side, maps, seed=options.seed))
+    if "oracle" in options.beside:
+        views.append(build_oracle_view(side, maps, seed=options.seed))
+
+    ids = [picture.split.item_ids[picture.item] for picture in pictures]
+    words = [picture.words() for picture in pictures]
+    legend = first.task.legend(first.dataset.info)
+    items = Items(ids, words, roles, pictures, colour_columns(first, pictures), legend)
+    factor, unit = first.report
+    write_explorer(path, items, side, views, title=first.dataset.info.name, unit=unit, factor=factor)
+    return Explorer(path)
+
+
+def sample_items(trained: TrainedRun, splits: Sequence[str], count: int, seed: int = 0) -> tuple[list[Drawn], Labels]:
+    """Choose items of a run's dataset, a random subset if there are too many.
+
+    Args:
+        trained: The run.
+        splits: Which items: train, query, gallery; all if there are none.
+        count: Maximum number of items.
+        seed: Random seed of the subset.
+
+    Returns:
+        A drawing of each item, and their encoded labels.
+    """
+    opened = [trained.dataset.split(name) for name in (splits or trained.dataset.info.roles)]
+    items = [(split, item) for split in opened for item in range(len(split))]
+    rows = np.arange(len(items))
     if len(rows) > count:
         rows = np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
-        say(f"{count:,} of {len(listed):,} items, drawn at random")
-    labels = encode(trained.distance, trained.dataset, [split.role for split in splits])[rows]
-    shown = trained.task, trained.dataset
-    some = [listed[row] for row in rows]
-    return [Drawn(*shown, split, split.paths[item], item, _SIDE) for split, item in some], labels
+        say(f"{count:,} of {len(items):,} items, a random subset")
+    labels = encode(trained.distance, trained.dataset, [split.role for split in opened])[rows]
+    chosen = [items[row] for row in rows]
+    drawings = [Drawn(trained.task, trained.dataset, split, split.paths[item], item, _SIDE) for split, item in chosen]
+    return drawings, labels
 
 
-def _columns(trained: TrainedRun, pictures: Sequence[Drawn]) -> dict[str, tuple[NDArray[Any], float | None]]:
-    from cml.explore.views import columns_of
+def colour_columns(trained: TrainedRun, pictures: Sequence[Drawn]) -> dict[str, tuple[NDArray[Any], float | None]]:
+    """Split the labels of items into columns to colour by, under the names that dataset.json gives them.
+
+    Args:
+        trained: The run.
+        pictures: The items.
+
+    Returns:
+        As ``cml.explore.label_columns.label_columns``.
+    """
+    from cml.explore.label_columns import label_columns
 
     info = trained.dataset.info
-    columns = columns_of(info.label_column, [one.split.labels[one.item] for one in pictures], trained.distance)
+    labels = [picture.split.labels[picture.item] for picture in pictures]
+    columns = label_columns(info.label_column, labels, trained.distance)
     names = info.details.get("label_columns")
     if isinstance(names, list) and len(names) == len(columns):
         return dict(zip(map(str, names), columns.values(), strict=True))
     return columns
 
 
-def explore_runs(
-    opened: Mapping[str, TrainedRun],
-    path: Path,
-    *,
-    beside: Sequence[str] = BESIDE,
-    roles: Sequence[str] = (),
-    maps: Sequence[str] = (),
-    count: int = 10_000,
-    seed: int = 0,
-) -> Explorer:
-    """Write the explorer of runs on one dataset, by title; the label distance is the first's. See ``Run.explore``."""
-    from cml.explore.maps import known_maps
-    from cml.explore.page import Items, write_explorer
-    from cml.explore.views import embedding_view, label_side, oracle_view
-
-    maps = known_maps(tuple(maps))
-    if wrong := set(beside) - set(BESIDE):
-        raise UserError(f"'beside' must be among {', '.join(BESIDE)}. Got {sorted(wrong)[0]!r} instead.")
-    trained = next(iter(opened.values()))
-    for other in opened.values():
-        if other.dataset.fingerprint != trained.dataset.fingerprint:
-            raise UserError(f"{other.folder} was trained on another dataset than {trained.folder}.")
-    pictures, labels = _drawn(trained, roles, count, seed)
-    paths, roles = [one.path for one in pictures], [one.split.role for one in pictures]
-    side = label_side(trained.distance, labels, held_out=np.array(roles) != "train", seed=seed)
-
-    views = [
-        embedding_view(name, run.embed_files(paths), side, maps, stages=run.stages(paths), seed=seed)
-        for name, run in opened.items()
-    ]
-    if "frozen" in beside and trained.frozen is not None:
-        features = trained.embed_files(paths, frozen=True)
-        views.append(embedding_view(trained.frozen[0], features, side, maps, seed=seed))
-    if "oracle" in beside:
-        views.append(oracle_view(side, maps, seed=seed))
-
-    ids, words = [one.split.item_ids[one.item] for one in pictures], [one.words() for one in pictures]
-    legend = trained.task.legend(trained.dataset.info)
-    items = Items(ids, words, roles, pictures, _columns(trained, pictures), legend)
-    factor, unit = trained.report
-    write_explorer(path, items, side, views, title=trained.dataset.info.name, unit=unit, factor=factor)
-    return Explorer(path)
-
-
-def write_run_square(
-    trained: TrainedRun, path: Path, grid: str, *, roles: Sequence[str] = (), map_name: str = "tsne", side: int = 48
-) -> Path:
-    """Write a PNG of COLUMNSxROWS pictures, near where their embeddings are; a number as label colours the frame."""
-    from cml.explore.maps import MAPS, known_maps
-    from cml.explore.square import frame_colours, grid_size, on_a_grid, write_square
-
-    columns, rows = grid_size(grid)
-    known_maps((map_name,))
-    pictures, _ = _drawn(trained, roles, columns * rows, 0)
-    embeddings = trained.embed_files([one.path for one in pictures])
-    cells = on_a_grid(MAPS[map_name][2](embeddings, 0), columns, rows)
-    numbers = [column for column in _columns(trained, pictures).values() if column[0].dtype.kind == "f"]
-    frames = frame_colours(*numbers[0]) if numbers else None
-    write_square(path, pictures, cells, columns, rows, side=side, frames=frames)
-    return path
-
-
-def titled(runs: Sequence[TrainedRun]) -> dict[str, TrainedRun]:
+def by_title(runs: Sequence[TrainedRun]) -> dict[str, TrainedRun]:
     """Runs by the name of their loss, or that and the folder's where several have it."""
     names = [run.config.train.loss for run in runs]
     return {

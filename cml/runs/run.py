@@ -18,7 +18,7 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.evaluation import Ranker, embedding_ranker, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import with_verdict
-from cml.runs.explore import BESIDE, EXPLORER, Explorer, explore_runs, titled
+from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, Explorer, by_title, explore_runs
 from cml.runs.retrieved import write_run_gallery
 from cml.runs.trained_run import PAIRS, TrainedRun, published_recall_ks, published_recall_within, with_pairs
 from cml.storage.atomic import write_json
@@ -144,29 +144,29 @@ class Run(TrainedRun):
         self,
         *others: Run,
         beside: Sequence[str] = BESIDE,
-        roles: Sequence[str] = (),
+        splits: Sequence[str] = (),
         maps: Sequence[str] = (),
         count: int = 10_000,
         path: Path | str | None = None,
     ) -> Explorer:
         """Write explorer.html into the run folder: maps, neighbours and pairs by embedding and by label.
 
-        It is one file that opens without network; at the end of a notebook's cell it is shown in place.
+        It is one file that needs no network. As the last line of a notebook's cell it is shown in place.
 
         Args:
             *others: Further runs on the same dataset, a tab each.
             beside: Further tabs: ``frozen``, features of a frozen ImageNet network, and ``oracle``, the labels.
-            roles: Which items: train, query, gallery; all when none are given.
-            maps: Maps of each embedding: pca, tsne, umap; pca and, where it is installed, tsne when none are given.
-            count: Items at most, drawn at random from more; over 10,000, the pictures lie in a folder beside the page.
+            splits: Which items: train, query, gallery; all when none are given.
+            maps: Maps of each embedding: pca, tsne, umap; pca and, if it is installed, tsne when none are given.
+            count: Maximum number of items (random subset). With more than 10,000, the pictures are written to a folder
+                beside the page.
             path: Where to write the page instead.
 
         Raises:
             UserError: an unknown map or tab, a map whose package is not installed, runs on different datasets.
         """
-        opened = titled([self, *others])
         place = self.folder / EXPLORER if path is None else Path(path)
-        return explore_runs(opened, place, beside=beside, roles=roles, maps=maps, count=count)
+        return explore_runs(by_title([self, *others]), place, ExploreOptions(beside, splits, maps, count))
 
     def export_onnx(self, out: Path | str) -> OnnxExport:
         """Write the model as an ONNX graph, checked against torch; see ``cml.export.onnx_graph.export_onnx``."""

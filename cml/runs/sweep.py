@@ -98,7 +98,7 @@ def run_sweep(
     compared = run_comparison(task, dataset, chosen, out, options, dimension=dimension)
     figures = {option.name: getattr(compared.comparison, option.name) for option in fields(Comparison)}
     result = SweepResult(**figures, trials=runs.done, study=study)
-    write_tables(result, out)
+    write_tables(result, compared.row_folders, out)
     curves = [runs.validation_curve(trial) for trial in runs.done]
     write_sweep_pictures(result, search_space, curves, out, drawn=trials > 0)
     varying_names = ", ".join(varying.name for varying in search_space)

@@ -23,8 +23,9 @@ import numpy as np
 from PIL import Image
 
 from cml.distances import made
+from cml.explore.label_side import build_label_side
 from cml.explore.page import Items, write_explorer
-from cml.explore.views import embedding_view, label_side, oracle_view
+from cml.explore.views import build_embedding_view, build_oracle_view
 
 PAN = """async ([x, y, length]) => {
   const times = [], root = document.querySelector(".plane"), began = performance.now();
@@ -52,11 +53,11 @@ def build(path: Path, count: int) -> float:
     ]
     began = time.perf_counter()
     distance = made("euclidean")
-    side = label_side(distance, distance.encode(values.tolist()))
+    side = build_label_side(distance, distance.encode(values.tolist()))
     views = [
-        embedding_view("near", ours, side, ["pca"]),
-        embedding_view("noise", rng.normal(size=(count, 32)).astype(np.float32), side, ["pca"]),
-        oracle_view(side, ["pca"]),
+        build_embedding_view("near", ours, side, ["pca"]),
+        build_embedding_view("noise", rng.normal(size=(count, 32)).astype(np.float32), side, ["pca"]),
+        build_oracle_view(side, ["pca"]),
     ]
     columns = {"x": (values[:, 0], None), "y": (values[:, 1], None)}
     names = [f"item {number}" for number in range(count)]

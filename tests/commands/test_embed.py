@@ -164,7 +164,7 @@ def test_embed_takes_roles_and_labels_of_a_prepared_dataset(run: Path, model: Em
         next(value for key, value in item.items() if key not in ("item_id", "file_name", "role")) for item in items[:2]
     ] == [0, 3]
     assert all((Path(data) / item["file_name"]).is_file() for item in items)
-    command = ["embed", str(run), "--images", data, "--out", str(tmp_path / "some"), "--roles", "query", "gallery"]
+    command = ["embed", str(run), "--images", data, "--out", str(tmp_path / "some"), "--splits", "query", "gallery"]
     assert main(command) == 0
     assert [item["role"] for item in EmbeddingFolder.open(tmp_path / "some").items()] == ["query"] * 4 + ["gallery"] * 4
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,11 +18,15 @@ import cml
 from cml.cli import main
 from cml.distances import made
 from cml.errors import UserError
-from cml.explore import views
-from cml.explore.maps import known_maps, landmark_mds, principal, turned_to
-from cml.explore.page import Items, along_a_curve, make_sheets, write_explorer
+from cml.explore import label_side
+from cml.explore.item_pairs import MOST_PAIRS
+from cml.explore.label_columns import label_columns
+from cml.explore.label_side import LabelSide, build_label_side
+from cml.explore.maps import align_map, check_maps, landmark_mds, principal
+from cml.explore.page import Items, write_explorer
+from cml.explore.picture_sheets import curve_order, draw_sheets
 from cml.explore.square import frame_colours, on_a_grid
-from cml.explore.views import columns_of, embedding_view, label_side, oracle_view
+from cml.explore.views import build_embedding_view, build_oracle_view
 
 
 def classical_mds(distances: NDArray[np.float64], dimensions: int) -> NDArray[np.float64]:
@@ -70,21 +75,21 @@ def test_a_map_is_turned_to_another() -> None:
     target = np.random.default_rng(0).normal(size=(50, 2))
     target -= target.mean(axis=0)
     mirrored = 3 * target @ np.array([[0.6, 0.8], [0.8, -0.6]]) + 7
-    np.testing.assert_allclose(turned_to(mirrored, target), target, atol=1e-5)
-    assert not turned_to(np.ones((50, 2)), target).any()
+    np.testing.assert_allclose(align_map(mirrored, target), target, atol=1e-5)
+    assert not align_map(np.ones((50, 2)), target).any()
     np.testing.assert_allclose(np.abs(principal(target, 3)[:, 2]), 0)
 
 
-def circle(n: int, seed: int = 0) -> tuple[NDArray[np.float64], views.LabelSide]:
+def circle(n: int, seed: int = 0) -> tuple[NDArray[np.float64], LabelSide]:
     angles = np.random.default_rng(seed).uniform(0, 360, n)
     distance = made("circular")
-    return angles, label_side(distance, distance.encode(angles.tolist()))
+    return angles, build_label_side(distance, distance.encode(angles.tolist()))
 
 
 def test_neighbours_distances_and_ranks_are_those_of_loops() -> None:
     angles, side = circle(40)
     embeddings = np.random.default_rng(5).normal(size=(40, 3)).astype(np.float32)
-    view = embedding_view("ours", embeddings, side, ["pca"])
+    view = build_embedding_view("ours", embeddings, side, ["pca"])
     way = np.abs(angles[:, None] - angles[None])
     labels, embedded = np.minimum(way, 360 - way), between(embeddings)
     for item in range(40):
@@ -111,46 +116,63 @@ def test_neighbours_distances_and_ranks_are_those_of_loops() -> None:
 
 def test_the_oracle_ranks_as_the_labels_do() -> None:
     _, side = circle(40)
-    view = oracle_view(side, ["pca"])
+    view = build_oracle_view(side, ["pca"])
     assert (view.near_ranks == np.arange(1, 11)).all()
     assert not view.error(side).any()
     assert view.agreement == 1
 
 
 def test_with_few_landmarks_near_ranks_are_exact_and_far_ones_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "ALL_LANDMARKS", 100)
-    monkeypatch.setattr(views, "LANDMARKS", 150)
+    monkeypatch.setattr(label_side, "ALL_LANDMARKS", 100)
+    monkeypatch.setattr(label_side, "LANDMARKS", 150)
     angles, side = circle(600)
-    view = embedding_view("ours", np.random.default_rng(5).normal(size=(600, 3)).astype(np.float32), side, ["pca"])
+    view = build_embedding_view(
+        "ours", np.random.default_rng(5).normal(size=(600, 3)).astype(np.float32), side, ["pca"]
+    )
     way = np.abs(angles[:, None] - angles[None])
     labels = np.minimum(way, 360 - way)
     truth = np.array([[1 + (labels[i] < labels[i, j]).sum() - 1 for j in view.ids[i]] for i in range(600)])
-    near = truth <= views.DEPTH
+    near = truth <= label_side.DEPTH
     assert (view.near_ranks[near] == truth[near]).all()
-    assert (view.near_ranks[~near] > views.DEPTH).all()
+    assert (view.near_ranks[~near] > label_side.DEPTH).all()
     assert np.abs(view.near_ranks - truth).mean() < 20
     np.testing.assert_allclose(view.near_labels, np.take_along_axis(labels, view.ids, 1), rtol=1e-4)
 
 
-def test_pairs_are_of_held_out_items_where_there_are_enough() -> None:
-    angles = np.random.default_rng(0).uniform(0, 360, 300)
+@pytest.mark.parametrize(("count", "landmarks"), [(300, 300), (300, 40), (30, 300), (3, 300), (2, 10)])
+def test_pairs_are_of_held_out_items_alone(monkeypatch: pytest.MonkeyPatch, count: int, landmarks: int) -> None:
+    monkeypatch.setattr(label_side, "ALL_LANDMARKS", landmarks)
+    monkeypatch.setattr(label_side, "LANDMARKS", landmarks)
+    angles = np.random.default_rng(0).uniform(0, 360, 400)
     distance = made("circular")
-    held_out = np.arange(300) >= 200
-    side = label_side(distance, distance.encode(angles.tolist()), held_out=held_out)
+    held_out = np.arange(400) >= 400 - count
+    side = build_label_side(distance, distance.encode(angles.tolist()), held_out=held_out)
     assert held_out[side.pairs].all()
+    distinct = {frozenset(pair) for pair in side.pairs.tolist()}
+    assert len(distinct) == len(side.pairs) == min(MOST_PAIRS, math.comb(count, 2))
+    way = np.abs(angles[side.pairs[:, 0]] - angles[side.pairs[:, 1]])
+    np.testing.assert_allclose(side.between, np.minimum(way, 360 - way), rtol=1e-4, atol=1e-4)
+
+
+def test_pairs_are_of_all_items_where_none_is_held_out() -> None:
+    distance = made("circular")
+    labels = distance.encode(np.random.default_rng(0).uniform(0, 360, 60).tolist())
+    for held_out in (None, np.zeros(60, bool), np.arange(60) == 7):
+        side = build_label_side(distance, labels, held_out=held_out)
+        assert len(side.pairs) == math.comb(60, 2)
     with pytest.raises(UserError, match="at least 4 items"):
-        label_side(distance, distance.encode([1, 2, 3]))
+        build_label_side(distance, distance.encode([1, 2, 3]))
 
 
 def test_columns_of_labels() -> None:
     circular = made("circular(period=24)")
-    assert columns_of("hour", [1, 2.5], circular)["hour"][1] == 24
-    assert list(columns_of("at", [[1, 2], [3, 4]], made("euclidean"))) == ["at 1", "at 2"]
-    assert columns_of("kind", ["a", "b"], made("classes"))["kind"][0].tolist() == ["a", "b"]
-    assert columns_of("pose", [[[1, 2, 1]], [[3, 4, 1]]], made("keypoints")) == {}
-    assert columns_of("text", [["a", "b"], ["c"]], made("jaccard")) == {}
+    assert label_columns("hour", [1, 2.5], circular)["hour"][1] == 24
+    assert list(label_columns("at", [[1, 2], [3, 4]], made("euclidean"))) == ["at 1", "at 2"]
+    assert label_columns("kind", ["a", "b"], made("classes"))["kind"][0].tolist() == ["a", "b"]
+    assert label_columns("pose", [[[1, 2, 1]], [[3, 4, 1]]], made("keypoints")) == {}
+    assert label_columns("text", [["a", "b"], ["c"]], made("jaccard")) == {}
     both = made("combined(parts={'hour': 'circular(period=24)', 'age': 'euclidean'})")
-    found = columns_of("label", [{"hour": 3, "age": 30}, {"hour": 4, "age": 31}], both)
+    found = label_columns("label", [{"hour": 3, "age": 30}, {"hour": 4, "age": 31}], both)
     assert {name: period for name, (_, period) in found.items()} == {"label hour": 24, "label age": None}
 
 
@@ -158,7 +180,7 @@ def test_every_picture_lies_on_its_tile() -> None:
     colours = [(40 * i % 256, 90 * i % 256, 150) for i in range(30)]
     pictures = [lambda c=c, i=i: Image.new("RGB", (60, 30 if i % 2 else 40), c) for i, c in enumerate(colours)]
     order = np.random.default_rng(0).permutation(30)
-    sheets = make_sheets(pictures, order, 1 << 20)
+    sheets = draw_sheets(pictures, order, 1 << 20)
     opened = [Image.open(__import__("io").BytesIO(file)).convert("RGB") for file in sheets.files]
     each = sheets.across * sheets.down
     for item, colour in enumerate(colours):
@@ -168,8 +190,8 @@ def test_every_picture_lies_on_its_tile() -> None:
         pixel = opened[number].getpixel((x + int(w) // 2, y + int(h) // 2))
         assert np.abs(np.subtract(pixel, colour)).max() < 12
         assert w / h == pytest.approx(2 if item % 2 else 1.5, rel=0.05)
-    assert sum(map(len, make_sheets(pictures, order, 3000).files)) < 4000
-    assert sorted(along_a_curve(np.random.default_rng(0).normal(size=(50, 2))).tolist()) == list(range(50))
+    assert sum(map(len, draw_sheets(pictures, order, 3000).files)) < 4000
+    assert sorted(curve_order(np.random.default_rng(0).normal(size=(50, 2))).tolist()) == list(range(50))
 
 
 def write(path: Path, n: int, names: Sequence[str] = ()) -> Path:
@@ -177,7 +199,9 @@ def write(path: Path, n: int, names: Sequence[str] = ()) -> Path:
     embeddings = np.random.default_rng(5).normal(size=(n, 3)).astype(np.float32)
     pictures = [lambda i=i: Image.new("RGB", (16, 16), (i % 256, 0, 0)) for i in range(n)]
     items = Items(names or [f"item {i}" for i in range(n)], [f"{a:.0f}°" for a in angles], ["query"] * n, pictures)
-    write_explorer(path, items, side, [embedding_view("ours", embeddings, side, ["pca"])], title="t", unit="degrees")
+    write_explorer(
+        path, items, side, [build_embedding_view("ours", embeddings, side, ["pca"])], title="t", unit="degrees"
+    )
     return path
 
 
@@ -228,7 +252,7 @@ def test_a_run_is_explored(run: cml.Run, capsys: pytest.CaptureFixture[str]) -> 
     assert [column["name"] for column in meta["columns"]] == ["angle"]
     assert "<iframe srcdoc=" in made_page._repr_html_()
     out = run.folder / "held.html"
-    arguments = ["explore", str(run.folder), "--out", str(out), "--roles", "query", "gallery", "--maps", "pca"]
+    arguments = ["explore", str(run.folder), "--out", str(out), "--splits", "query", "gallery", "--maps", "pca"]
     assert main([*arguments, "--beside", "oracle", "--count", "9"]) == 0
     assert str(out) in capsys.readouterr().out
     meta = json.loads(re.search(r'id="meta">(.*?)</script>', out.read_text("utf-8"), re.S)[1])  # type: ignore[index]
@@ -271,6 +295,6 @@ def test_what_cannot_be_explored_is_said(run: cml.Run, monkeypatch: pytest.Monke
         run.explore(beside=["nothing"], maps=["pca"])
     missing: Callable[[str], None] = lambda name: None  # noqa: E731
     monkeypatch.setattr("importlib.util.find_spec", missing)
-    assert known_maps(()) == ("pca",)
+    assert check_maps(()) == ("pca",)
     with pytest.raises(UserError, match=r"continuous-metric-learning\[explore\]"):
-        known_maps(("tsne",))
+        check_maps(("tsne",))

@@ -15,8 +15,9 @@ from hostile_texts import attacks
 from PIL import Image
 
 from cml.distances import made
+from cml.explore.label_side import build_label_side
 from cml.explore.page import Items, write_explorer
-from cml.explore.views import embedding_view, label_side, oracle_view
+from cml.explore.views import build_embedding_view, build_oracle_view
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 
 N = 60
@@ -26,7 +27,7 @@ N = 60
 def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     angles = np.linspace(0, 355, N)
     distance = made("circular")
-    side = label_side(distance, distance.encode(angles.tolist()))
+    side = build_label_side(distance, distance.encode(angles.tolist()))
     turned = np.deg2rad(angles)
     ours = np.stack([np.cos(turned), np.sin(turned), 0.1 * np.cos(7 * turned)], axis=1).astype(np.float32)
     noise = np.random.default_rng(0).normal(size=(N, 3)).astype(np.float32)
@@ -40,9 +41,9 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             {"angle": (angles, 360.0), "half": (np.array(["low", "high"], object)[(angles > 180).astype(int)], None)},
         )
         views = [
-            embedding_view("ours", ours, side, ["pca"], stages={10: noise, 20: ours}),
-            embedding_view("noise", noise, side, ["pca"]),
-            oracle_view(side, ["pca"]),
+            build_embedding_view("ours", ours, side, ["pca"], stages={10: noise, 20: ours}),
+            build_embedding_view("noise", noise, side, ["pca"]),
+            build_oracle_view(side, ["pca"]),
         ]
         path = tmp_path_factory.mktemp("page") / f"{name}.html"
         title = changes.pop("title", "angles")

@@ -23,6 +23,7 @@ TINY = {
     "captions_neighbors": "--images 60",
     "sentences": "--images 30 --pairs 400 --seeds 0",
     "class_losses": "--items 128 --rounds 1",
+    "data_path": "--busiest",
     "dense_triplet": "--items 8 16 --repeat 1",
     "distance_jobs": "--sizes 120 150 --kinds neighbors",
     "evaluation": "--queries 5 --gallery 120 --dimension 4 --repeats 1",

@@ -127,7 +127,7 @@ function panel() {
       make("p", { class: "about" }, make("span", { class: "e" }, "embedding distance"), " · ", make("span", { class: "l" }, `label distance${meta.unit ? ` (${meta.unit})` : ""}`), ` · among all ${N.toLocaleString("en")} items · behind the best: how much farther by label the ${K} nearest by embedding lie, on average, than the ${K} nearest by label`));
   } else {
     place.replaceChildren(head(count(N, "item")), make("p", {}, "Click an item on a map, search for one, or draw around many. With a map in focus the arrow keys walk."),
-      make("h3", {}, "Rank correlation of embedding and label distances over pairs"), make("p", { class: "about" }, "All pairs count together. spearman_rho of cml evaluate is another figure: the mean over queries."), table(meta.views.map((one) => [one.title, one.agreement === null ? "–" : show(one.agreement)])));
+      make("h3", {}, "Rank correlation of embedding and label distances over pairs"), make("p", { class: "about" }, `All pairs of the diagram count together${meta.held_out ? "; they are of held-out items" : "; training items are among them"}. spearman_rho of cml evaluate is another figure: the mean over queries.`), table(meta.views.map((one) => [one.title, one.agreement === null ? "–" : show(one.agreement)])));
   }
 }
 
@@ -237,7 +237,7 @@ function choose(number) {
   $("stage").max = stages.length, $("stage").value = stages.length, trained();
   const agreement = view().agreement === null ? "" : `rank correlation over pairs ${show(view().agreement)}`;
   document.querySelector("#left .about").textContent = `${view().title} · ${agreement}`;
-  document.querySelector("#shepard .about").textContent = `${count(arrays.pairs.length / 2, "pair")}${meta.roles.includes("train") && meta.roles.length > 1 ? " of items not trained on" : ""}; Spearman's ${agreement}. Click a dot to see its pair.`;
+  document.querySelector("#shepard .about").textContent = `${count(arrays.pairs.length / 2, "pair")}${meta.held_out ? " of held-out items" : ", training items included"}; Spearman's ${agreement}. Click a dot to see its pair.`;
   diagram.at = -1, worst(), refresh();
 }
 const finalMap = () => own(`map${view().maps.indexOf(state.map)}`);
@@ -270,8 +270,9 @@ async function begin() {
   planes = ["left", "right"].map((id) => new Plane($(id), state, actions));
   planes[1].upload("a", arrays.map), planes.forEach((plane) => plane.upload("b", arrays.map));
   document.querySelector("#right .about").textContent = `map of label distances (multidimensional scaling)${meta.unit ? `, ${meta.unit}` : ""}`;
-  const errors = Array.from({ length: N }, (_, i) => [far(arrays["0.error"], i), i]).sort((a, b) => a[0] - b[0]);
-  state.item = errors[N >> 1][1];
+  const every = Array.from({ length: N }, (_, i) => i), heldOut = every.filter((i) => meta.roles[arrays.role[i]] !== "train");
+  const errors = (heldOut.length ? heldOut : every).map((i) => [far(arrays["0.error"], i), i]).sort((a, b) => a[0] - b[0]);
+  state.item = errors[errors.length >> 1][1]; // one with a typical error, which no network was trained on
   choose(0);
 
   $("map").addEventListener("change", (event) => { (state.map = event.target.value), ($("stage").value = $("stage").max), trained(); });

@@ -1,0 +1,50 @@
+"""Labels as columns that the maps can be coloured by."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.label_distance import LabelDistance
+
+Columns = dict[str, tuple[NDArray[Any], float | None]]
+"""Name of a column to its values (N,) and their period, or None if they have none."""
+_MOST_COLUMNS = 8  # of a vector
+
+
+def label_columns(name: str, labels: Sequence[Any], distance: LabelDistance) -> Columns:
+    """Split labels into columns of numbers or texts.
+
+    Args:
+        name: Name of the labels, which the names of columns begin with.
+        labels: N labels.
+        distance: Their label distance, which knows whether they have a period.
+
+    Returns:
+        A column for numbers or texts, up to 8 for vectors, those of its parts for labels with parts; none for others.
+    """
+    from cml.distances import made
+    from cml.distances.circular import Circular
+    from cml.distances.combined import Combined
+
+    first = labels[0]
+    if isinstance(first, Mapping):
+        parts = distance.parts if isinstance(distance, Combined) else {}
+        columns: Columns = {}
+        for part in first:
+            part_distance = made(parts[part]) if part in parts else distance
+            columns |= label_columns(f"{name} {part}", [label.get(part) for label in labels], part_distance)
+        return columns
+    if all(isinstance(label, str) for label in labels):
+        return {name: (np.array(labels, object), None)}
+    try:
+        values = np.asarray(labels, np.float64)
+    except (TypeError, ValueError):
+        return {}
+    period = float(distance.period) if isinstance(distance, Circular) else None
+    if values.ndim == 1:
+        return {name: (values, period)}
+    if values.ndim == 2 and values.shape[1] <= _MOST_COLUMNS:
+        return {f"{name} {number}": (column, period) for number, column in enumerate(values.T, 1)}
+    return {}

@@ -1,0 +1,122 @@
+"""Items as their labels see them: nearest by label, a map of label distances, ranks, and pairs to compare."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
+from cml.distances.label_distance import LabelDistance, Neighbors
+from cml.distances.labels import Labels
+from cml.errors import UserError
+from cml.explore.item_pairs import choose_pairs
+from cml.explore.maps import landmark_mds
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+
+DEPTH = 50  # label neighbours whose rank is known exactly where there are more items than landmarks
+ALL_LANDMARKS, LANDMARKS = 2000, 500  # up to so many items all are landmarks; else so many, drawn at random
+SPACE = 32  # dimensions in which the page measures distances from any item, near the true ones
+_BLOCK = 256  # items whose distances are held at a time
+
+
+@dataclass(frozen=True)
+class LabelSide:
+    """N items as their labels see them; distances are in the unit of the label distance.
+
+    Attributes:
+        distance: The label distance.
+        labels: Labels of the items.
+        nearest: The nearest items of each by label, up to ``DEPTH``.
+        landmarks: (m,) items that all others are compared with.
+        to_landmarks: (N, m) label distances to them.
+        points: (N, SPACE) points whose distances are near the label distances; the first two numbers are the map.
+        pairs: (P, 2) items of the pairs to compare.
+        between: (P,) label distances of the pairs.
+    """
+
+    distance: LabelDistance
+    labels: Labels
+    nearest: Neighbors
+    landmarks: Int64
+    to_landmarks: Float32
+    points: Float32
+    pairs: Int64
+    between: Float32
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def distances_to(self, ids: Int64) -> Float32:
+        """Label distances (N, k) of each item to the k items of its row of ``ids`` (N, k)."""
+        if len(self.landmarks) == len(self):
+            return np.asarray(np.take_along_axis(self.to_landmarks, ids, axis=1), np.float32)
+        distances = np.empty(ids.shape, np.float32)
+        bar = ProgressBar(ids, "label distances of neighbours", unit="item", delay=BAR_DELAY)
+        for row, others in enumerate(bar):
+            distances[row] = self.distance.pairwise(self.labels[row : row + 1], self.labels[others])[0]
+        return distances
+
+    def ranks(self, distances: Float32) -> Int64:
+        """Ranks of label distances among all of an item.
+
+        Args:
+            distances: (N, k) label distances of each item to others.
+
+        Returns:
+            (N, k) ranks from 1: exact for the nearest ``DEPTH``, beyond them estimated from the landmarks.
+        """
+        n, m = self.to_landmarks.shape
+        is_landmark = np.zeros(n, np.int64)
+        is_landmark[self.landmarks] = 1
+        sorted_landmarks = np.sort(self.to_landmarks, axis=1)
+        ranks = np.empty(distances.shape, np.int64)
+        for row in range(n):
+            own = is_landmark[row]
+            nearer = np.searchsorted(sorted_landmarks[row], distances[row]) - own * (distances[row] > 0)
+            exact = 1 + np.searchsorted(self.nearest.distances[row], distances[row])
+            is_known = exact <= self.nearest.distances.shape[1]
+            estimated = 1 + np.rint(nearer * ((n - 1) / max(1, m - own))).astype(np.int64)
+            ranks[row] = np.where(is_known, exact, np.maximum(estimated, exact))
+        return np.asarray(np.minimum(ranks, n - 1), np.int64)
+
+
+def build_label_side(
+    distance: LabelDistance, labels: Labels, *, held_out: NDArray[np.bool_] | None = None, seed: int = 0
+) -> LabelSide:
+    """Compute what the explorer shows of the labels of N items, in O(N) memory.
+
+    Args:
+        distance: The label distance.
+        labels: Labels of the items.
+        held_out: (N,) which items no network was trained on: the pairs to compare are of these; None for all.
+        seed: Random seed of landmarks and pairs.
+
+    Raises:
+        UserError: There are fewer than 4 items.
+    """
+    n = len(labels)
+    if n < 4:
+        raise UserError(f"There should be at least 4 items to explore. Got {n} instead.")
+    rng = np.random.default_rng(seed)
+    landmarks = np.arange(n) if n <= ALL_LANDMARKS else np.sort(rng.choice(n, LANDMARKS, replace=False))
+    to_landmarks = np.empty((n, len(landmarks)), np.float32)
+    landmark_labels = labels[landmarks]
+    for rows in row_blocks(n, "label distances"):
+        to_landmarks[rows] = distance.pairwise(labels[rows], landmark_labels)
+    with ProgressBar(total=n, desc="nearest labels", unit="item", delay=BAR_DELAY) as bar:
+        nearest = distance.neighbors(labels, min(DEPTH, n - 1), progress=bar.update)
+    points = landmark_mds(to_landmarks, landmarks, min(SPACE, len(landmarks)))
+    pairs = choose_pairs(distance, labels, held_out, landmarks, to_landmarks, rng)
+    return LabelSide(distance, labels, nearest, landmarks, to_landmarks, points, pairs.ids, pairs.distances)
+
+
+def row_blocks(n: int, title: str) -> Iterator[slice]:
+    """Slices of ``n`` rows, a block at a time, with a progress bar called ``title``."""
+    with ProgressBar(total=n, desc=title, unit="item", delay=BAR_DELAY) as bar:
+        for start in range(0, n, _BLOCK):
+            stop = min(start + _BLOCK, n)
+            yield slice(start, stop)
+            bar.update(stop - start)

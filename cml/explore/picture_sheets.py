@@ -1,0 +1,96 @@
+"""Pictures of the explorer's items as tiles of a few large sheets, which a browser decodes quickly."""
+
+import io
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cml.console.progress_bar import BAR_DELAY, ProgressBar
+from cml.reporting.drawing import flat
+
+_SIDES = (224, 192, 160, 128, 112, 96, 80, 64, 48, 32)  # of a tile, in pixels
+_SAMPLE = 36  # pictures whose sizes in bytes are measured
+_SHEET = 1024  # pixels that a sheet's side has at most: a browser decodes it in some milliseconds
+
+
+@dataclass(frozen=True)
+class Sheets:
+    """Pictures of N items, as tiles of some sheets.
+
+    Attributes:
+        width: Width of a tile in pixels.
+        height: Height of a tile in pixels.
+        across: Tiles in a row of a sheet.
+        down: Rows of a sheet.
+        files: The sheets as WebP.
+        places: (N,) number of each item's tile, counted through all sheets.
+        sizes: (N, 2) width and height of each picture, in the upper left corner of its tile.
+    """
+
+    width: int
+    height: int
+    across: int
+    down: int
+    files: Sequence[bytes]
+    places: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+def draw_sheets(pictures: Sequence[Callable[[], Image.Image]], order: NDArray[np.int64], most_bytes: int) -> Sheets:
+    """Draw pictures as large as a number of bytes allows for all sheets, 224 pixels at most.
+
+    Args:
+        pictures: Draws the picture of each of N items.
+        order: (N,) items in the order of their tiles.
+        most_bytes: Size of all sheets together in bytes, as estimated from a sample.
+    """
+    n = len(pictures)
+    spread = np.unique(np.linspace(0, n - 1, min(_SAMPLE, n)).round().astype(int))
+    sample = [flat(pictures[item]()) for item in spread]
+    ratio = min(2.0, max(0.5, statistics.median(image.width / image.height for image in sample)))
+    for side in _SIDES:
+        width, height = round(side * min(1.0, ratio)), round(side * min(1.0, 1 / ratio))
+        sample_bytes = sum(len(_webp(_fitted(image, width, height))) for image in sample)
+        if sample_bytes * n / len(sample) <= most_bytes:
+            break
+    across, down = max(1, _SHEET // width), max(1, _SHEET // height)
+    places, sizes = np.empty(n, np.int64), np.empty((n, 2), np.int64)
+    files = []
+    bar = ProgressBar(total=n, desc="pictures", unit="picture", delay=BAR_DELAY)
+    for start in range(0, n, across * down):
+        tiles = order[start : start + across * down]
+        sheet = Image.new("RGB", (across * width, -(-len(tiles) // across) * height), "#808080")
+        for tile, item in enumerate(tiles):
+            picture = _fitted(flat(pictures[item]()), width, height)
+            sheet.paste(picture, (tile % across * width, tile // across * height))
+            places[item], sizes[item] = start + tile, picture.size
+            bar.update()
+        files.append(_webp(sheet))
+    bar.close()
+    return Sheets(width, height, across, down, files, places, sizes)
+
+
+def curve_order(points: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Order items so that those near each other on a map (N, 2) stay near: along Morton's curve."""
+    ranks = points.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")  # (N, 2)
+    keys = np.zeros(len(points), np.int64)
+    for bit in range(20):
+        for axis in (0, 1):
+            keys |= (ranks[:, axis] >> bit & 1) << (2 * bit + axis)
+    return keys.argsort(kind="stable")
+
+
+def _fitted(image: Image.Image, width: int, height: int) -> Image.Image:
+    scale = min(width / image.width, height / image.height)
+    size = (max(1, round(scale * image.width)), max(1, round(scale * image.height)))
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+def _webp(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "WEBP", quality=80, method=4)
+    return file.getvalue()
