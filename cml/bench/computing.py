@@ -85,8 +85,8 @@ def label_mds(data: BenchSet, config: TrainConfig) -> Fitted:
 
 
 def _network(data: BenchSet, config: TrainConfig) -> Fitted:
-    from cml.training.batches import TrainingData
     from cml.training.loop import train
+    from cml.training.training_data import TrainingData
 
     before, images = time.perf_counter(), _images(tuple(data.train.paths), config)
     try:

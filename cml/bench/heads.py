@@ -29,8 +29,8 @@ from cml.losses.stack_heads import stack_heads, stack_key
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.storage.atomic import atomic_file
 from cml.training.config import TrainConfig
-from cml.training.optimizer import learning_rate_factor
-from cml.training.targets import TrainingLabels
+from cml.training.learning_rate import learning_rate_factor
+from cml.training.training_targets import TrainingTargets
 
 _SAVE_SECONDS = 1.0  # between two saved states
 
@@ -88,7 +88,7 @@ def train_heads(
     if len({replace(config, loss="", learning_rate=1.0, weight_decay=0.0) for config in configs}) > 1:
         raise UserError("Heads that are trained at once share all options but loss, learning rate and weight decay.")
     distance, sampler = Precomputed(label_distances, symmetric=True), sampling.registry.make(first.sampler)
-    training = TrainingLabels(distance, distance.encode(range(len(features))), seed=first.seed)
+    training = TrainingTargets(distance, distance.encode(range(len(features))), seed=first.seed)
     made = [_make_loss(config, training, vectors) for config in configs]
     head_losses = HeadLosses(made)
     start = _first_weight(first.seed, first.backbone, first.weights, first.dimension, first.image_size)
@@ -98,7 +98,10 @@ def train_heads(
     groups = [
         {"params": part, "weight_decay": config.weight_decay} for part, config in zip(parts, configs, strict=True)
     ]
-    optimizer, sampler_state = torch.optim.AdamW(groups, first.learning_rate, fused=True), sampler.given(training)
+    optimizer, sampler_state = (
+        torch.optim.AdamW(groups, first.learning_rate, fused=True),
+        sampler.sampler_state(training),
+    )
     state = _State(state_file, {"weight": weight, "bias": bias}, optimizer, head_losses.failed, started)
     last = first.steps if any(isinstance(loss, Loss) for loss in made) else 0
     for step in range(state.load(), last):
@@ -249,7 +252,7 @@ class _State:
         return int(about["step"])
 
 
-def _make_loss(config: TrainConfig, training: TrainingLabels, vectors: Float32 | None) -> Loss | str:
+def _make_loss(config: TrainConfig, training: TrainingTargets, vectors: Float32 | None) -> Loss | str:
     """The loss of some options, fitted to the training labels, or why these labels do not suit it."""
     try:
         loss = losses.registry.make(config.loss)

@@ -72,7 +72,7 @@ def _runs_of(folder: Path) -> dict[str, Path]:
     from cml.errors import UserError
     from cml.runs.rows import slug
     from cml.storage.atomic import read_json
-    from cml.training.run_folder import MODEL
+    from cml.training.saved_model import MODEL
 
     path = folder / "comparison.json"
     if not path.is_file():

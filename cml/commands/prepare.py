@@ -65,7 +65,7 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
     from cml.distances import registry as distances
     from cml.models import has_published_weights
     from cml.sampling import registry as samplers
-    from cml.sampling.sampler import suited_batch
+    from cml.sampling.sampler import suggest_batch_size
 
     name, items = dataset.info.task, dataset.info.counts["train"]
     command = ["cml", "train", name, "--data", str(dataset.folder), "--out", _free(Path("runs") / dataset.folder.name)]
@@ -83,7 +83,7 @@ def next_steps(dataset: PreparedDataset) -> list[str]:
         if items < _SMALL and has_published_weights(task.recipe.backbone):
             command += ["--freeze-backbone", "--steps", "300"]
         if 2 <= items < samplers.make(task.recipe.sampler).batch_size:
-            command += ["--sampler", f"random(batch_size={suited_batch(items)})"]
+            command += ["--sampler", f"random(batch_size={suggest_batch_size(items)})"]
     check = shlex.join(["cml", "check", str(dataset.folder)])
     return [*lacking, f"next: {check}{plugins.flags()} && {shlex.join(command)}{plugins.flags()}"]
 

@@ -66,8 +66,8 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Train, rest, prog=prog, description=f"Train on {task.summary}.", default=default)
     from cml.processes.init_processes import init_processes
     from cml.runs.train import train_task
-    from cml.training.callbacks import with_tracker
     from cml.training.run_folder import check_unused
+    from cml.training.tracking import with_tracker
 
     if not options.resume:
         check_unused(options.out)  # a dataset may take long to open

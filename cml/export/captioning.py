@@ -36,7 +36,7 @@ from cml.storage.hugging_face import resolve_run
 from cml.storage.resumable import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
 from cml.training.run_config import RunConfig
-from cml.training.run_folder import load_model
+from cml.training.saved_model import load_model
 from cml.version import __version__
 
 CHUNK = 64  # images decoded, computed and recorded together

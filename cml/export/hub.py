@@ -17,7 +17,7 @@ from cml.reporting.visible_text import visible_text
 from cml.retrieval.results import Evaluation
 from cml.storage.atomic import atomic_folder, read_json, write_json
 from cml.training.run_config import RunConfig
-from cml.training.run_folder import MODEL, load_model, save_model
+from cml.training.saved_model import MODEL, load_model, save_model
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#!|~$])")
 

@@ -22,7 +22,7 @@ from cml.errors import UserError
 
 
 class LabelSource(Protocol):
-    """What a loss may ask of the labels of a batch, or of a training set; ``cml.training.targets`` answers."""
+    """What a loss may ask of the labels of a batch, or of a training set: see ``BatchTargets``, ``TrainingTargets``."""
 
     def label_distances(self) -> NDArray[np.float32]:
         """Label distances, infinite where a pair cannot be compared.

@@ -24,8 +24,8 @@ from cml.storage.atomic import atomic_file, write_json
 from cml.storage.safe_paths import check_no_link
 from cml.task import Task
 from cml.trackers import Tracker
-from cml.training.callbacks import with_tracker
 from cml.training.config import TrainConfig
+from cml.training.tracking import with_tracker
 
 
 @dataclass(frozen=True)

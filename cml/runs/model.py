@@ -26,7 +26,7 @@ from cml.storage.atomic import atomic_folder
 from cml.storage.hugging_face import resolve_run
 from cml.task import label_distance_of
 from cml.training.run_config import RunConfig
-from cml.training.run_folder import MODEL, load_model, save_model
+from cml.training.saved_model import MODEL, load_model, save_model
 
 _OWN_DISTANCE = (
     "One that was registered in Python has to be registered here too: load the file that does it by --plugin FILE, or "

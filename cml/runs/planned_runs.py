@@ -12,7 +12,7 @@ from cml.retrieval.embeddings import EMBEDDING
 from cml.retrieval.results import Evaluation
 from cml.runs.rows import Row, row_folders
 from cml.storage.atomic import read_json
-from cml.training import checkpoint, run_folder
+from cml.training import checkpoint, run_folder, saved_model
 from cml.training.config import TrainConfig
 
 _SAME_MEASUREMENT = ("unit", "reported_unit", "gain", "queries", "gallery", "hit_neighbors", "recall_within")
@@ -77,7 +77,7 @@ def is_finished(run: PlannedRun, dataset: PreparedDataset) -> bool:
     Raises:
         UserError: Its folder holds a run with other options, on another dataset, or with other code of a plugin.
     """
-    has_model = (run.folder / run_folder.MODEL).exists()
+    has_model = (run.folder / saved_model.MODEL).exists()
     if not has_model and not (run.folder / checkpoint.CHECKPOINT).exists():
         return False
     saved = run_folder.check_same(run.folder, run.options, dataset.fingerprint, dataset.made_of)

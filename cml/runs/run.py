@@ -23,9 +23,9 @@ from cml.runs.retrieved import write_run_gallery
 from cml.runs.trained_run import PAIRS, TrainedRun, published_recall_ks, published_recall_within, with_pairs
 from cml.storage.atomic import write_json
 from cml.trackers import Tracker
-from cml.training.callbacks import track_figures
 from cml.training.metrics_log import METRICS, read_metrics
 from cml.training.run_folder import EVALUATION
+from cml.training.tracking import track_evaluation
 
 if TYPE_CHECKING:
     from cml.export.captioning import CaptioningFeatures
@@ -110,7 +110,7 @@ class Run(TrainedRun):
         if self.ranks is None or self.ranks.first:
             write_json(self.folder / EVALUATION, evaluation.to_json())
             if tracker:
-                track_figures(tracker, self.folder, self.config.train, evaluation.rows[EMBEDDING])
+                track_evaluation(tracker, self.folder, self.config.train, evaluation.rows[EMBEDDING])
         return evaluation
 
     def gallery(

@@ -24,9 +24,10 @@ from cml.runs.trials import Trial, TrialLog, best_settings, search
 from cml.storage.safe_paths import check_no_link
 from cml.task import Task
 from cml.training import run_folder
-from cml.training.callbacks import Callback, State, with_tracker
+from cml.training.callbacks import Callback, State
 from cml.training.config import TrainConfig
 from cml.training.metrics_log import METRICS, read_metrics
+from cml.training.tracking import with_tracker
 
 TRIALS = "trials.json"
 _VALIDATIONS = 10  # per run, unless ``evaluate_every`` says otherwise

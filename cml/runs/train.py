@@ -22,11 +22,12 @@ from cml.processes.ranks import Ranks
 from cml.runs.model import Model
 from cml.task import Task
 from cml.trackers import Tracker
-from cml.training.begin import train_run
-from cml.training.callbacks import Callback, with_tracker
+from cml.training.callbacks import Callback
 from cml.training.config import TrainConfig, with_options
 from cml.training.loop import Trained
+from cml.training.tracking import with_tracker
 from cml.training.train_options import FitOptions, TrainOptions, list_options
+from cml.training.train_run import train_run
 
 if TYPE_CHECKING:
     from cml.runs.run import Run

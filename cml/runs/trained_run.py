@@ -25,7 +25,7 @@ from cml.retrieval.over_queries import pair_spearman
 from cml.runs.model import Model, load, needs_plugins, published
 from cml.task import Task
 from cml.training.run_config import RunConfig
-from cml.training.run_folder import kept_models, load_model
+from cml.training.saved_model import kept_models, load_model
 
 Embeddings = tuple[NDArray[np.float32], NDArray[np.float32]]  # of queries (Q, D) and of the gallery (G, D)
 PAIRS = "pairs.csv"  # in the folder of a prepared dataset that comes with such pairs
@@ -140,7 +140,7 @@ class TrainedRun:
         """Embeddings (N, D) of image files by the models that were kept during training, by their steps."""
         found = {}
         for step, file in kept_models(self.folder).items():
-            early = load_model(self.folder, self.config.model, self.model.mean.device, which=file)
+            early = load_model(self.folder, self.config.model, self.model.mean.device, file_name=file)
             found[step] = replace(self, model=Model(early, self.config)).embed_files(paths)
         return found
 

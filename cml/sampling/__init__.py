@@ -1,16 +1,17 @@
 """Samplers by name: ``cml.sampling.get("grouped", batch_size=150, groups=24)``."""
 
 from cml.registry import Registry
-from cml.sampling.sampler import Batch, Sampler
+from cml.sampling.batch import Batch
+from cml.sampling.sampler import Sampler
 
 registry: Registry[Sampler] = Registry(
     "sampler",
     {
-        "binary": "cml.sampling.lists:BinaryLists",
-        "dense": "cml.sampling.lists:DenseLists",
-        "grouped": "cml.sampling.lists:GroupedLists",
-        "per-class": "cml.sampling.lists:PerClassBatches",
-        "random": "cml.sampling.lists:RandomBatches",
+        "binary": "cml.sampling.binary:BinarySampler",
+        "dense": "cml.sampling.dense:DenseSampler",
+        "grouped": "cml.sampling.grouped:GroupedSampler",
+        "per-class": "cml.sampling.per_class:PerClassSampler",
+        "random": "cml.sampling.random:RandomSampler",
     },
     group="cml.samplers",
 )

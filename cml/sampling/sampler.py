@@ -1,82 +1,31 @@
 """The contract of a sampler: which items make a batch, and which of them are anchors.
 
-A batch is a pure function of (seed, epoch, step): a run may continue at any step, and data workers may make batches out
-of order. Every epoch takes every training item as a counted anchor exactly once.
+A sampler is a frozen dataclass of settings. It works from its ``sampler_state``: neighbour lists, class numbers, or
+nothing but the number of items. A batch is a pure function of (seed, epoch, step): there is no state to save, a run may
+continue at any step, and data workers may make batches out of order. Every epoch takes every training item as a counted
+anchor exactly once.
 """
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances import LabelDistance, Labels, made
-from cml.distances.label_distance import Int32
 from cml.errors import UserError
-
-Int64 = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Items of one batch; the first ``anchors`` of them are the anchors.
-
-    Attributes:
-        items: (B,) distinct item numbers.
-        anchors: A, 1 <= A <= B.
-    """
-
-    items: Int64
-    anchors: int
-
-
-class LabelsOf:
-    """The N labels of a training set, as samplers ask for them."""
-
-    def __init__(self, distance: LabelDistance, labels: Labels) -> None:
-        self.distance, self._labels = distance, labels
-
-    def neighbors(self, k: int) -> Int32:
-        """The ids (N, k) of each label's nearest labels, -1 for none; k is at most N - 1."""
-        if k == 0:
-            return np.empty((len(self._labels), 0), np.int32)
-        from cml.distances.jobs.stored_lists import stored_neighbors
-
-        return stored_neighbors(self.distance, self._labels, min(k, len(self._labels) - 1)).ids
-
-    @functools.cached_property
-    def _classes(self) -> tuple[Int64, Sequence[str]] | None:
-        """Class numbers (N,) and the C sorted names; None if the labels are not classes."""
-        if (names := self.distance.class_names(self._labels)) is None:
-            return None
-        known, numbers = np.unique(names, return_inverse=True)
-        return numbers.astype(np.int64), tuple(known.tolist())
-
-    def classes(self) -> Int64:
-        """The class numbers (N,), 0..C-1, of at least 2 classes."""
-        if self._classes is None:
-            raise UserError(
-                f"The label distance {self.distance.name!r} has no classes. Use label_distance=classes for labels "
-                "that are classes; for continuous labels use a rule, as in binary(loss=.., rule=nearest, k=5)."
-            )
-        numbers, names = self._classes
-        if len(names) < 2:
-            got = f"Got only {names[0]!r} instead."
-            raise UserError(f"Losses and samplers over classes need at least 2 training classes. {got}")
-        return numbers
-
-    def class_names(self) -> Sequence[str]:
-        """The names of the C classes, in the order of their numbers; none if the labels are not classes."""
-        return () if self._classes is None else self._classes[1]
+from cml.sampling.batch import Batch, Int64
+from cml.sampling.batch_seed import batch_generator, epoch_generator
+from cml.sampling.epoch_batches import EpochBatches
+from cml.sampling.training_labels import TrainingLabels, encode_training_labels
 
 
 @dataclass(frozen=True)
 class Sampler:
     """How batches are composed.
+
+    A subclass overrides what differs: ``sampler_state`` or ``neighbors`` for what it works from, ``counted_anchors``
+    for the length of an epoch, ``compose`` for the items of a batch.
 
     Attributes:
         batch_size: B, items per batch.
@@ -93,28 +42,56 @@ class Sampler:
         """How many nearest neighbours of each item the sampler works from; 0 for none."""
         return 0
 
-    def given(self, labels: LabelsOf) -> NDArray[Any]:
-        """What the batches are made from, a row for each of the N items: neighbour ids (N, ``neighbors``)."""
-        return labels.neighbors(self.neighbors)
-
     @property
     def counted_anchors(self) -> int:
-        """Items of a batch that the epoch counts as its anchors: all of them, where the sampler does not say."""
+        """Items of a batch that the epoch counts as its anchors; by default all B."""
         return self.batch_size
 
-    def compose(self, anchors: Int64, given: NDArray[Any], rng: np.random.Generator) -> Batch:
-        """Make a batch around ``anchors`` (C,) from what is ``given``: neighbour ids (N, k) have -1 for none.
+    def sampler_state(self, labels: TrainingLabels) -> NDArray[Any]:
+        """Make the array from which batches are composed, with a row for each of the N items.
 
-        A sampler that does not say fills up with random items, every one of them an anchor (A = B).
+        Args:
+            labels: The labels of the training set.
+
+        Returns:
+            Neighbour ids (N, ``neighbors``), -1 for none, unless a subclass works from something else.
         """
-        return Batch(self.filled(anchors, len(given), rng), self.batch_size)
+        return labels.neighbors(self.neighbors)
 
-    def filled(self, chosen: Int64, items: int, rng: np.random.Generator) -> Int64:
-        """The chosen items, then others of the N drawn at random, up to the batch size."""
-        return np.concatenate([chosen, others(chosen, self.batch_size - len(chosen), items, rng)])
+    def compose(self, anchors: Int64, state: NDArray[Any], rng: np.random.Generator) -> Batch:
+        """Compose a batch around its counted anchors; by default random items fill it up, and all are anchors.
 
-    def batches(self, labels: Any, label_distance: Any = "euclidean", *, seed: int = 0) -> Batches:  # noqa: ANN401
-        """The batches of a loop of your own, as arrays of item numbers (B,): also ``DataLoader(batch_sampler=..)``.
+        Args:
+            anchors: Item numbers (C,) of the counted anchors.
+            state: The array of ``sampler_state``, a row an item.
+            rng: The generator of this batch.
+
+        Returns:
+            The batch, of ``batch_size`` different items.
+        """
+        return Batch(self.fill_batch(anchors, len(state), rng), self.batch_size)
+
+    def fill_batch(self, chosen: Int64, items: int, rng: np.random.Generator) -> Int64:
+        """Fill a batch up with random other items.
+
+        Args:
+            chosen: Item numbers that the batch begins with, at most B, each once.
+            items: N, the number of training items.
+            rng: The generator of this batch.
+
+        Returns:
+            Item numbers (B,), ``chosen`` first.
+        """
+        return np.concatenate([chosen, draw_others(chosen, self.batch_size - len(chosen), items, rng)])
+
+    def batches(
+        self,
+        labels: Any,  # noqa: ANN401 - labels of any kind
+        label_distance: Any = "euclidean",  # noqa: ANN401 - as cml.fit takes it
+        *,
+        seed: int = 0,
+    ) -> EpochBatches:
+        """Make the batches of a training loop of your own; ``DataLoader(batch_sampler=..)`` takes them too.
 
         Each time that they are iterated over they are those of the next epoch. The first ``batches.anchors`` items of
         a batch are its anchors.
@@ -123,7 +100,10 @@ class Sampler:
             labels: The N labels of the training set, as they are or encoded by the distance.
             label_distance: A text, a ``LabelDistance``, a function of two labels or a matrix, as ``cml.fit`` takes it;
                 "classes" for per-class.
-            seed: Of the draw.
+            seed: Random seed.
+
+        Returns:
+            An iterable of item numbers (B,), with ``len`` and ``anchors``.
 
         Raises:
             UserError: there are too few labels for a batch, they do not fit the distance, or per-class has no classes.
@@ -134,87 +114,141 @@ class Sampler:
             >>> len(batches), batches.anchors, [batch.shape for batch in batches][:2]
             (25, 10, [(10,), (10,)])
         """
-        return Batches(self, label_distance, labels, seed)
+        state = self.sampler_state(encode_training_labels(labels, label_distance))
+        return EpochBatches(functools.partial(self.batch, state, seed=seed), self.steps_per_epoch(len(state)))
 
     def steps_per_epoch(self, items: int) -> int:
-        """Batches in which every one of ``items`` training items is a counted anchor once."""
+        """Count the batches in which every training item is a counted anchor once.
+
+        Args:
+            items: N, the number of training items.
+
+        Returns:
+            Steps of an epoch.
+        """
         return -(-items // self.counted_anchors)
 
     def check_count(self, items: int) -> None:
-        """Raise ``UserError`` if there are fewer items than a batch takes."""
+        """Check that there are enough items for a batch.
+
+        Args:
+            items: N, the number of training items.
+
+        Raises:
+            UserError: There are fewer items than a batch takes.
+        """
         if items < self.batch_size:
             raise UserError(
                 f"A batch takes {self.batch_size} different items, but there are {items} training items. "
-                f'Set the sampler to smaller batches, as in "random(batch_size={suited_batch(items)})".'
+                f'Set the sampler to smaller batches, as in "random(batch_size={suggest_batch_size(items)})".'
             )
 
-    def check_given(self, given: NDArray[Any], dimensions: int) -> None:
-        """``check_count`` of what is given, which should be an array of so many dimensions."""
-        if getattr(given, "ndim", None) != dimensions:
-            got = f"Got {type(given).__name__} instead; take sampler.batches(labels, distance) to draw from labels."
-            raise UserError(f"batch takes the array that the sampler's 'given' makes. {got}")
-        self.check_count(len(given))
+    def check_state(self, state: NDArray[Any], dimensions: int) -> None:
+        """Check the argument of ``batch``.
 
-    def batch(self, given: NDArray[Any], *, seed: int, step: int) -> Batch:
-        """The batch of global step ``step`` (0-based, counted through all epochs) of the run with ``seed``.
+        Args:
+            state: What should be the array of ``sampler_state``.
+            dimensions: Its number of dimensions.
 
-        ``given`` is what the method of that name makes: (N, k) int32 neighbour ids, k >= ``neighbors``, which may be 0.
+        Raises:
+            UserError: It is something else, or there are fewer items than a batch takes.
+        """
+        if getattr(state, "ndim", None) != dimensions:
+            raise UserError(
+                f"batch takes the array that the sampler's 'sampler_state' makes. Got {type(state).__name__} instead; "
+                "take sampler.batches(labels, distance) to draw from labels."
+            )
+        self.check_count(len(state))
+
+    def batch(self, state: NDArray[Any], *, seed: int, step: int) -> Batch:
+        """Compose the batch of a step.
+
+        Args:
+            state: The array of ``sampler_state``: (N, k) int32 neighbour ids, k >= ``neighbors``, which may be 0.
+            seed: Seed of the run.
+            step: Number of the step in the run, from 0, counted through all epochs.
+
+        Returns:
+            The batch; equal arguments give equal batches.
 
         Raises:
             UserError: fewer items than the batch, too few neighbours, or something else than an array of them.
         """
-        self.check_given(given, 2)
-        items = len(given)
-        if given.shape[1] < self.neighbors:
-            raise UserError(f"This sampler needs {self.neighbors} neighbors per item. Got {given.shape[1]} instead.")
-        epoch, within = divmod(step, self.steps_per_epoch(items))
+        self.check_state(state, 2)
+        items = len(state)
+        if state.shape[1] < self.neighbors:
+            raise UserError(f"This sampler needs {self.neighbors} neighbors per item. Got {state.shape[1]} instead.")
+        epoch, index = divmod(step, self.steps_per_epoch(items))
         order = _epoch_order(items, seed, epoch)
-        anchors = order[within * self.counted_anchors : (within + 1) * self.counted_anchors]
-        return self.compose(anchors, given, np.random.default_rng((seed, epoch, within + 1)))
+        anchors = order[index * self.counted_anchors : (index + 1) * self.counted_anchors]
+        return self.compose(anchors, state, batch_generator(seed, epoch, index))
 
 
-class Batches:
-    """What ``Sampler.batches`` gives: each time that it is iterated over, the next epoch's batches."""
+def suggest_batch_size(items: int) -> int:
+    """Suggest a batch size where there are fewer items than usual: half of them, so that batches differ.
 
-    def __init__(self, sampler: Sampler, distance: Any, labels: Any, seed: int) -> None:  # noqa: ANN401
-        if not hasattr(labels, "__len__") or isinstance(labels, str | LabelDistance):
-            takes = "the labels of the training set, then the label distance, as in batches(labels, 'euclidean')"
-            raise UserError(f"batches takes {takes}. Got {type(labels).__name__} for the labels instead.")
-        distance = made(distance) if isinstance(labels, Labels) else made(distance).fit(labels)
-        encoded = distance.encode(labels)
-        self._sampler, self._seed, self._step = sampler, seed, 0
-        self._given = sampler.given(LabelsOf(distance, encoded))
-        self._steps = sampler.steps_per_epoch(len(encoded))
-        self.anchors = sampler.batch(self._given, seed=seed, step=0).anchors
+    Args:
+        items: N, the number of training items.
 
-    def __len__(self) -> int:
-        return self._steps
-
-    def __iter__(self) -> Iterator[Int64]:
-        first, self._step = self._step, self._step + self._steps
-        for step in range(first, first + self._steps):
-            yield self._sampler.batch(self._given, seed=self._seed, step=step).items
-
-
-def suited_batch(items: int) -> int:
-    """A batch size for so few items that the usual one is too large: half of them, so that batches differ."""
+    Returns:
+        Items per batch, at most N.
+    """
     return items if items < 20 else items // 2
 
 
-def others(chosen: Int64, count: int, items: int, rng: np.random.Generator) -> Int64:
-    """``count`` different items drawn at random from 0..items-1 that are not in ``chosen``."""
+def draw_others(chosen: Int64, count: int, items: int, rng: np.random.Generator) -> Int64:
+    """Draw different items at random that were not chosen yet.
+
+    Args:
+        chosen: Item numbers to leave out.
+        count: How many items to draw.
+        items: N; items are drawn from 0..N-1.
+        rng: Generator of random numbers.
+
+    Returns:
+        Item numbers (count,), each once.
+    """
     if 4 * (len(chosen) + count) > items:  # few are left out: a permutation of the rest is cheaper than rejection
         return rng.permutation(np.setdiff1d(np.arange(items), chosen))[:count]
-    taken = set(chosen.tolist())
+    excluded = set(chosen.tolist())
     drawn: list[int] = []
     while len(drawn) < count:
         for item in rng.integers(items, size=count - len(drawn)).tolist():
-            if item not in taken:
-                taken.add(item)
+            if item not in excluded:
+                excluded.add(item)
                 drawn.append(item)
     return np.array(drawn, np.int64)
 
 
+def drop_repeats(items: Int64) -> Int64:
+    """Keep every item once, in the order in which they come first.
+
+    Args:
+        items: Item numbers.
+
+    Returns:
+        The different ones among them.
+    """
+    _, first = np.unique(items, return_index=True)
+    return items[np.sort(first)]
+
+
+def check_setting(name: str, value: int, most: int, *, least: int = 1) -> None:
+    """Check that a setting of a sampler is in its range.
+
+    Args:
+        name: Name of the setting.
+        value: Its value.
+        most: Largest allowed value.
+        least: Smallest allowed value.
+
+    Raises:
+        UserError: It is out of range.
+    """
+    if not least <= value <= most:
+        raise UserError(f"'{name}' must be in {least}..{most}. Got {value} instead.")
+
+
 @functools.lru_cache(maxsize=2)
 def _epoch_order(items: int, seed: int, epoch: int) -> Int64:
-    return np.random.default_rng((seed, epoch, 0)).permutation(items)
+    return epoch_generator(seed, epoch).permutation(items)

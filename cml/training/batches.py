@@ -1,8 +1,13 @@
-"""The tensors of a training step, a pure function of (seed, step), so that a run can continue at any step."""
+"""The tensors of a training step, made from a sampler's batch in data workers.
+
+An item of ``BatchSource`` is a whole batch, a pure function of (seed, step): see ``cml.sampling.batch_seed``. So a run
+can continue at any step, and data workers can share the blocks of label distances. Each of several processes makes its
+share of a batch's images, and they take turns with the label distances.
+"""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,59 +16,24 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from cml.data.augmentation import Jitter, jitter_boxes, mirror_images
-from cml.data.images import Images
-from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.losses.loss import LabelSource
 from cml.processes.ranks import Ranks
-from cml.sampling.sampler import Int64, Sampler
+from cml.sampling.batch import Int64
+from cml.sampling.batch_seed import augmentation_generator
+from cml.sampling.sampler import Sampler
+from cml.training.batch_targets import BatchTargets, label_distances
 from cml.training.config import TrainConfig
-from cml.training.frozen import Features
-from cml.training.targets import BatchLabels, TrainingLabels, label_distances
-from cml.training.workers import made_ahead
+from cml.training.data_workers import prefetch
+from cml.training.frozen_backbone import Features
+from cml.training.horizontal_flip import draw_flips, mirror_labels
+from cml.training.training_data import TrainingData
+from cml.training.training_targets import TrainingTargets
 
 # this process's inputs (b, ..), with one process all B, and the target of the whole batch: label distances (A, B),
 # undefined if it is another process's turn to compute them, class numbers or vectors
 Step = tuple[Tensor, Tensor]
-FEWEST_HELD_OUT = 8  # rankings of fewer items say little
-MOST_HELD_OUT = 1000  # all pairs of them are compared
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """Images and their labels, in the same order."""
-
-    images: Images | Features  # N images, or their features by a frozen backbone
-    labels: Labels  # N encoded labels
-    distance: LabelDistance  # the one that encoded them
-    mirrored_labels: Labels | None = None  # of the mirrored images; needed if images are mirrored one by one
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def subset(self, items: slice) -> Self:
-        """A part of it."""
-        twins = None if self.mirrored_labels is None else self.mirrored_labels[items]
-        return replace(self, images=self.images.subset(items), labels=self.labels[items], mirrored_labels=twins)
-
-    def held_out(self, config: TrainConfig) -> tuple[Self, Self]:
-        """The items to train on, and the last ones, so that video frames stay together, to validate on, if any."""
-        kept = items_left(config, len(self))
-        return self.subset(slice(0, kept)), self.subset(slice(kept, len(self)))
-
-
-def items_left(config: TrainConfig, items: int) -> int:
-    """How many of ``items`` are trained on, and not held out for validation; a UserError if they are too few."""
-    if not config.evaluate_every:
-        return items
-    left = items - min(MOST_HELD_OUT, max(FEWEST_HELD_OUT, round(config.validation_share * items)))
-    if left < FEWEST_HELD_OUT:
-        raise UserError(
-            f"{items} training items are too few to hold {items - left} of them out for validation: at least "
-            f"{FEWEST_HELD_OUT} must be left to train on. Set evaluate_every to 0."
-        )
-    return left
 
 
 class _Plan(NamedTuple):
@@ -75,13 +45,29 @@ class _Plan(NamedTuple):
 
 @dataclass(eq=False)
 class BatchSource(Dataset[Step]):
-    """Batches by global step; with a memory, label distances have columns for its M items, newest batch first."""
+    """Batches by global step.
+
+    With a memory of M, label distances have a further column for each of the last M items of earlier steps, newest
+    batch first, as ``CrossBatchMemory`` stores them.
+
+    Attributes:
+        data: The training data.
+        sampler: The sampler.
+        sampler_state: The result of the sampler's ``sampler_state``.
+        config: The options of the run.
+        target: The loss's ``target``, a function of a batch's labels.
+        ranks: The processes that share the batches.
+
+    Raises:
+        UserError: There are more processes than items in a batch. At a batch: the label distance lacks what the target
+            needs, or there is a memory and the target is not label distances.
+    """
 
     data: TrainingData
     sampler: Sampler
-    given: NDArray[Any]  # by the sampler
+    sampler_state: NDArray[Any]
     config: TrainConfig
-    target: Callable[[LabelSource], Tensor] = label_distances  # the loss's
+    target: Callable[[LabelSource], Tensor] = label_distances
     ranks: Ranks = field(default_factory=Ranks)
 
     def __post_init__(self) -> None:
@@ -91,58 +77,79 @@ class BatchSource(Dataset[Step]):
                 "sampler's batch_size, or start fewer of them."
             )
         options = self.config
-        self._training = TrainingLabels(self.data.distance, self.data.labels)
+        self._training = TrainingTargets(self.data.distance, self.data.labels)
         self._jitter = Jitter(options.crop, options.scale_jitter, options.shift_jitter, options.brightness_jitter)
         self._plans: dict[int, _Plan] = {}  # of the steps that the memory reaches back to
 
     def items(self, step: int) -> Int64:
-        """The item numbers (B,) of a step."""
+        """The item numbers (B,) of the batch of a step."""
         return self._plan(step).items
 
     def __getitem__(self, step: int) -> Step:
+        """Make this process's inputs, (b, 3, h, w) uint8 or features (b, F), and the target of a step."""
         items, flips, anchors, rng = self._plan(step)
-        stored, stored_flips = self.remembered(step)
-        labels = self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips]))
-        own_turn = self.ranks.owner(step) == self.ranks.rank
-        target = self.target(BatchLabels(self._training, items, labels, anchors, stored, self.config.memory, own_turn))
-        own = self.ranks.share(len(items))
-        images, size = self.data.images, self.config.image_size
+        stored, stored_flips = self.memory_items(step)
+        targets = BatchTargets(
+            training=self._training,
+            items=items,
+            labels=self._labels(np.concatenate([items, stored]), np.concatenate([flips, stored_flips])),
+            anchors=anchors,
+            stored=stored,
+            memory=self.config.memory,
+            own_turn=self.ranks.owner(step) == self.ranks.rank,
+        )
+        target = self.target(targets)
+        share = self.ranks.share(len(items))
+        images = self.data.images
         if isinstance(images, Features):
-            return torch.from_numpy(images.read(items[own])), target
-        boxes = jitter_boxes(images.read(items[own]), size, self._jitter, rng, part=own, total=len(items))
-        return mirror_images(boxes, flips[own]), target
+            return torch.from_numpy(images.read(items[share])), target
+        pixels = images.read(items[share])
+        boxes = jitter_boxes(pixels, self.config.image_size, self._jitter, rng, part=share, total=len(items))
+        return mirror_images(boxes, flips[share]), target
 
-    def _plan(self, step: int) -> _Plan:
-        batch = self.sampler.batch(self.given, seed=self.config.seed, step=step)
-        rng = np.random.default_rng((self.config.seed, step, 7))  # 7: a stream of its own beside the sampler's
-        flips = np.zeros(len(batch.items), bool)
-        if self.config.flip != "none":
-            flips[:] = rng.random(1 if self.config.flip == "list" else len(flips)) < 0.5
-        return _Plan(batch.items, flips, batch.anchors, rng)
+    def memory_items(self, step: int) -> tuple[Int64, NDArray[np.bool_]]:
+        """List what the memory holds at a step.
 
-    def remembered(self, step: int) -> tuple[Int64, NDArray[np.bool_]]:
-        """The items in the memory at a step, and which of them were mirrored, newest step first, (S,) each, S <= M."""
+        Args:
+            step: Number of the step, from 0.
+
+        Returns:
+            The items (S,), newest step first, S <= M, and which of them were mirrored (S,).
+        """
         plans: dict[int, _Plan] = {}
         size, count = self.config.memory, 0
-        while count < size and (earlier := step - len(plans) - 1) >= 0:
+        earlier = step - 1
+        while count < size and earlier >= 0:
             plans[earlier] = self._plans.get(earlier) or self._plan(earlier)
             count += len(plans[earlier].items)
+            earlier -= 1
         self._plans = plans
         items = np.concatenate([np.empty(0, np.int64), *(plan.items for plan in plans.values())])
         flips = np.concatenate([np.empty(0, bool), *(plan.flips for plan in plans.values())])
         return items[:size], flips[:size]
+
+    def steps(self, first: int, last: int) -> Iterator[Step]:
+        """Iterate over the batches of some steps, which ``config.workers`` processes make ahead.
+
+        Args:
+            first: The first step.
+            last: The step after the last one.
+
+        Returns:
+            The batches, in order.
+        """
+        workers = 0 if isinstance(self.data.images, Features) else self.config.workers
+        return prefetch(self, range(first, last), workers=workers, timeout=self.config.worker_timeout)
+
+    def _plan(self, step: int) -> _Plan:
+        batch = self.sampler.batch(self.sampler_state, seed=self.config.seed, step=step)
+        rng = augmentation_generator(self.config.seed, step)
+        flips = draw_flips(self.config.flip, len(batch.items), rng)
+        return _Plan(batch.items, flips, batch.anchors, rng)
 
     def _labels(self, items: Int64, flips: NDArray[np.bool_]) -> Labels:
         labels = self.data.labels[items]
         if self.config.flip != "image":
             return labels
         assert self.data.mirrored_labels is not None
-        twins = self.data.mirrored_labels[items]
-        arrays = labels.arrays.items()
-        flags = {name: flips.reshape(-1, *[1] * (array.ndim - 1)) for name, array in arrays}
-        return Labels({name: np.where(flags[name], twins.arrays[name], array) for name, array in arrays})
-
-    def steps(self, first: int, last: int) -> Iterator[Step]:
-        """The batches of global steps ``first`` to ``last`` - 1, made ahead by ``config.workers`` processes."""
-        workers = 0 if isinstance(self.data.images, Features) else self.config.workers
-        return made_ahead(self, range(first, last), workers=workers, timeout=self.config.worker_timeout)
+        return mirror_labels(labels, self.data.mirrored_labels[items], flips)

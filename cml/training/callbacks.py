@@ -1,31 +1,36 @@
-"""Callbacks during training: the user's own, and experiment trackers. They see the state and may stop the run."""
+"""Callbacks during training: they see the state of a run and may stop it."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from cml.retrieval.results import Metric
-from cml.trackers import Guarded, TrackedRun, Tracker
 from cml.training.config import TrainConfig
-
-TRACK_EVERY = 10  # steps between two points of a tracker's curves
 
 
 @dataclass(frozen=True)
 class State:
-    """A run after a step, as callbacks see it."""
+    """A run after a step, as callbacks see it.
 
-    step: int  # steps done
-    steps: int  # of the whole run
-    learning_rate: float  # of the head, in this step
-    images_per_second: float  # since this process began to train
-    validation: float | None  # score of the last validation, lower is better; None before the first
-    run: Path | None  # run folder
-    model: nn.Module  # the trained network, in training mode
+    Attributes:
+        step: Steps done.
+        steps: Steps of the whole run.
+        learning_rate: Learning rate of the head in this step.
+        images_per_second: Speed since this process began to train.
+        validation: Score of the last validation, lower is better; None before the first.
+        run: The run folder; None for a run without one.
+        model: The trained network, in training mode.
+    """
+
+    step: int
+    steps: int
+    learning_rate: float
+    images_per_second: float
+    validation: float | None
+    run: Path | None
+    model: nn.Module
     _loss: Tensor = field(repr=False)
     _norm: Tensor | None = field(repr=False)
 
@@ -39,10 +44,11 @@ class State:
         """L2 norm of the network's gradient in this step, before it was clipped; asking waits for the device."""
         if self._norm is not None:
             return float(self._norm)
-        return float(nn.utils.get_total_norm([one.grad for one in self.model.parameters() if one.grad is not None]))
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        return float(nn.utils.get_total_norm(gradients))
 
 
-Watch = Callable[[State], Any] | None
+Watch = Callable[[State], Any]
 
 
 class Callback:
@@ -70,97 +76,59 @@ class Callback:
     """
 
     def __init__(
-        self, *, on_step: Watch = None, on_validate: Watch = None, on_checkpoint: Watch = None, on_end: Watch = None
+        self,
+        *,
+        on_step: Watch | None = None,
+        on_validate: Watch | None = None,
+        on_checkpoint: Watch | None = None,
+        on_end: Watch | None = None,
     ) -> None:
-        given = {"on_step": on_step, "on_validate": on_validate, "on_checkpoint": on_checkpoint, "on_end": on_end}
-        vars(self).update({name: function for name, function in given.items() if function is not None})
+        functions = {"on_step": on_step, "on_validate": on_validate, "on_checkpoint": on_checkpoint, "on_end": on_end}
+        for name, function in functions.items():
+            if function is not None:
+                setattr(self, name, function)
 
     def on_begin(self, config: TrainConfig, run: Path | None, /) -> None:
-        """Training begins or continues, with these options and run folder."""
+        """Called before the first step of a run that begins or continues.
+
+        Args:
+            config: The options of the run.
+            run: The run folder; None for a run without one.
+        """
 
     def on_step(self, state: State, /) -> Any:  # noqa: ANN401 - True asks to stop
-        """A step is done."""
+        """Called after every step.
+
+        Args:
+            state: The state of the run.
+
+        Returns:
+            True ends the run as after its last step.
+        """
 
     def on_validate(self, state: State, /) -> Any:  # noqa: ANN401
-        """The run was validated."""
+        """Called after every validation.
+
+        Args:
+            state: The state of the run, with the new score.
+
+        Returns:
+            True ends the run as after its last step.
+        """
 
     def on_checkpoint(self, state: State, /) -> Any:  # noqa: ANN401
-        """A checkpoint was written."""
+        """Called after every checkpoint that is written.
+
+        Args:
+            state: The state of the run.
+
+        Returns:
+            True ends the run as after its last step.
+        """
 
     def on_end(self, state: State, /) -> Any:  # noqa: ANN401
-        """The run folder is complete."""
+        """Called when the run folder is complete.
 
-
-class Tracking(Callback):
-    """Sends a run to an experiment tracker, given as an object or by name and settings."""
-
-    def __init__(self, tracker: str | Tracker) -> None:
-        self._tell = Guarded(tracker).tell
-
-    def on_begin(self, config: TrainConfig, run: Path | None, /) -> None:
-        """Open the run."""
-        self._tell("begin", TrackedRun.of(run, asdict(config)))
-
-    def on_step(self, state: State, /) -> None:
-        """Send the curves."""
-        if state.step % TRACK_EVERY == 0 or state.step == state.steps:
-            names = ("loss", "learning_rate", "gradient_norm", "images_per_second")
-            self._tell("log", state.step, {name: getattr(state, name) for name in names})
-
-    def on_validate(self, state: State, /) -> None:
-        """Send the score."""
-        self._tell("log", state.step, {"validation": state.validation})
-
-    def on_end(self, state: State, /) -> None:
-        """Send the loss curve."""
-        if state.run is not None:
-            self._tell("picture", "loss curve", state.run / "loss.png")
-        self._tell("end")
-
-
-def with_tracker(callbacks: Sequence[Callback], tracker: str | Tracker | None) -> list[Callback]:
-    """The callbacks, with one for the tracker if there is one; a UserError if it is unknown or not installed."""
-    return [*callbacks, *([Tracking(tracker)] if tracker else [])]
-
-
-def track_figures(tracker: str | Tracker, run: Path, config: TrainConfig, row: Mapping[str, Metric]) -> None:
-    """Send a row of a finished run's evaluation to a tracker, as ``evaluation/NAME``."""
-    tell = Guarded(tracker).tell
-    tell("begin", TrackedRun.of(run, asdict(config)))
-    tell("log", config.steps, {f"evaluation/{name}": metric.mean for name, metric in row.items()})
-    tell("end")
-
-
-class Watched:
-    """A run with its callbacks, none in processes that write no run folder; ``stop`` is True once one asks for it."""
-
-    def __init__(self, callbacks: Sequence[Callback], config: TrainConfig, run: Path | None, model: nn.Module) -> None:
-        self._callbacks, self._config, self._run, self._model = callbacks, config, run, model
-        self.stop = False
-        self._state: State | None = None
-        self._validation: float | None = None
-        self._began, self._seen = time.perf_counter(), 0
-        for callback in callbacks:
-            callback.on_begin(config, run)
-
-    def step(self, step: int, learning_rate: float, loss: Tensor, norm: Tensor | None, images: int) -> None:
-        """A step is done; ``norm`` is the gradient's if it was clipped."""
-        if self._callbacks:
-            self._seen += images
-            rate = self._seen / (time.perf_counter() - self._began)
-            self._state = State(
-                step, self._config.steps, learning_rate, rate, self._validation, self._run, self._model, loss, norm
-            )
-            self.call("on_step")
-
-    def validated(self, score: float) -> None:
-        """The run was validated."""
-        self._validation = score
-        if self._state is not None:
-            self._state = replace(self._state, validation=score)
-        self.call("on_validate")
-
-    def call(self, name: str) -> None:
-        """Call the method ``name`` of all callbacks in order, if a step was done."""
-        for callback in self._callbacks if self._state is not None else ():
-            self.stop |= getattr(callback, name)(self._state) is True
+        Args:
+            state: The state of the run.
+        """

@@ -1,4 +1,18 @@
-"""The checkpoint of a run: all that the next step depends on, read without pickle; its checksums reveal damage."""
+"""The checkpoint of a run: everything that the next step depends on, and nothing else.
+
+``checkpoints/last.pt`` contains:
+
+- ``step``: steps done;
+- ``model``, ``loss``: their weights and constants;
+- ``optimizer``: its momenta, by the number of the parameter;
+- ``memory``: embeddings and items of earlier batches;
+- ``average``: the averaged weights, with ``ema_decay``;
+- ``best``, ``best_step``, ``worst``, ``waited``, ``best_weights``: the course of validation;
+- ``rng``, ``device_rng``: torch's random state on the CPU and on the GPU.
+
+It makes a resumed run equal to one that was never interrupted, bit for bit on the CPU. It is read without pickle
+(``weights_only=True``), and its checksums reveal damage.
+"""
 
 import zipfile
 from dataclasses import dataclass
@@ -15,7 +29,7 @@ from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, open_regular
 from cml.storage.saved_options import Count, record
-from cml.training.optimizer import Average
+from cml.training.averaged_weights import AveragedWeights
 from cml.training.validation import Validation
 
 CHECKPOINT = "checkpoints/last.pt"
@@ -23,25 +37,48 @@ CHECKPOINT = "checkpoints/last.pt"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run between two steps, which also includes torch's random state."""
+    """The parts of a run whose state is saved between two steps, beside torch's random state.
+
+    Attributes:
+        model: The model.
+        loss: The loss.
+        optimizer: The optimiser.
+        memory: The memory of earlier embeddings.
+        average: The averaged weights.
+        validation: The course of validation.
+        steps: Steps of the whole run, against which a file is checked.
+        items: Number of training items, likewise.
+    """
 
     model: EmbeddingModel
     loss: Loss
     optimizer: torch.optim.Optimizer
     memory: CrossBatchMemory
-    average: Average
+    average: AveragedWeights
     validation: Validation
-    steps: int  # of the whole run, against which a file is checked
-    items: int  # of training
+    steps: int
+    items: int
 
     def save(self, run: Path | None, step: int) -> None:
-        """Write the checkpoint after ``step`` steps, atomically, if there is a run folder."""
+        """Write the checkpoint, atomically.
+
+        Args:
+            run: The run folder; None writes nothing.
+            step: Steps done so far.
+
+        Raises:
+            OSError: The disk is full or refuses the file.
+        """
         if run is None:
             return
         device = self.model.mean.device
         state = {
             "step": step,
-            **{name: getattr(self, name).state_dict() for name in ("model", "loss", "optimizer", "memory", "average")},
+            "model": self.model.state_dict(),
+            "loss": self.loss.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "memory": self.memory.state_dict(),
+            "average": self.average.state_dict(),
             **self.validation.state_dict(),
             "rng": torch.get_rng_state(),
             "device_rng": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
@@ -53,8 +90,19 @@ class Checkpoint:
                 raise error.__context__ if isinstance(error.__context__, OSError) else error from None
 
     def load(self, run: Path) -> int:
-        """Restore a run's checkpoint; returns the step to continue with: 0 if there is no checkpoint."""
-        if (state := read_checkpoint(run)) is None:
+        """Restore the checkpoint of a run.
+
+        Args:
+            run: The run folder.
+
+        Returns:
+            The step to continue with: 0 if there is no checkpoint.
+
+        Raises:
+            DataError: The file is damaged, or does not fit this run.
+        """
+        state = read_checkpoint(run)
+        if state is None:
             return 0
         device = self.model.mean.device
         try:
@@ -72,9 +120,9 @@ class Checkpoint:
                 torch.cuda.set_rng_state(state["device_rng"], device)
             return int(state["step"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, UserError) as error:
-            why = " ".join(str(error).split())[:200]
+            reason = " ".join(str(error).split())[:200]
             raise DataError(
-                f"The checkpoint {run / CHECKPOINT} does not fit the run ({type(error).__name__}: {why}); "
+                f"The checkpoint {run / CHECKPOINT} does not fit the run ({type(error).__name__}: {reason}); "
                 "delete it to start over."
             ) from None
 
@@ -92,7 +140,7 @@ class Checkpoint:
         fits = fits and embeddings.shape == (len(items), self.model.config.dimension)
         if len(items) and not (fits and 0 <= items.min() <= items.max() < self.items):
             raise ValueError("the memory is not of these items")
-        parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
+        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         is_sgd = isinstance(self.optimizer, torch.optim.SGD)
         names = {"momentum_buffer"} if is_sgd else {"step", "exp_avg", "exp_avg_sq"}
         for number, entry in state["optimizer"]["state"].items():
@@ -101,26 +149,37 @@ class Checkpoint:
                 raise ValueError(f"the optimizer's state of parameter {number} is of another one")
 
 
-def _is_like(found: object, model: dict[str, Tensor]) -> bool:
-    return (
-        isinstance(found, dict)
-        and found.keys() == model.keys()
-        and all(isinstance(one, Tensor) and one.shape == model[name].shape for name, one in found.items())
-    )
-
-
 def read_checkpoint(run: Path) -> dict[str, Any] | None:
-    """The content of a run's checkpoint; None if there is none."""
-    if not (path := run / CHECKPOINT).exists():
+    """Read the checkpoint of a run.
+
+    Args:
+        run: The run folder.
+
+    Returns:
+        Its contents, as the module's text lists them; None if there is none.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    path = run / CHECKPOINT
+    if not path.exists():
         return None
     try:
         with open_regular(path) as file:
             with zipfile.ZipFile(file) as archive:
-                if (part := archive.testzip()) is not None:  # torch.load checks no checksum
-                    raise DataError(f"The checksum of {part!r} is wrong")
+                damaged = archive.testzip()  # torch.load checks no checksum
+                if damaged is not None:
+                    raise DataError(f"The checksum of {damaged!r} is wrong")
             file.seek(0)
             state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises half a dozen types for a damaged file
-        why = str(error) if isinstance(error, DataError) else type(error).__name__
-        raise DataError(f"The checkpoint {path} is damaged ({why}); delete it to start over.") from None
+        reason = str(error) if isinstance(error, DataError) else type(error).__name__
+        raise DataError(f"The checkpoint {path} is damaged ({reason}); delete it to start over.") from None
     return state
+
+
+def _is_like(state: object, model: dict[str, Tensor]) -> bool:
+    """Whether ``state`` holds tensors with a model's names and shapes."""
+    if not isinstance(state, dict) or state.keys() != model.keys():
+        return False
+    return all(isinstance(tensor, Tensor) and tensor.shape == model[name].shape for name, tensor in state.items())

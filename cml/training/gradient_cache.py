@@ -1,19 +1,22 @@
 """Batches larger than the memory: the loss over the whole batch, the network over one part at a time.
 
-Every micro batch is embedded without a graph; the loss of all embeddings gives a gradient for each. Then every micro
-batch is embedded again, with a graph and the same random numbers, and its gradient is propagated. The sum is the
-gradient of the whole batch, but for batch normalisation, unless with ``fixed_statistics``. Gao, Zhang, Han, Callan:
-Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup, RepL4NLP 2021.
+First every micro batch is embedded without a graph. The loss of all embeddings gives a gradient for each of them. Then
+every micro batch is embedded again, with a graph and the same random numbers, and its gradient is propagated. Only one
+micro batch's activations are held at a time, at the cost of a second forward pass.
+
+The gradient is that of the whole batch, unlike that of gradient accumulation. The exception is batch normalisation,
+whose statistics are those of a micro batch; ``batch_norm_statistics.fixed_statistics`` makes it exact. Running
+statistics and other buffers change only in the second pass, once per micro batch.
+
+Reference: Gao, Zhang, Han, Callan: Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup,
+RepL4NLP 2021.
 """
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def backward(
@@ -25,12 +28,20 @@ def backward(
     largest: int | None = None,
     cast: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Tensor, Tensor]:
-    """The loss and the embeddings (B, D) of a batch, without graphs; the gradient of the loss is added to parameters.
+    """Compute loss and embeddings of a batch, and add the gradient of the loss to all parameters it depends on.
 
-    ``network`` maps inputs (b, ..) to embeddings (b, D), ``loss`` all embeddings, in at least float32, to a scalar, and
-    ``cast`` makes the context in which the network runs, for autocast. More than ``micro_batch`` inputs are split into
-    as few and as equal parts as possible. If several processes have a share of the batch each, ``largest`` is the size
-    of the largest: all split theirs into the same number of parts, since they exchange statistics in the network.
+    Args:
+        network: Maps inputs (b, ..) to embeddings (b, D).
+        loss: Maps embeddings (B, D), in at least float32, to a scalar.
+        inputs: (B, ..), on the network's device.
+        micro_batch: Inputs per pass, at least 1. A larger batch is split into as few and as equal parts as possible.
+            None, or a batch that is no larger: one direct pass.
+        largest: The size of the largest share of the batch, if several processes have one each: all split theirs into
+            the same number of parts, since they exchange statistics in the network.
+        cast: Makes the context in which the network runs, for autocast.
+
+    Returns:
+        The loss, and the embeddings (B, D) in at least float32, both without a graph.
 
     Example:
         >>> import torch
@@ -51,48 +62,27 @@ def backward(
 
     pieces = inputs.tensor_split(parts)
     buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
-    random, found = [], []
+    random_states, parts_embedded = [], []
     with torch.no_grad():
         for piece in pieces:
-            random.append(_random_state(inputs.device))
+            random_states.append(_random_state(inputs.device))
             with cast():  # a new one per pass: autocast would keep weights that it has cast without a graph
-                found.append(_full(network(piece)))
+                parts_embedded.append(_full(network(piece)))
         for buffer, before in buffers:
             buffer.copy_(before)
-    embeddings = torch.cat(found).requires_grad_()
+    embeddings = torch.cat(parts_embedded).requires_grad_()
     value = loss(embeddings)
     torch.autograd.backward(value)
     assert embeddings.grad is not None
-    after = _random_state(inputs.device)
-    for piece, bring_back, gradient in zip(pieces, random, embeddings.grad.tensor_split(parts), strict=True):
-        bring_back()
+    gradients = embeddings.grad.tensor_split(parts)
+    restore_end = _random_state(inputs.device)
+    for piece, restore, gradient in zip(pieces, random_states, gradients, strict=True):
+        restore()
         with cast():
             again = network(piece)
         torch.autograd.backward(_full(again), gradient)
-    after()
+    restore_end()
     return value.detach(), embeddings.detach()
-
-
-@contextmanager
-def fixed_statistics(network: nn.Module, fixed: bool) -> Iterator[None]:
-    """If ``fixed``, every batch normalisation uses its running statistics in the block, and does not change them."""
-    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)] if fixed else []
-    hooks = [norm.register_forward_pre_hook(lambda norm, _: norm.eval() and None) for norm in norms]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def warn_of_statistics(network: nn.Module) -> None:
-    """Warn if the network has batch normalisation, so that images in one pass affect each other."""
-    if any(isinstance(module, _BatchNorm) for module in network.modules()):
-        warnings.warn(
-            "The network has batch normalisation, which sees one micro batch at a time: the gradient is not exactly "
-            "that of the whole batch. It is with --batch-norm fixed, or with --backbone 'small-cnn(norm=group)'.",
-            stacklevel=2,
-        )
 
 
 def _full(embeddings: Tensor) -> Tensor:
@@ -100,14 +90,18 @@ def _full(embeddings: Tensor) -> Tensor:
 
 
 def _random_state(device: torch.device) -> Callable[[], None]:
-    """A function that brings back the random state of now."""
-    module: Any = {"cuda": torch.cuda, "mps": torch.mps}.get(device.type)
-    which = [device] if device.type == "cuda" else []
-    here, there = torch.get_rng_state(), module and module.get_rng_state(*which)
+    """Make a function that restores the random state of now."""
+    if device.type == "cuda":
+        state_on_gpu = torch.cuda.get_rng_state(device)
+    elif device.type == "mps":
+        state_on_gpu = torch.mps.get_rng_state()
+    state = torch.get_rng_state()
 
-    def bring_back() -> None:
-        torch.set_rng_state(here)
-        if module is not None:
-            module.set_rng_state(there, *which)
+    def restore() -> None:
+        torch.set_rng_state(state)
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(state_on_gpu, device)
+        elif device.type == "mps":
+            torch.mps.set_rng_state(state_on_gpu)
 
-    return bring_back
+    return restore

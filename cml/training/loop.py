@@ -1,12 +1,13 @@
 """The training loop, to be read top to bottom.
 
-On the CPU a resumed run is bit for bit one that was never interrupted. The same seed, machine and number of torch
-threads give the same bits, for any number of data workers; with others the order of sums may differ.
+Set-up: model, loss constants, optimiser, and what a checkpoint restores. Then for each step: batch, embeddings, loss,
+update. A checkpoint (checkpoint.py) holds everything that the next step depends on: on the CPU, an interrupted and
+resumed run is bit for bit one that was never interrupted. A signal ends a run after the current step, with a checkpoint
+(signals.py). The same seed, machine and number of torch threads give the same bits, for any number of data workers;
+with other threads or devices the order of sums may differ (tests/benchmarks/threads.py measures it).
 """
 
 import functools
-import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,6 @@ from torch import Tensor
 
 from cml import losses, sampling
 from cml.console.messages import say
-from cml.console.progress_bar import ProgressBar
 from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
 from cml.models import Backbone
@@ -25,30 +25,44 @@ from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.processes.batch_norm import share_batch_norm
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
-from cml.training import gradient_cache, run_folder, stopping, workers
-from cml.training.batches import BatchSource, TrainingData
-from cml.training.callbacks import Callback, Watched
+from cml.training import gradient_cache, run_folder
+from cml.training.averaged_weights import AveragedWeights
+from cml.training.batch_norm_statistics import fixed_statistics, warn_of_statistics
+from cml.training.batches import BatchSource
+from cml.training.callback_list import CallbackList
+from cml.training.callbacks import Callback
 from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
-from cml.training.frozen import Adapters, frozen
-from cml.training.metrics_log import METRICS, MetricsLog
-from cml.training.optimizer import Average, check_held, make_optimizer, set_learning_rates
-from cml.training.targets import TrainingLabels
+from cml.training.data_workers import shutdown_workers
+from cml.training.frozen_backbone import freeze_backbone
+from cml.training.learning_rate import set_learning_rates
+from cml.training.lora import LoraAdapters
+from cml.training.optimizer import check_optimizer, make_optimizer
+from cml.training.progress import Progress
+from cml.training.saved_model import KEPT, save_model
+from cml.training.signals import catch_signals
+from cml.training.training_data import TrainingData
+from cml.training.training_targets import TrainingTargets
 from cml.training.validation import Score, Validation
-
-LOG_EVERY = 10  # steps whose losses are fetched from the device together
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The result of training."""
+    """The result of training.
 
-    model: EmbeddingModel  # in evaluation mode, with the best weights if the run was validated, else the last
-    loss: Loss  # with its fitted constants
-    metrics: list[dict[str, Any]]  # the records of metrics.jsonl
+    Attributes:
+        model: In evaluation mode, with the best weights if the run was validated, else the last; averaged ones with
+            ``ema_decay``.
+        loss: The loss with its fitted constants.
+        metrics: The records of metrics.jsonl.
+    """
+
+    model: EmbeddingModel
+    loss: Loss
+    metrics: list[dict[str, Any]]
 
 
-@workers.ended()
+@shutdown_workers()
 def train(
     data: TrainingData,
     config: TrainConfig,
@@ -62,60 +76,99 @@ def train(
     quiet: bool = False,
     ranks: Ranks | None = None,
 ) -> Trained:
-    """Train an embedding, in a folder by ``run_folder.begun``; a signal is a KeyboardInterrupt, after a checkpoint.
+    """Train an embedding.
 
-    ``loss`` is None for the one that ``config.loss`` names, ``backbone`` the user's own module, for which
-    ``config.backbone`` is ``custom``; it is trained in place. ``score`` is None for ``validation.held_out_score``.
+    Args:
+        data: Images and labels to train on.
+        config: All options.
+        loss: The loss; None for the one that ``config.loss`` names.
+        backbone: The user's own module, for which ``config.backbone`` is ``custom``; it is trained in place.
+        out: Run folder for metrics, checkpoints and the model, made by ``run_folder.open_run_folder``; None writes
+            nothing.
+        resume: Continue from the folder's last checkpoint if there is one.
+        score: Score of a network on the held-out data, lower is better; None for ``held_out_score``.
+        callbacks: Called after steps, validations, checkpoints and at the end, by the first process.
+        quiet: No progress bar.
+        ranks: The processes that train together, from ``cml.processes.init_processes``; None for this one alone.
+
+    Returns:
+        The trained model, its loss and the records of the run.
+
+    Raises:
+        UserError: Options that do not fit the data.
+        FloatingPointError: The loss is not finite.
+        MachineError: A data worker died, hung or ran out of memory.
+        KeyboardInterrupt: A signal; with ``out``, after a checkpoint.
     """
-    ranks = Ranks(device=pick_device(config.device)) if ranks is None else ranks
-    device, folder = ranks.device, out if ranks.first else None
-    same = f"{config} {data.labels.fingerprint()}" if ranks.size > 1 else ""
-    ranks.check_same("options or training data", same, "Start all processes with one command line on one data set.")
+    # the processes of the run; only the first of them writes the folder and shows progress
+    if ranks is None:
+        ranks = Ranks(device=pick_device(config.device))
+    device = ranks.device
+    folder = out if ranks.first else None
+    is_shown = ranks.first and not quiet
+    start = f"{config} {data.labels.fingerprint()}" if ranks.size > 1 else ""
+    ranks.check_same("options or training data", start, "Start all processes with one command line on one data set.")
+
+    # model and loss
     torch.manual_seed(config.seed)
     sampler = sampling.registry.make(config.sampler)
-    loss = losses.registry.make(config.loss) if loss is None else loss
+    if loss is None:
+        loss = losses.registry.make(config.loss)
     model = EmbeddingModel(model_config(config, loss), backbone=backbone).to(device)
-    adapters = Adapters(model, config.lora)
+    adapters = LoraAdapters(model, config.lora)
     if loss.starts_at_zero:
         torch.nn.init.zeros_(model.head.weight)
-    shown = ranks.first and not quiet
-    bar = "features" if shown else ""
-    network, images = frozen(model, data.images, ranks, bar=bar) if config.freeze_backbone else (model, data.images)
-    data, held_out = replace(data, images=images).held_out(config)
+    network: Any = model
+    if config.freeze_backbone:
+        network, features = freeze_backbone(model, data.images, ranks, bar="features" if is_shown else "")
+        data = replace(data, images=features)
+    data, held_out = data.split_validation(config)
     data.images.load()
-    training = TrainingLabels(data.distance, data.labels, seed=config.seed, ranks=ranks)
-    generator, names = torch.Generator().manual_seed(config.seed), training.class_names()
-    loss.prepare(loss.target(training), dimension=config.dimension, names=names, generator=generator)
+    training = TrainingTargets(data.distance, data.labels, seed=config.seed, ranks=ranks)
+    loss.prepare(
+        loss.target(training),
+        dimension=config.dimension,
+        names=training.class_names(),
+        generator=torch.Generator().manual_seed(config.seed),
+    )
     loss.to(device)
     share_batch_norm(model, ranks)
     ranks.broadcast_parameters(model, loss)
     run_folder.save_loss_constants(folder, loss.constants())
+
+    # what changes from step to step, and is restored from a checkpoint
     optimizer = make_optimizer(model, loss, config)
     memory = CrossBatchMemory(config.memory)
-    average = Average(model.head if config.freeze_backbone else model, config.average)
+    average = AveragedWeights(model.head if config.freeze_backbone else model, config.average)
     validation = Validation(model, network, held_out, config, ranks, score)
     checkpoint = Checkpoint(model, loss, optimizer, memory, average, validation, config.steps, len(data))
     first = checkpoint.load(out) if out is not None and resume else 0
     ranks.check_same("a checkpoint", str(first), "The run folder must lie where every machine sees it.")
-    last = first if validation.patience_lost else config.steps
-    source = BatchSource(data, sampler, sampler.given(training), config, target=loss.target, ranks=ranks)
-    source[first] if first < last else None  # a batch that cannot be made fails here, not in a data worker
-    progress = Progress(config, first, folder, shown=shown)
-    watched = Watched(callbacks if ranks.first else (), config, folder, network)
+    last = first if validation.stopping.is_due else config.steps
+
+    # batches, records, callbacks
+    state = sampler.sampler_state(training)
+    source = BatchSource(data, sampler, state, config, target=loss.target, ranks=ranks)
+    if first < last:
+        source[first]  # a batch that cannot be made fails here, not in a data worker
+    progress = Progress(config, first, folder, shown=is_shown)
+    callback_list = CallbackList(callbacks if ranks.first else (), config, folder, network)
 
     def loss_of(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
         value: Tensor = loss(memory.augment(ranks.gather(embeddings, items)), targets)
         if step == first:
-            check_held(optimizer, value, loss, embeddings)
+            check_optimizer(optimizer, value, loss, embeddings)
         return value
 
     done = first
     network.train()
-    fixed = config.batch_norm == "fixed"
-    if ranks.first and not (fixed or config.freeze_backbone) and (config.micro_batch or 1e9) < sampler.batch_size:
-        gradient_cache.warn_of_statistics(network)
-    with stopping.heard(out is not None) as request, gradient_cache.fixed_statistics(network, fixed):
+    is_fixed = config.batch_norm == "fixed"
+    in_parts = config.micro_batch is not None and config.micro_batch < sampler.batch_size
+    if ranks.first and in_parts and not is_fixed and not config.freeze_backbone:
+        warn_of_statistics(network)
+    with catch_signals(out is not None) as request, fixed_statistics(network, is_fixed):
         for step, (inputs, targets) in enumerate(source.steps(first, last), first):
+            # forward and backward
             set_learning_rates(optimizer, config, step)
             optimizer.zero_grad(set_to_none=True)
             ranks.reseed(config.seed, step)
@@ -131,6 +184,8 @@ def train(
                 largest=ranks.largest_share(len(items)),
                 cast=lambda: torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"),
             )
+
+            # update
             ranks.sum_gradients(model, loss)
             embeddings = ranks.gather(embeddings, len(items))
             norm = None  # unless it is clipped
@@ -138,81 +193,62 @@ def train(
                 norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_gradient)
             optimizer.step()
             memory.store(embeddings, torch.from_numpy(items))
-
-            done, stop = step + 1, ranks.any(request.made)
+            done = step + 1
             average.update(done)
+
+            # records, validation, callbacks
+            is_stopped = ranks.any(request.is_set)
             progress.step(done, value, embeddings)
-            watched.step(done, optimizer.param_groups[0]["lr"], value, norm, len(items))
-            if config.evaluate_every and done % config.evaluate_every == 0:
-                with average.taken():
+            callback_list.step(done, optimizer.param_groups[0]["lr"], value, norm, len(items))
+            if validation.is_due(done):
+                with average.swapped_in():
                     record = validation.record(done)
                 progress.log.add([record])
-                watched.validated(record["validation"])
-            asked = ranks.any(watched.stop) if callbacks else False
-            ended = done == config.steps or validation.patience_lost or asked
-            if ended or stop or done % config.checkpoint_every == 0:
+                callback_list.validate(record["validation"])
+
+            # checkpoint, and the end
+            is_asked = ranks.any(callback_list.stop) if callbacks else False
+            is_finished = done == config.steps or validation.stopping.is_due or is_asked
+            if is_finished or is_stopped or done % config.checkpoint_every == 0:
                 progress.catch_up()
                 checkpoint.save(folder, done)
                 if config.keep_models and folder is not None:
-                    run_folder.save_model(folder / run_folder.KEPT.format(done), model)
-                watched.call("on_checkpoint")
-            if ended:
+                    save_model(folder / KEPT.format(done), model)
+                callback_list.call("on_checkpoint")
+            if is_finished:
                 break
-            if stop:
+            if is_stopped:
                 ranks.barrier()  # if the others ended first, the watch would end rank 0 while it writes
                 raise KeyboardInterrupt(f"the checkpoint of step {done} of {config.steps} is written")
+
+        # the finished model
         progress.bar.close()
         average.take()
-        if (kept := validation.take_best(done)) and shown:
+        kept = validation.take_best(done)
+        if kept and is_shown:
             say(kept)
         adapters.merge()
         model.eval()
         run_folder.finish(folder, model, loss, progress.log.records)
-        watched.call("on_end")
+        callback_list.call("on_end")
     return Trained(model, loss, progress.log.records)
 
 
 def model_config(config: TrainConfig, loss: Loss) -> ModelConfig:
-    """Shape of the model; the loss determines whether embeddings are normalised."""
+    """Make the shape of the model; the loss determines whether embeddings are normalised.
+
+    Args:
+        config: The options of the run.
+        loss: The loss.
+
+    Returns:
+        The shape.
+    """
     return ModelConfig(
-        config.backbone, config.weights, config.dimension, loss.normalize, config.image_size, config.crop
+        backbone=config.backbone,
+        weights=config.weights,
+        dimension=config.dimension,
+        normalize=loss.normalize,
+        image_size=config.image_size,
+        crop=config.crop,
     )
-
-
-class Progress:
-    """The records of a run from the step ``first``, in the folder ``run`` or in memory, and a bar if ``shown``."""
-
-    def __init__(self, config: TrainConfig, first: int, run: Path | None, *, shown: bool) -> None:
-        self.log = MetricsLog(None if run is None else run / METRICS, first)
-        self.bar = ProgressBar(total=config.steps, initial=first, unit="step", desc=config.loss, disable=not shown)
-        self._waiting: list[tuple[int, Tensor]] = []  # for each step (loss, whether the embeddings are finite)
-        self._began, self._seen = time.perf_counter(), 0
-
-    def step(self, step: int, value: Tensor, embeddings: Tensor) -> None:
-        """A step is done, the ``step``-th; its loss and embeddings (B, D) stay on the device for now."""
-        self._seen += len(embeddings)
-        self._waiting.append((step, torch.stack([value, embeddings.isfinite().all().float()])))
-        if step % LOG_EVERY == 0:
-            self.catch_up()
-        self.bar.update()
-
-    def catch_up(self) -> None:
-        """Record the waiting steps; a FloatingPointError tells of a loss or an embedding that is not finite."""
-        if not self._waiting:
-            return
-        pairs = torch.stack([pair for _, pair in self._waiting]).tolist()
-        _check_finite(self._waiting[0][0], pairs)
-        steps = zip(self._waiting, pairs, strict=True)
-        self.log.add([{"step": step, "loss": value} for (step, _), (value, _) in steps])
-        self._waiting.clear()
-        rate = self._seen / (time.perf_counter() - self._began)
-        self.bar.set_postfix_str(f"loss {pairs[-1][0]:.4f}, {rate:.0f} images/s", refresh=False)
-
-
-def _check_finite(first: int, pairs: list[list[float]]) -> None:
-    for step, (value, finite) in enumerate(pairs, first):
-        if not finite or not math.isfinite(value):
-            what = f"The loss is {value}" if finite else "The embeddings hold NaN or infinity"
-            raise FloatingPointError(
-                f"{what} at step {step}: lower the learning_rate or set clip_gradient, then start again."
-            )

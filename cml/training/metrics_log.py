@@ -16,7 +16,12 @@ METRICS = "metrics.jsonl"
 
 
 class MetricsLog:
-    """metrics.jsonl at ``path``, or in memory if that is None; a continued run drops records after ``step``."""
+    """The records of a run, in a file or in memory.
+
+    Args:
+        path: metrics.jsonl; None keeps the records in memory.
+        step: Steps done; a run that continues drops later records.
+    """
 
     def __init__(self, path: Path | None, step: int) -> None:
         self._records: list[dict[str, Any]] = []
@@ -32,7 +37,11 @@ class MetricsLog:
         return self._records if self._path is None else read_metrics(self._path)
 
     def add(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append records."""
+        """Append records; they are on the disk when this returns.
+
+        Args:
+            records: Numbers by name, ``step`` among them.
+        """
         if self._path is None:
             self._records += records
             return
@@ -48,16 +57,28 @@ def _line(record: Mapping[str, Any]) -> str:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of metrics.jsonl, without the unfinished last line of a killed run; ``null`` becomes NaN."""
+    """Read metrics.jsonl, without the unfinished last line of a killed run.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A record a line; ``null`` becomes NaN.
+
+    Raises:
+        DataError: A line is not a record.
+    """
     with open_regular(path) as file:
         lines = file.read().split(b"\n")
     records: list[dict[str, Any]] = []
-    for number, line in enumerate(lines[:-1], 1):
+    for line_number, line in enumerate(lines[:-1], 1):
         try:
             value = parse_json(line)
             numbers = record(value, dict[str, float | None], "", "")
             step = record(value["step"], Count, "", "")
         except (ValueError, KeyError, DataError):
-            raise DataError(f"{path}:{number} is not a metrics record: {line[:80]!r}.") from None
-        records.append({key: math.nan if one is None else one for key, one in numbers.items()} | {"step": step})
+            raise DataError(f"{path}:{line_number} is not a metrics record: {line[:80]!r}.") from None
+        records.append(
+            {key: math.nan if number is None else number for key, number in numbers.items()} | {"step": step}
+        )
     return records

@@ -23,44 +23,73 @@ _OTHERS = {
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The content of config.json."""
+    """The content of config.json.
 
-    task: str  # name of the task, "" for a run on arrays
-    dataset: str  # folder of the prepared dataset, "" for a run on arrays
-    dataset_fingerprint: str  # its own, or that of the labels for a run on arrays
+    Attributes:
+        task: Name of the task; "" for a run on arrays.
+        dataset: Folder of the prepared dataset; "" for a run on arrays.
+        dataset_fingerprint: Digest of the dataset, or of the labels for a run on arrays.
+        train: The options of training.
+        model: The shape of the model.
+        label_distance: The label distance with the settings that depend on the dataset.
+        made_of: What ``dataset_fingerprint`` depends on, by which a difference is explained.
+        plugins: Name and SHA-256 of each plugin that the run needs; none is imported when a run is opened.
+    """
+
+    task: str
+    dataset: str
+    dataset_fingerprint: str
     train: TrainConfig
     model: ModelConfig
-    label_distance: str  # with the settings that depend on the dataset
-    made_of: dict[str, Any] = field(default_factory=dict)  # what dataset_fingerprint depends on: how other data differ
-    # name and SHA-256 of each plugin that the run needs; none is imported when a run is opened
+    label_distance: str
+    made_of: dict[str, Any] = field(default_factory=dict)
     plugins: tuple[tuple[str, str], ...] = ()
 
     def other_data(self, fingerprint: str, made_of: Mapping[str, Any]) -> str:
-        """How other data differ from those of the run, in words; "" if they do not."""
+        """Explain how other data differ from those of the run.
+
+        Args:
+            fingerprint: Digest of the other dataset.
+            made_of: The parts of that digest.
+
+        Returns:
+            The difference in words; "" if there is none.
+        """
         if fingerprint == self.dataset_fingerprint:
             return ""
         return difference(self.made_of, as_json(made_of)) or "dataset.json is formatted differently"
 
     def save(self, run: Path) -> None:
-        """Write config.json."""
+        """Write config.json into a run folder."""
         write_json(run / "config.json", {"cml": __version__, **asdict(self)})
 
     @classmethod
     def load(cls, run: Path) -> Self:
-        """Read config.json."""
-        path, made = run / "config.json", "give a run folder that 'cml train' made."
+        """Read config.json of a run folder.
+
+        Args:
+            run: The run folder.
+
+        Returns:
+            Its config.
+
+        Raises:
+            DataError: It is no run folder, or the file is damaged.
+        """
+        path = run / "config.json"
+        advice = "give a run folder that 'cml train' made."
         if not run.is_dir():
-            raise DataError(f"{run} is not a folder; {made}")
-        other = next((what for name, what in _OTHERS.items() if (run / name).exists()), None)
-        another = DataError(f"{run} is {other}, not a run; {made}")
+            raise DataError(f"{run} is not a folder; {advice}")
+        other = next((kind for name, kind in _OTHERS.items() if (run / name).exists()), None)
+        other_error = DataError(f"{run} is {other}, not a run; {advice}")
         if other is not None and not path.exists():
-            raise another
+            raise other_error
         value = read_json(path, "the run's config")
         if isinstance(value, dict):  # drop cml's version and the loss's constants, which are only informative
-            value = {one.name: value[one.name] for one in fields(cls) if one.name in value}
+            value = {option.name: value[option.name] for option in fields(cls) if option.name in value}
         try:
             return saved_options(cls, value, str(path), "a run's config")
         except DataError:
             if other is not None:  # it has another kind of config.json
-                raise another from None
+                raise other_error from None
             raise

@@ -19,10 +19,10 @@ from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.losses.stack_heads import stack_heads, stack_key
 from cml.runs.search_space import with_settings
-from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
-from cml.training.frozen import Features
+from cml.training.frozen_backbone import Features
 from cml.training.loop import train
+from cml.training.training_data import TrainingData
 
 ITEMS = 40
 CONFIG = TrainConfig(

@@ -26,10 +26,10 @@ from cml import models
 from cml.data.images import Images
 from cml.distances import registry as distances
 from cml.processes.device import pick_device
-from cml.training.batches import TrainingData
 from cml.training.callbacks import Callback, State
 from cml.training.config import TrainConfig
 from cml.training.loop import train
+from cml.training.training_data import TrainingData
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

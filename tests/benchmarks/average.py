@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.training.optimizer import Average
+from cml.training.averaged_weights import AveragedWeights
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         model = EmbeddingModel(ModelConfig(backbone, "none", 128, True, size))
         optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
         images = torch.randint(0, 256, (options.images, 3, *size), dtype=torch.uint8)
-        average, steps, updates = Average(model, 0.99), [], []
+        average, steps, updates = AveragedWeights(model, 0.99), [], []
         for number in range(1, options.rounds + 1):
             begin = time.perf_counter()
             optimizer.zero_grad()

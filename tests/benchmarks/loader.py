@@ -26,9 +26,10 @@ from cml.data.augmentation import Jitter, jitter_boxes
 from cml.data.images import Images
 from cml.distances import registry as distances
 from cml.tasks.pose import RECIPE
-from cml.training.batches import BatchSource, TrainingData
-from cml.training.targets import TrainingLabels
-from cml.training.workers import ended
+from cml.training.batches import BatchSource
+from cml.training.data_workers import shutdown_workers
+from cml.training.training_data import TrainingData
+from cml.training.training_targets import TrainingTargets
 
 BAR = 200  # images a second
 BATCH = 150
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         images = Images(write_crops(Path(folder), options.images), STORED, cache_bytes=0)
         data = TrainingData(images, distance.encode(poses.tolist()), distance)
-        given = sampler.given(TrainingLabels(data.distance, data.labels))
+        given = sampler.sampler_state(TrainingTargets(data.distance, data.labels))
         config = replace(RECIPE, seed=0, image_size=(224, 224), brightness_jitter=0.0, workers=options.workers)
         source = BatchSource(data, sampler, given, config)
         items = np.arange(BATCH)
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, seconds in parts.items():
             print(f"{name}: {1000 * seconds / BATCH:.2f} ms an image in one process")
         steps = source.steps(0, (rounds + 1) * batches)
-        with ended():
+        with shutdown_workers():
             for _ in range(batches):  # workers start, queues fill
                 next(steps)
             seconds = best(lambda: [next(steps) for _ in range(batches)], rounds)

@@ -31,12 +31,15 @@ from cml.data_prep.synthetic.people.people import draw_people
 from cml.distances import registry as distances
 from cml.models.embedding import EmbeddingModel
 from cml.runs.demo import small_config
-from cml.trackers.known import TensorBoard
-from cml.training.batches import BatchSource, TrainingData
-from cml.training.callbacks import TRACK_EVERY, Callback, Tracking, Watched
+from cml.trackers.tensorboard import TensorBoard
+from cml.training.batches import BatchSource
+from cml.training.callback_list import CallbackList
+from cml.training.callbacks import Callback
+from cml.training.data_workers import shutdown_workers
 from cml.training.loop import model_config, train
-from cml.training.targets import TrainingLabels
-from cml.training.workers import ended
+from cml.training.tracking import TRACK_EVERY, Tracking
+from cml.training.training_data import TrainingData
+from cml.training.training_targets import TrainingTargets
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -55,10 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     labels = distance.encode(people.keypoints.tolist())
     data = TrainingData(Images(people.images, (64, 64)), labels, distance)
     loss = cml.losses.registry.make(config.loss)
-    training = TrainingLabels(data.distance, data.labels)
+    training = TrainingTargets(data.distance, data.labels)
     loss.prepare(loss.target(training), dimension=config.dimension)
     sampler = cml.sampling.registry.make(config.sampler)
-    nearest = sampler.given(training)
+    nearest = sampler.sampler_state(training)
     source = BatchSource(data, sampler, nearest, config)
     batches = [source[step] for step in range(steps)]
     model = EmbeddingModel(model_config(config, loss))
@@ -113,11 +116,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         def followed() -> float:
             tracker = TensorBoard()
-            watched = Watched([Callback(on_step=lambda state: None), Tracking(tracker)], config, Path(folder), model)
+            callback_list = CallbackList(
+                [Callback(on_step=lambda state: None), Tracking(tracker)], config, Path(folder), model
+            )
             value, seen = torch.zeros(()), max(steps, 2 * TRACK_EVERY)
             begin = time.perf_counter()
             for step in range(seen):
-                watched.step(step + 1, 1e-3, value, None, 150)
+                callback_list.step(step + 1, 1e-3, value, None, 150)
             seconds = (time.perf_counter() - begin) / seen
             tracker.end()  # its thread writes into the folder
             return seconds
@@ -131,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         def reading() -> float:
             begin = time.perf_counter()
-            with ended():
+            with shutdown_workers():
                 for _ in reader.steps(0, files):
                     pass
             return (time.perf_counter() - begin) / files

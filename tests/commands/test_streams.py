@@ -52,11 +52,11 @@ def test_a_hangup_that_is_ignored_stays_ignored() -> None:
     script = """
 import signal
 from cml import cli
-from cml.training import stopping
+from cml.training import signals
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-with stopping.heard() as request:
+with signals.catch_signals() as request:
     signal.raise_signal(signal.SIGHUP)
-    assert not request.made
+    assert not request.is_set
 cli._run = lambda *_: signal.raise_signal(signal.SIGHUP)
 assert cli.main(["demo"]) == 0
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

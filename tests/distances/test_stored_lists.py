@@ -97,13 +97,13 @@ def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypa
 
 def test_training_uses_and_stores_lists(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cml import sampling
-    from cml.training.targets import TrainingLabels
+    from cml.training.training_targets import TrainingTargets
 
     distance, labels = sample()
     sampler = sampling.registry.make("dense(batch_size=20, nearest=5)")
-    expected = sampler.given(TrainingLabels(distance, labels))
+    expected = sampler.sampler_state(TrainingTargets(distance, labels))
     np.testing.assert_array_equal(expected, distance.neighbors(labels, 5).ids)
-    np.testing.assert_array_equal(sampler.given(TrainingLabels(Unsearchable(), labels)), expected)
+    np.testing.assert_array_equal(sampler.sampler_state(TrainingTargets(Unsearchable(), labels)), expected)
 
 
 def test_own_code_is_part_of_the_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ IMPORTED = [
     "cml.runs.demo",
     "cml.runs.retrieved",
     "cml.tasks.pose",
-    "cml.training.begin",
+    "cml.training.train_run",
     "cml.training.validation",
 ]
 SERVER = multiprocessing.get_context("forkserver")

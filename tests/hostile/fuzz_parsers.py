@@ -363,7 +363,7 @@ def _run(data: bytes, folder: Path) -> None:
     from cml import distances
     from cml.retrieval.results import Evaluation
     from cml.storage.atomic import read_json
-    from cml.training import metrics_log, run_folder
+    from cml.training import metrics_log, saved_model
     from cml.training.run_config import RunConfig
 
     names = ("config.json", "metrics.jsonl", "evaluation.json", "model.safetensors")
@@ -376,7 +376,7 @@ def _run(data: bytes, folder: Path) -> None:
     config = RunConfig.load(folder)
     config.save(folder)
     distances.registry.make(config.label_distance.replace("precomputed", "").replace("captions", ""))
-    run_folder.load_model(folder, config.model, torch.device("cpu"))
+    saved_model.load_model(folder, config.model, torch.device("cpu"))
 
 
 def _run_seeds() -> list[bytes]:

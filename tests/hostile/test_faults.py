@@ -39,7 +39,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.runs.planned_runs import kept_evaluation
 from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder, exclusive_lock
-from cml.training import checkpoint, metrics_log, run_folder, stopping, workers
+from cml.training import checkpoint, data_workers, metrics_log, run_folder, signals
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 
@@ -224,7 +224,7 @@ def test_a_signal_ends_training_with_a_checkpoint_and_resume_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "run"
-    before = {one: signal.getsignal(one) for one in stopping.SIGNALS}
+    before = {one: signal.getsignal(one) for one in signals.SIGNALS}
     make = BatchSource.__getitem__
 
     def signalled(self: BatchSource, step: int) -> Any:  # noqa: ANN401
@@ -257,7 +257,7 @@ def test_the_second_signal_stops_at_once(
     def signalled(self: EmbeddingModel, images: torch.Tensor) -> torch.Tensor:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)  # the same, passed on by torchrun
-        monkeypatch.setattr(stopping, "ECHO", 0.0)
+        monkeypatch.setattr(signals, "ECHO", 0.0)
         echoed.append(True)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0)
@@ -364,10 +364,10 @@ def test_a_killed_worker_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_a_worker_killed_while_it_hands_a_batch_over_is_one_line(dead: bool) -> None:
     worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(0 if dead else 60,))
 
-    @workers.ended()
+    @data_workers.shutdown_workers()
     def cut_off() -> None:
         worker.start()
-        workers._running.append(SimpleNamespace(_workers=[worker], _shutdown_workers=lambda: None))
+        data_workers._running.append(SimpleNamespace(_workers=[worker], _shutdown_workers=lambda: None))
         raise ConnectionResetError("reset by peer")
 
     message = r"^A data worker \(process \d+\) was gone, .*\.$" if dead else "reset by peer"
@@ -377,7 +377,7 @@ def test_a_worker_killed_while_it_hands_a_batch_over_is_one_line(dead: bool) -> 
 
 
 def test_a_worker_killed_while_a_file_is_written_is_one_line() -> None:
-    @workers.ended()
+    @data_workers.shutdown_workers()
     def interrupted() -> None:
         try:
             raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
@@ -416,12 +416,12 @@ def test_a_signal_while_stopped_workers_are_ended_leaves_none(monkeypatch: pytes
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    @workers.ended()
+    @data_workers.shutdown_workers()
     def cut_off() -> None:
         worker.start()
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGSTOP)
-        workers._running.append(SimpleNamespace(_workers=[worker], _shutdown_workers=interrupted))
+        data_workers._running.append(SimpleNamespace(_workers=[worker], _shutdown_workers=interrupted))
 
     with pytest.raises(KeyboardInterrupt):
         cut_off()
@@ -466,10 +466,10 @@ def test_workers_give_free_memory_back_now_and_then(monkeypatch: pytest.MonkeyPa
         if get_worker_info() is not None:
             raise DataError("given back")
 
-    monkeypatch.setattr(workers, "give_back_freed_memory", fault)
+    monkeypatch.setattr(data_workers, "give_back_freed_memory", fault)
     with pytest.raises(DataError, match="given back"):
         cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
-    monkeypatch.setattr(workers, "GIVE_BACK_EVERY", CONFIG.steps + 1)
+    monkeypatch.setattr(data_workers, "GIVE_BACK_EVERY", CONFIG.steps + 1)
     cml.fit(IMAGES, LABELS, CONFIG, quiet=True)
 
 

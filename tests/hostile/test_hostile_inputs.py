@@ -25,8 +25,8 @@ from cml.errors import DataError, UserError, shorten_message
 from cml.registry import NAME
 from cml.storage.atomic import atomic_folder, write_json
 from cml.storage.saved_options import read_record, saved_options
+from cml.training.averaged_weights import AveragedWeights
 from cml.training.config import TrainConfig
-from cml.training.optimizer import Average
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -176,7 +176,7 @@ def test_checkpoints_that_do_not_fit_the_run(tmp_path: Path, keys: tuple[Any, ..
     scores = {"best": 0.5, "worst": 1.0, "best_step": 1, "waited": 0, "best_weights": model.state_dict()}
     validation: Any = SimpleNamespace(state_dict=lambda: scores, load_state_dict=lambda state: None)
     checkpoint = Checkpoint(
-        model, loss, optimizer, CrossBatchMemory(0), Average(model, 0), validation, steps=5, items=9
+        model, loss, optimizer, CrossBatchMemory(0), AveragedWeights(model, 0), validation, steps=5, items=9
     )
     checkpoint.save(tmp_path, 2)
     assert checkpoint.load(tmp_path) == 2

@@ -22,11 +22,13 @@ from cml.errors import UserError
 from cml.losses.cross_batch_memory import CrossBatchMemory, mask_duplicates
 from cml.losses.label_distance_sample import sample_label_distances
 from cml.models.embedding import EmbeddingModel
-from cml.training.batches import BatchSource, TrainingData
+from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
+from cml.training.learning_rate import learning_rate_factor
 from cml.training.loop import model_config, train
-from cml.training.optimizer import learning_rate_factor, make_optimizer
-from cml.training.targets import TrainingLabels
+from cml.training.optimizer import make_optimizer
+from cml.training.training_data import TrainingData
+from cml.training.training_targets import TrainingTargets
 
 CONFIG = TrainConfig(
     backbone="small-cnn",
@@ -57,7 +59,7 @@ def data_of_bars(*, twins: bool = False) -> TrainingData:
 
 def source(memory: int, flip: str = "none", sampler: str = "random(batch_size=16)") -> BatchSource:
     data, made = data_of_bars(twins=flip == "image"), sampling.registry.make(sampler)
-    nearest = made.given(TrainingLabels(data.distance, data.labels))
+    nearest = made.sampler_state(TrainingTargets(data.distance, data.labels))
     return BatchSource(data, made, nearest, replace(CONFIG, seed=3, flip=flip, memory=memory))
 
 
@@ -139,7 +141,7 @@ def test_columns_of_a_step_are_the_items_of_the_steps_before(sampler: str) -> No
         assert torch.equal(inputs, own_inputs)
         assert torch.equal(block[:, :16], own_block)
         assert block.shape == (16, 16 + min(40, 16 * step))
-        assert remembering.remembered(step)[0].tolist() == before[:40]
+        assert remembering.memory_items(step)[0].tolist() == before[:40]
         stored = torch.tensor(before[:40], dtype=torch.int64)
         expected = (places[torch.from_numpy(items)] - places[stored].T).abs()
         expected[torch.from_numpy(items)[:, None] == stored] = torch.inf
@@ -182,7 +184,7 @@ def by_hand(config: TrainConfig, memory_size: int) -> dict[str, Tensor]:
         torch.from_numpy(sample_label_distances(data.distance, data.labels, config.seed)), dimension=config.dimension
     )
     optimizer = make_optimizer(model, loss, config)
-    nearest = sampler.given(TrainingLabels(data.distance, data.labels))
+    nearest = sampler.sampler_state(TrainingTargets(data.distance, data.labels))
     places = data.labels
     stored, stored_items = torch.empty(0, config.dimension), np.empty(0, np.int64)
     plain = BatchSource(data, sampler, nearest, replace(config, memory=0))
@@ -234,20 +236,20 @@ def test_resumed_is_bit_for_bit_the_uninterrupted_run(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.loop._check_finite", stop)
+        patch.setattr("cml.training.progress._check_finite", stop)
         with pytest.raises(KeyboardInterrupt):
             cml.fit(images, places, config, out=tmp_path / "run", quiet=True)
     state = torch.load(tmp_path / "run" / "checkpoints" / "last.pt", weights_only=True)
     assert state["step"] == 3
     assert state["memory"]["embeddings"].shape == (40, 8)
-    assert state["memory"]["items"].tolist() == source_of(config).remembered(3)[0].tolist()
+    assert state["memory"]["items"].tolist() == source_of(config).memory_items(3)[0].tolist()
     resumed = cml.fit(images, places, config, out=tmp_path / "run", resume=True, quiet=True).state_dict()
     assert same(whole, resumed)
 
 
 def source_of(config: TrainConfig) -> BatchSource:
     data, sampler = data_of_bars(), sampling.registry.make(config.sampler)
-    nearest = sampler.given(TrainingLabels(data.distance, data.labels))
+    nearest = sampler.sampler_state(TrainingTargets(data.distance, data.labels))
     return BatchSource(data, sampler, nearest, config)
 
 

@@ -187,8 +187,8 @@ def test_fit_takes_a_distance_and_labels_as_training_does() -> None:
         sampler="random(batch_size=8)", workers=0,
     )  # fmt: skip
     from cml.data.images import Images
-    from cml.training.batches import TrainingData
     from cml.training.loop import train
+    from cml.training.training_data import TrainingData
 
     data = TrainingData(Images(images, (16, 16)), distance.encode(places.tolist()), distance)
     trained = train(data, config, quiet=True).loss.constants()

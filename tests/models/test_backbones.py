@@ -17,9 +17,9 @@ from cml import models
 from cml.data.images import Images
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.training.batches import TrainingData
 from cml.training.loop import train
-from cml.training.run_folder import load_model, save_model
+from cml.training.saved_model import load_model, save_model
+from cml.training.training_data import TrainingData
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")

@@ -386,7 +386,7 @@ class Noting:
     def log(self, step: int, numbers: Mapping[str, float], /) -> None:
         self.numbers.update(numbers)
 
-    def picture(self, name: str, path: Path, /) -> None:
+    def log_image(self, name: str, path: Path, /) -> None:
         pass
 
     def end(self) -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from cml import distances, sampling
 from cml.errors import UserError
 from cml.sampling import sampler as sampler_module
-from cml.sampling.sampler import others
+from cml.sampling.sampler import draw_others
 
 ITEMS = 97
 
@@ -110,13 +110,13 @@ def test_items_without_comparable_neighbours_are_filled_up_with_others() -> None
 def test_others_are_different_and_not_chosen(items: int, data: st.DataObject) -> None:
     taken = data.draw(st.lists(st.integers(0, items - 1), unique=True, max_size=items - 1))
     count = data.draw(st.integers(0, items - len(taken)))
-    drawn = others(np.array(taken, np.int64), count, items, np.random.default_rng(0))
+    drawn = draw_others(np.array(taken, np.int64), count, items, np.random.default_rng(0))
     assert len(drawn) == count
     assert len(set(drawn.tolist()) | set(taken)) == count + len(taken)
 
 
 def test_others_of_a_large_set_are_drawn_evenly() -> None:
-    drawn = np.concatenate([others(np.array([0, 1]), 5, 200, np.random.default_rng(seed)) for seed in range(2000)])
+    drawn = np.concatenate([draw_others(np.array([0, 1]), 5, 200, np.random.default_rng(seed)) for seed in range(2000)])
     counts = np.bincount(drawn, minlength=200)
     assert counts[:2].sum() == 0
     assert counts[2:].min() > 20  # mean 50.5, five standard deviations below is 15

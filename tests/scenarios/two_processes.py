@@ -31,8 +31,9 @@ from cml.processes.init_processes import init_processes
 from cml.processes.ranks import Ranks
 from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate
 from cml.training import gradient_cache
-from cml.training.batches import BatchSource, TrainingData
+from cml.training.batches import BatchSource
 from cml.training.checkpoint import CHECKPOINT, Checkpoint
+from cml.training.training_data import TrainingData
 
 ITEMS = 13  # two processes have 7 and 6 of them
 WORDS = ("red", "green", "blue", "grey")

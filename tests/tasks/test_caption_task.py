@@ -31,9 +31,10 @@ from cml.registry import Choice
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 from cml.runs.distances import refused_labels
 from cml.runs.train import train_task
-from cml.training.batches import BatchSource, TrainingData
+from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
 from cml.training.run_config import RunConfig
+from cml.training.training_data import TrainingData
 
 TASK = tasks.get("caption")
 QUICK = replace(

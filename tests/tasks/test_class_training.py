@@ -23,9 +23,9 @@ from cml.errors import UserError
 from cml.losses.class_loss import ClassLoss
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import LabelSource, Loss, VectorLoss
-from cml.training.batches import TrainingData
 from cml.training.config import TrainConfig
 from cml.training.loop import Trained, train
+from cml.training.training_data import TrainingData
 
 CONFIG = TrainConfig(
     label_distance="classes",
@@ -181,7 +181,7 @@ def test_resumed_with_proxies_is_bit_for_bit_the_uninterrupted_run(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.loop._check_finite", stop)
+        patch.setattr("cml.training.progress._check_finite", stop)
         with pytest.raises(KeyboardInterrupt):
             cml.fit(images, birds, config, out=tmp_path / "cut", quiet=True)
     cml.fit(images, birds, config, out=tmp_path / "cut", resume=True, quiet=True)

@@ -34,10 +34,11 @@ from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.reporting.sheet import with_legend
 from cml.runs.trained_run import TrainedRun
-from cml.sampling.lists import RandomBatches
+from cml.sampling.random import RandomSampler
 from cml.tasks.layout import TASK, describe, draw, label_distance, legend, mirror, surfaces
-from cml.training.batches import BatchSource, TrainingData
+from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
+from cml.training.training_data import TrainingData
 
 UInt8 = NDArray[np.uint8]
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
@@ -201,10 +202,10 @@ def test_a_batch_mirrored_image_by_image_has_the_distances_of_the_mirrored_masks
     data = TrainingData(images, both[: len(split)], distance, both[len(split) :])
     nearest = np.empty((len(split), 0), np.int32)
     config = TrainConfig(seed=3, image_size=(32, 32), flip="image")
-    source = BatchSource(data, RandomBatches(batch_size=12), nearest, config)
+    source = BatchSource(data, RandomSampler(batch_size=12), nearest, config)
     for step in range(3):
         pictures, found = source[step]
-        items = RandomBatches(batch_size=12).batch(nearest, seed=3, step=step).items
+        items = RandomSampler(batch_size=12).batch(nearest, seed=3, step=step).items
         plain = images.read(items)
         masks = []
         flipped = 0

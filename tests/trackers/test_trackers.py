@@ -43,9 +43,9 @@ class Kept:
             raise ConnectionError("no\nroute to host")
         self.calls.append(("log", (step, dict(numbers))))
 
-    def picture(self, name: str, path: Path, /) -> None:
+    def log_image(self, name: str, path: Path, /) -> None:
         assert path.read_bytes().startswith(b"\x89PNG")
-        self.calls.append(("picture", name))
+        self.calls.append(("log_image", name))
 
     def end(self) -> None:
         self.calls.append(("end", None))
@@ -59,7 +59,7 @@ def test_a_tracker_gets_the_curves_the_validations_and_the_picture(tmp_path: Pat
         tracker=tracker, **TINY,
     )  # fmt: skip
     kinds = [kind for kind, _ in tracker.calls]
-    assert kinds == ["begin", "log", "log", "log", "log", "picture", "end"]
+    assert kinds == ["begin", "log", "log", "log", "log", "log_image", "end"]
     run = tracker.calls[0][1]
     assert (run.name, run.config["steps"], run.folder) == ("run", 25, out)
     points = [value for kind, value in tracker.calls if kind == "log"]

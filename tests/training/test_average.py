@@ -13,9 +13,9 @@ from test_training import CONFIG, bars, bars_data, same, weights
 import cml
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
-from cml.training.batches import TrainingData
 from cml.training.checkpoint import CHECKPOINT, Checkpoint
 from cml.training.loop import train
+from cml.training.training_data import TrainingData
 
 AVERAGED = replace(CONFIG, average=0.7, checkpoint_every=1)
 

@@ -33,7 +33,7 @@ from cml.processes.ranks import Ranks
 from cml.processes.watch import RankWatch
 from cml.training.checkpoint import read_checkpoint
 from cml.training.metrics_log import read_metrics
-from cml.training.run_folder import MODEL
+from cml.training.saved_model import MODEL
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]

@@ -18,7 +18,7 @@ from cml import losses
 from cml.errors import UserError
 from cml.training import gradient_cache
 from cml.training.config import TrainConfig
-from cml.training.optimizer import check_held
+from cml.training.optimizer import check_optimizer
 
 CONFIG = TrainConfig(
     backbone="small-cnn", weights="none", image_size=(16, 16), dimension=8, sampler="random(batch_size=16)", steps=4,
@@ -161,9 +161,9 @@ def test_the_check_for_forgotten_parameters_ends_at_the_embeddings() -> None:
     model, forgotten = network(), nn.Parameter(torch.ones(4))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     embeddings = torch.randn(5, 4, requires_grad=True)
-    check_held(optimizer, embeddings.sum(), losses.get("cosent"), embeddings)
+    check_optimizer(optimizer, embeddings.sum(), losses.get("cosent"), embeddings)
     with pytest.raises(UserError, match=r"tensor of shape \(4,\) that no optimiser holds"):
-        check_held(optimizer, (embeddings * forgotten).sum(), losses.get("cosent"), embeddings)
+        check_optimizer(optimizer, (embeddings * forgotten).sum(), losses.get("cosent"), embeddings)
 
 
 @pytest.mark.filterwarnings("ignore:The network has batch normalisation")

@@ -12,7 +12,7 @@ import torch
 import cml
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.training.frozen import Adapters
+from cml.training.lora import LoraAdapters
 from cml.training.run_config import RunConfig
 
 pytest.importorskip("peft")
@@ -43,7 +43,7 @@ def test_adapters_alone_learn_beside_the_head_and_merging_changes_nothing() -> N
     model, images = tiny(), torch.rand(3, 3, 32, 32) * 255
     before = {name: one.clone() for name, one in model.state_dict().items()}
     as_it_was = model.eval()(images)
-    adapters = Adapters(model, 2)
+    adapters = LoraAdapters(model, 2)
     torch.testing.assert_close(model.eval()(images), as_it_was)  # they begin with nothing to add
     learning = [name for name, one in model.named_parameters() if one.requires_grad]
     assert all("lora_" in name or name.startswith("head.") for name in learning)
@@ -91,6 +91,6 @@ def test_a_run_with_adapters_goes_on_and_its_model_is_one_like_any_other(tmp_pat
 
 def test_what_has_nothing_to_adapt_is_refused() -> None:
     with pytest.raises(UserError, match=r"Little of the backbone 'small-cnn' is linear layers"):
-        Adapters(tiny("small-cnn"), 2)
+        LoraAdapters(tiny("small-cnn"), 2)
     with pytest.raises(UserError, match="frozen or has adapters"):
         cml.TrainConfig(lora=2, freeze_backbone=True)

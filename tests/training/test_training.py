@@ -26,17 +26,19 @@ from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.processes.ranks import Ranks
 from cml.storage.saved_options import saved_options
-from cml.training.batches import BatchSource, TrainingData
-from cml.training.begin import suited, train_run
+from cml.training.batch_targets import BatchTargets
+from cml.training.batches import BatchSource
 from cml.training.checkpoint import Checkpoint
 from cml.training.config import TrainConfig
-from cml.training.frozen import Features
+from cml.training.frozen_backbone import Features
+from cml.training.held_out_score import held_out_score, label_order
+from cml.training.learning_rate import learning_rate_factor
 from cml.training.loop import train
 from cml.training.metrics_log import read_metrics
-from cml.training.optimizer import learning_rate_factor
 from cml.training.run_config import RunConfig
-from cml.training.targets import BatchLabels, TrainingLabels
-from cml.training.validation import held_out_score, label_order
+from cml.training.train_run import reduce_batch_size, train_run
+from cml.training.training_data import TrainingData
+from cml.training.training_targets import TrainingTargets
 
 CONFIG = TrainConfig(
     backbone="small-cnn",
@@ -160,8 +162,8 @@ def test_resume_restores_torchs_random_numbers(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("cml.training.loop.LOG_EVERY", 7)  # after the checkpoint at step 4
-        patch.setattr("cml.training.loop._check_finite", lambda first, values: None if first < 4 else stop())
+        patch.setattr("cml.training.progress.LOG_EVERY", 7)  # after the checkpoint at step 4
+        patch.setattr("cml.training.progress._check_finite", lambda first, values: None if first < 4 else stop())
         patch.setattr("cml.training.metrics_log.MetricsLog.add", lambda self, records: None)
         with pytest.raises(KeyboardInterrupt):
             cml.fit(images, places, config, out=tmp_path / "cut", quiet=True)
@@ -287,7 +289,7 @@ def test_a_run_cut_off_and_resumed_loses_its_patience_where_the_whole_run_does(
         return float(network.head.weight.detach().double().square().mean())
 
     monkeypatch.setattr("cml.training.validation.held_out_score", score)
-    monkeypatch.setattr("cml.training.optimizer.learning_rate_factor", lambda config, step: 1 if step < 4 else 0)
+    monkeypatch.setattr("cml.training.learning_rate.learning_rate_factor", lambda config, step: 1 if step < 4 else 0)
     cml.fit(images, places, config, out=tmp_path / "whole", quiet=True)
     whole = read_metrics(tmp_path / "whole" / "metrics.jsonl")
     last = whole[-1]["step"]
@@ -315,7 +317,7 @@ def test_fit_validates_on_held_out_items() -> None:
     for freeze in (False, True):
         config = replace(CONFIG, evaluate_every=4, freeze_backbone=freeze)
         trained = train(bars_data(), config, quiet=True)
-        kept, held_out = bars_data().held_out(config)
+        kept, held_out = bars_data().split_validation(config)
         assert [record["step"] for record in trained.metrics if "validation" in record] == [4, 8, 12]
         best = min(record["validation"] for record in trained.metrics if "validation" in record)
         # by hand: each held-out item ranks the 7 others
@@ -380,14 +382,14 @@ def test_a_batch_larger_than_the_data_becomes_smaller_and_says_so() -> None:
     config = replace(CONFIG, steps=1, sampler="random")
     with pytest.warns(UserWarning, match="A batch takes 150 items, but there are 30: the sampler is random.batch"):
         cml.fit(images, places, config)
-    assert suited(config, 30, say=False).sampler == "random(batch_size=15)"
-    assert suited(config, 150) == config
+    assert reduce_batch_size(config, 30, warn=False).sampler == "random(batch_size=15)"
+    assert reduce_batch_size(config, 150) == config
     distance = distances.get("euclidean")
     with pytest.raises(UserError, match="takes 150 different items, but there are 30"):
         train_run(images, distance.encode(places.tolist()), distance, config, quiet=True)
-    assert suited(replace(config, sampler="grouped"), 30, say=False).sampler == "random(batch_size=15)"
+    assert reduce_batch_size(replace(config, sampler="grouped"), 30, warn=False).sampler == "random(batch_size=15)"
     classes = replace(config, sampler="per-class(per_class=3)")
-    assert suited(classes, 30, say=False).sampler == "per-class(per_class=3, batch_size=15)"
+    assert reduce_batch_size(classes, 30, warn=False).sampler == "per-class(per_class=3, batch_size=15)"
 
 
 def test_frozen_backbone_trains_the_head_alone() -> None:
@@ -599,8 +601,8 @@ def test_asymmetric_label_distances_are_refused_unless_declared(anchors: int, tm
         np.save(tmp_path / "matrix.npy", matrix)
         distance = distances.get("precomputed", path=str(tmp_path / "matrix.npy"), symmetric=symmetric)
         labels = distance.encode(list(range(8)))
-        training = TrainingLabels(distance, labels)
-        return torch.from_numpy(BatchLabels(training, items, labels[items], anchors).label_distances())
+        training = TrainingTargets(distance, labels)
+        return torch.from_numpy(BatchTargets(training, items, labels[items], anchors).label_distances())
 
     matrix[2, 7] *= 1 + 1e-6
     assert block(symmetric=True).shape == (anchors, 6)  # rounding

@@ -1,0 +1,50 @@
+"""The random numbers of a batch: a generator of its own for each purpose, derived from the run's seed and a step.
+
+A batch is a function of (seed, epoch, step in the epoch), so that a run can continue at any step and data workers can
+make batches in any order. Streams of different purposes never share a seed.
+"""
+
+import numpy as np
+
+_EPOCH_ORDER = 0  # below 1, where the numbers of an epoch's batches begin
+_AUGMENTATION = 7
+
+
+def epoch_generator(seed: int, epoch: int) -> np.random.Generator:
+    """Make the generator for the order of an epoch's items.
+
+    Args:
+        seed: Seed of the run.
+        epoch: Number of the epoch, from 0.
+
+    Returns:
+        A new generator, equal for equal arguments.
+    """
+    return np.random.default_rng((seed, epoch, _EPOCH_ORDER))
+
+
+def batch_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
+    """Make the generator with which a sampler composes a batch.
+
+    Args:
+        seed: Seed of the run.
+        epoch: Number of the epoch, from 0.
+        index: Number of the batch in its epoch, from 0.
+
+    Returns:
+        A new generator, equal for equal arguments.
+    """
+    return np.random.default_rng((seed, epoch, index + 1))
+
+
+def augmentation_generator(seed: int, step: int) -> np.random.Generator:
+    """Make the generator for mirroring and jitter of a batch's images.
+
+    Args:
+        seed: Seed of the run.
+        step: Number of the step in the run, from 0.
+
+    Returns:
+        A new generator, equal for equal arguments.
+    """
+    return np.random.default_rng((seed, step, _AUGMENTATION))

@@ -1,0 +1,108 @@
+"""What a loss is given beside the embeddings of a batch: label distances, class numbers or label vectors."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cml.distances.label_distance import Float32
+from cml.distances.labels import Labels
+from cml.errors import UserError
+from cml.losses.cross_batch_memory import mask_duplicates
+from cml.losses.loss import LabelSource
+from cml.sampling.batch import Int64
+from cml.training.training_targets import TrainingTargets
+
+ROUNDING = 1e-4  # share of the batch's largest label distance by which the two directions may differ
+
+
+@dataclass(frozen=True)
+class BatchTargets:
+    """The labels of a batch, as its loss asks for them (``LabelSource``).
+
+    Attributes:
+        training: The labels of the training set.
+        items: Item numbers (B,) of the batch.
+        labels: The labels of ``items``, then of ``stored``; of mirrored images the mirrored ones.
+        anchors: A: the first A items are the anchors.
+        stored: Item numbers (S,) of the embeddings in the memory.
+        memory: Size of the memory, which may still be empty; 0 for none.
+        own_turn: Whether this process computes the label distances; if not, only their shape is right.
+    """
+
+    training: TrainingTargets
+    items: Int64
+    labels: Labels
+    anchors: int
+    stored: Int64 = field(default_factory=lambda: np.empty(0, np.int64))
+    memory: int = 0
+    own_turn: bool = True
+
+    def label_distances(self) -> Float32:
+        """Label distances (A, B + S), from each anchor to the items of the batch and of the memory.
+
+        Raises:
+            UserError: The distance should be symmetric, but is not.
+        """
+        if not self.own_turn:
+            return np.empty((self.anchors, len(self.labels)), np.float32)
+        distance = self.training.distance
+        block = distance.pairwise(self.labels[: self.anchors], self.labels)
+        if distance.is_symmetric:
+            _check_symmetric(distance.name, block, self.items)
+        mask_duplicates(torch.from_numpy(block), torch.from_numpy(self.items), torch.from_numpy(self.stored))
+        return block
+
+    def classes(self) -> Int64:
+        """Class numbers (B,).
+
+        Raises:
+            UserError: There is a memory, or the labels are not classes.
+        """
+        self._check_no_memory("classes")
+        return self.training.classes()[self.items]
+
+    def vectors(self) -> Float32:
+        """Label vectors (B, V).
+
+        Raises:
+            UserError: There is a memory, or the label distance has no vectors.
+        """
+        self._check_no_memory("vectors")
+        return self.training.vectors_of(self.labels)
+
+    def _check_no_memory(self, target: str) -> None:
+        if self.memory:
+            raise UserError(f"A memory adds columns of label distances, but the loss takes {target}: set memory to 0.")
+
+
+def label_distances(batch: LabelSource) -> Tensor:
+    """Take the target of most losses; a function with a name, as data workers may be sent it.
+
+    Args:
+        batch: The labels of a batch.
+
+    Returns:
+        Label distances (A, B).
+    """
+    return torch.from_numpy(batch.label_distances())
+
+
+def _check_symmetric(name: str, block: Float32, items: Int64) -> None:
+    """Check that label distances (A, B) among a batch's anchors, its first items, are symmetric, up to rounding."""
+    square = block[:, : len(block)]  # (A, A)
+    if np.array_equal(square, square.T):  # the usual case
+        return
+    largest = np.max(square, initial=0, where=square < np.inf)
+    differs = ~np.isclose(square, square.T, rtol=ROUNDING, atol=ROUNDING * largest)
+    differs &= ~np.isnan(square + square.T)  # the loss reports these
+    if differs.any():
+        with np.errstate(invalid="ignore"):
+            gap = np.where(differs, np.abs(square - square.T), -1)
+        row, column = np.unravel_index(np.argmax(gap), gap.shape)
+        raise UserError(
+            f"The label distance {name!r} gives {square[row, column]:g} from training item {items[row]} to "
+            f"{items[column]}, but {square[column, row]:g} back. Mend it, or register it as asymmetric: "
+            "symmetric=False, or a class whose is_symmetric is False."
+        )

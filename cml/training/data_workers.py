@@ -1,0 +1,197 @@
+"""Data workers: the processes that make batches ahead, and the errors if one of them fails.
+
+torch's DataLoader starts them. Here they leave Ctrl-C to the training process, end with it, and send errors as values,
+so that they arrive as one line. A worker that hangs, dies or runs out of memory is an error of the training process,
+and none outlives its run. They are forks that share the training process's memory until either writes to it.
+"""
+
+import contextlib
+import ctypes
+import gc
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from cml.errors import MachineError, UserError
+from cml.processes.heap import give_back_freed_memory
+from cml.training.signals import SIGNALS
+
+GIVE_BACK_EVERY = 32  # batches of a worker
+
+T = TypeVar("T")
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+_running: list[Any] = []  # loaders whose workers may run
+_MEND = "Use smaller batches (batch_size in --sampler), fewer --workers or a machine with more memory."
+
+
+class _ErrorsAsValues(Dataset[Any]):
+    """The batches of ``source``, or their errors as values, of which torch would send a traceback."""
+
+    def __init__(self, source: Dataset[Any]) -> None:
+        self._source = source
+        self._count = 0  # batches of this worker
+
+    def __getitem__(self, step: int) -> Any:  # noqa: ANN401 - any batch
+        self._count += 1
+        if self._count % GIVE_BACK_EVERY == 0 and get_worker_info() is not None:
+            give_back_freed_memory()
+        try:
+            return self._source[step]
+        except (UserError, OSError) as error:
+            return error
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+                raise
+            return MemoryError()  # those of NumPy and torch may not be picklable
+
+
+def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) -> Iterator[T]:
+    """Make batches ahead in other processes.
+
+    Args:
+        source: The batches, by step.
+        steps: The steps.
+        workers: Number of processes; 0 makes the batches in this one.
+        timeout: Seconds to wait for a batch before the workers count as hung; 0 for no limit.
+
+    Yields:
+        The batches, in the order of the steps.
+
+    Raises:
+        MachineError: A worker ran out of memory; under ``shutdown_workers`` also if it died or hung.
+        UserError: As raised in making a batch.
+    """
+    loader = DataLoader(
+        _ErrorsAsValues(source),
+        batch_size=None,
+        sampler=steps,
+        num_workers=workers,
+        pin_memory=torch.cuda.is_available(),
+        prefetch_factor=4 if workers else None,
+        worker_init_fn=_begin_worker,
+        generator=torch.Generator(),  # its own, so that a loader does not advance the run's random numbers
+    )
+    if workers:
+        _prepare_fork()
+    batches = iter(loader)
+    _running.append(batches)
+    for step in steps:
+        watch = threading.Timer(timeout, _kill_workers, (batches, timeout))  # torch's omits the transfer of a batch
+        watch.daemon = True
+        if workers and timeout:
+            watch.start()
+        try:
+            batch = next(batches)
+        finally:
+            watch.cancel()
+        if isinstance(batch, MemoryError):
+            raise MachineError(f"The memory was full when the batch of step {step} was made. {_MEND}")
+        if isinstance(batch, Exception):
+            raise batch
+        yield batch
+
+
+@contextlib.contextmanager
+def shutdown_workers() -> Iterator[None]:
+    """Shut down all workers that ``prefetch`` started in the block, and turn their faults into one line.
+
+    Raises:
+        MachineError: A worker died or hung.
+    """
+    before = len(_running)
+    fault = None
+    try:
+        yield
+    except Exception as error:
+        fault = _find_fault(error)
+        if fault is None:
+            raise
+    finally:
+        forked = [_shutdown_loader(_running.pop()) for _ in _running[before:]]
+        if any(forked):
+            gc.unfreeze()
+    if fault is not None:
+        raise MachineError(fault)
+
+
+def _prepare_fork() -> None:
+    """Prepare a fork, so that memory stays shared and free memory is not inherited."""
+    # a full collection writes to every object that is not frozen, and so copies pages that forks would share; they
+    # inherit the free blocks of this process's heap, and would fill them over hours
+    gc.collect()
+    gc.freeze()
+    give_back_freed_memory()
+
+
+def _begin_worker(worker: int) -> None:
+    for number in SIGNALS:  # a terminal sends them to all processes, but the training process may need another batch
+        signal.signal(number, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _kill_workers(batches: Any, after: float) -> None:  # noqa: ANN401 - torch's iterator over a loader
+    batches.hung_for = after
+    for worker in batches._workers:
+        worker.kill()
+
+
+def _shutdown_loader(batches: Any) -> bool:  # noqa: ANN401 - torch's iterator over a loader
+    """End the workers of a loader, if it has any; those that do not end are killed."""
+    workers = getattr(batches, "_workers", ())
+    try:
+        if workers:
+            batches._shutdown_workers()
+    except RuntimeError as error:  # torch's signal handler reports a worker that was killed meanwhile
+        if _describe_dead_worker(str(error)) is None:
+            raise
+    finally:  # also if a signal interrupts that
+        for worker in workers:
+            if worker.is_alive():
+                worker.kill()
+                worker.join()
+    return bool(workers)
+
+
+def _find_fault(error: BaseException | None) -> str | None:
+    """A fault of the workers in one line; None if ``error`` is not due to one."""
+    # torch reports it from a signal handler, amid other work, whose error then has torch's as its context; of a worker
+    # that dies while it sends a batch torch reports nothing
+    hung = [batches.hung_for for batches in _running if hasattr(batches, "hung_for")]
+    if hung:
+        return (
+            f"The data workers hang: no batch came for {hung[0]:g} seconds. Check the disk of the images, wait longer "
+            "with --worker-timeout, or read in the training process with --workers 0."
+        )
+    if isinstance(error, ConnectionError | EOFError):
+        for worker in [worker for batches in _running for worker in getattr(batches, "_workers", ())]:
+            try:
+                worker.join(1)  # its connections close shortly before it ends
+            except RuntimeError as report:  # from torch's signal handler, on the same worker
+                return _describe_dead_worker(str(report))
+            if not worker.is_alive():
+                return _describe_dead_worker(f"DataLoader worker (pid {worker.pid}) exited")
+    while error is not None:
+        fault = _describe_dead_worker(str(error))
+        if fault is not None:
+            return fault
+        error = error.__context__
+    return None
+
+
+def _describe_dead_worker(report: str) -> str | None:
+    """The fault in torch's report of a dead worker; None if it is another text."""
+    pattern = r"DataLoader worker \(pid\S* ([\d, ]+)\) (?:is killed by signal: ([\w ]+)|exited)"
+    match = re.match(pattern, report)
+    if match is None:
+        return None
+    process, signal_name = match.groups()
+    end = f"killed by the signal {signal_name}" if signal_name else "gone"
+    memory = " or its shared memory" if signal_name == "Bus error" else ""
+    return f"A data worker (process {process}) was {end}, as when the machine's memory{memory} is full. {_MEND}"

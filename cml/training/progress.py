@@ -1,0 +1,78 @@
+"""The progress of training, for metrics.jsonl and the progress bar."""
+
+import math
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cml.console.progress_bar import ProgressBar
+from cml.training.config import TrainConfig
+from cml.training.metrics_log import METRICS, MetricsLog
+
+LOG_EVERY = 10  # steps whose losses are fetched from the device together
+
+
+class Progress:
+    """The records of a run, in its folder or in memory, and a progress bar.
+
+    Args:
+        config: The options of the run.
+        first: The step that the run begins or continues with, from 0.
+        run: The run folder; None keeps the records in memory.
+        shown: Whether there is a bar.
+
+    Attributes:
+        log: The records.
+        bar: The bar.
+    """
+
+    def __init__(self, config: TrainConfig, first: int, run: Path | None, *, shown: bool) -> None:
+        self.log = MetricsLog(None if run is None else run / METRICS, first)
+        self.bar = ProgressBar(total=config.steps, initial=first, unit="step", desc=config.loss, disable=not shown)
+        self._waiting: list[tuple[int, Tensor]] = []  # for each step (loss, whether the embeddings are finite)
+        self._began = time.perf_counter()
+        self._images = 0
+
+    def step(self, step: int, value: Tensor, embeddings: Tensor) -> None:
+        """Count a step, whose loss and embeddings stay on the device for now.
+
+        Args:
+            step: Steps done so far.
+            value: The loss, a scalar.
+            embeddings: (B, D).
+
+        Raises:
+            FloatingPointError: A loss or an embedding of the last steps is not finite.
+        """
+        self._images += len(embeddings)
+        self._waiting.append((step, torch.stack([value, embeddings.isfinite().all().float()])))
+        if step % LOG_EVERY == 0:
+            self.catch_up()
+        self.bar.update()
+
+    def catch_up(self) -> None:
+        """Record the waiting steps.
+
+        Raises:
+            FloatingPointError: A loss or an embedding is not finite.
+        """
+        if not self._waiting:
+            return
+        pairs = torch.stack([pair for _, pair in self._waiting]).tolist()
+        _check_finite(self._waiting[0][0], pairs)
+        steps = zip(self._waiting, pairs, strict=True)
+        self.log.add([{"step": step, "loss": value} for (step, _), (value, _) in steps])
+        self._waiting.clear()
+        rate = self._images / (time.perf_counter() - self._began)
+        self.bar.set_postfix_str(f"loss {pairs[-1][0]:.4f}, {rate:.0f} images/s", refresh=False)
+
+
+def _check_finite(first: int, pairs: list[list[float]]) -> None:
+    for step, (value, is_finite) in enumerate(pairs, first):
+        if not is_finite or not math.isfinite(value):
+            fault = f"The loss is {value}" if is_finite else "The embeddings hold NaN or infinity"
+            raise FloatingPointError(
+                f"{fault} at step {step}: lower the learning_rate or set clip_gradient, then start again."
+            )

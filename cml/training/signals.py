@@ -1,0 +1,72 @@
+"""Signals that stop a training run: SIGINT (Ctrl-C), SIGTERM and SIGHUP end it after the current step.
+
+A checkpoint is written first. Another signal, more than a second later, stops at once; the run then continues from an
+earlier checkpoint. An ignored SIGHUP, as under nohup, stays ignored. All processes of a run end if one of them gets a
+signal. Only the main thread of a process can handle signals; in other threads nothing changes.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows lacks it
+SIGNALS = (signal.SIGINT, signal.SIGTERM, HANG_UP)
+ECHO = 1.0  # seconds in which a signal counts as a repetition: a scheduler and torchrun both send it
+
+
+class StopRequest:
+    """Whether a signal has asked the run to stop.
+
+    Attributes:
+        is_set: True from the first signal on.
+    """
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._received = 0.0  # time of the first signal
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal.
+
+        Args:
+            number: The signal.
+            frame: Where the program was, which Python passes to every handler.
+
+        Raises:
+            KeyboardInterrupt: It is the second one.
+        """
+        if self.is_set:
+            if time.monotonic() - self._received < ECHO:
+                return
+            raise KeyboardInterrupt
+        self.is_set = True
+        self._received = time.monotonic()
+        with contextlib.suppress(OSError):  # the terminal may be gone; print may be busy
+            os.write(2, b"\nstopping after this step, with a checkpoint; once more to stop at once\n")
+
+
+@contextlib.contextmanager
+def catch_signals(listen: bool = True) -> Iterator[StopRequest]:
+    """Catch signals while the block runs; the former handlers are restored after it.
+
+    Args:
+        listen: False leaves signals alone.
+
+    Yields:
+        The request, which the first signal sets.
+    """
+    request = StopRequest()
+    if not listen or threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    ignored = {HANG_UP} if signal.getsignal(HANG_UP) is signal.SIG_IGN else set()
+    before = {number: signal.signal(number, request.handle) for number in set(SIGNALS) - ignored}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,162 @@
+"""From labelled images to a run: everything before the first step, for arrays and for prepared datasets."""
+
+import contextlib
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from torch import nn
+
+from cml import losses, plugins, sampling
+from cml.data.augmentation import stored_size
+from cml.data.images import Images
+from cml.data.inputs import ImageSource
+from cml.data.prepared import PreparedDataset
+from cml.distances.jobs.stored_matrix import through_matrix
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
+from cml.errors import UserError
+from cml.losses.loss import Loss
+from cml.models import Backbone
+from cml.processes.device import pick_device
+from cml.processes.ranks import Ranks
+from cml.registry import Choice
+from cml.sampling.sampler import suggest_batch_size
+from cml.training.callbacks import Callback
+from cml.training.config import TrainConfig
+from cml.training.loop import Trained, model_config, train
+from cml.training.run_config import RunConfig
+from cml.training.run_folder import open_run_folder
+from cml.training.training_data import TrainingData, count_trained_items
+
+
+def train_run(
+    images: ImageSource,
+    labels: Labels,
+    distance: LabelDistance,
+    config: TrainConfig,
+    *,
+    loss: Loss | None = None,
+    backbone: nn.Module | Backbone | None = None,
+    task: str = "",
+    dataset: PreparedDataset | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    shrink: bool = False,
+    callbacks: Sequence[Callback] = (),
+    quiet: bool = False,
+    ranks: Ranks | None = None,
+) -> tuple[Trained, RunConfig]:
+    """Train on labelled images, optionally in a run folder.
+
+    Args:
+        images: N images.
+        labels: Labels that ``distance`` encoded: N, for ``flip="image"`` followed by those of the N mirrored images.
+        distance: The label distance.
+        config: All options.
+        loss: The loss; None for the one that ``config.loss`` names.
+        backbone: The user's own module, for which ``config.backbone`` is ``custom``.
+        task: Name of the task; "" for images and labels given in Python.
+        dataset: The prepared dataset; None for images and labels given in Python.
+        out: Run folder; None writes nothing.
+        resume: Continue the run in ``out``.
+        shrink: Make a batch smaller that is larger than the data, with a warning.
+        callbacks: Called after steps, validations, checkpoints and at the end.
+        quiet: No progress bar.
+        ranks: The processes that train together; None for this one alone.
+
+    Returns:
+        The result of training, and the content of config.json.
+
+    Raises:
+        UserError: Options that do not fit the data, or a run folder that is taken.
+    """
+    if ranks is None:
+        ranks = Ranks(device=pick_device(config.device))
+    quiet = quiet or not ranks.first
+    count = len(images)
+    if config.flip == "image" and len(labels) < 2 * count:
+        reason = f"The task {task!r} cannot mirror its labels" if task else "No mirrored labels are given"
+        raise UserError(f"{reason}; set 'flip' to list or none.")
+    if shrink:
+        config = reduce_batch_size(config, count_trained_items(config, count), warn=ranks.first)
+    sampler = sampling.registry.make(config.sampler)
+    run = _run_config(config, labels, distance, loss, count=count, task=task, dataset=dataset)
+    sampler.check_count(count_trained_items(config, count))  # before there is an empty run folder
+    stored = Images(images, stored_size(config.image_size, config.crop), cache_bytes=config.cache_bytes)
+    with contextlib.ExitStack() as stack:
+        if out is not None and ranks.first:
+            stack.enter_context(open_run_folder(out, run, resume=resume))
+        ranks.barrier()
+        distance, labels = through_matrix(
+            distance, labels, blocks=config.steps, rows=sampler.batch_size, all_pairs=sampler.neighbors > 0, quiet=quiet
+        )
+        mirrored_labels = labels[count:] if len(labels) > count else None
+        trained = train(
+            TrainingData(stored, labels[:count], distance, mirrored_labels),
+            config,
+            loss=loss,
+            backbone=backbone,
+            out=out,
+            resume=resume,
+            callbacks=callbacks,
+            quiet=quiet,
+            ranks=ranks,
+        )
+        return trained, run
+
+
+def reduce_batch_size(config: TrainConfig, items: int, *, warn: bool = True) -> TrainConfig:
+    """Make the sampler's batch smaller if it is larger than the data, with a warning.
+
+    Args:
+        config: The options of the run.
+        items: Items that are trained on.
+        warn: Whether this process warns.
+
+    Returns:
+        The options, with another sampler where the batch was too large.
+    """
+    sampler = sampling.registry.make(config.sampler)
+    if items >= sampler.batch_size or items < 2:
+        return config
+    choice = Choice.parse(config.sampler)
+    size = suggest_batch_size(items)
+    smaller = str(Choice(choice.name, {**choice.settings, "batch_size": size}))
+    try:
+        sampling.registry.make(smaller).check_count(size)
+    except UserError:  # its other settings do not allow that
+        smaller = str(Choice("random", {"batch_size": size}))
+    if warn:
+        warnings.warn(
+            f"A batch takes {sampler.batch_size} items, but there are {items}: the sampler is {smaller} instead of "
+            f"{config.sampler}.",
+            stacklevel=4,
+        )
+    return replace(config, sampler=smaller)
+
+
+def _run_config(
+    config: TrainConfig,
+    labels: Labels,
+    distance: LabelDistance,
+    loss: Loss | None,
+    *,
+    count: int,
+    task: str,
+    dataset: PreparedDataset | None,
+) -> RunConfig:
+    label_distance = str(Choice(distance.name, distance.settings()))
+    digest = hashlib.sha256(labels.fingerprint().encode()).hexdigest()
+    return RunConfig(
+        task=task,
+        dataset="" if dataset is None else str(dataset.folder.resolve()),
+        dataset_fingerprint=digest if dataset is None else dataset.fingerprint,
+        train=config,
+        model=model_config(config, losses.registry.make(config.loss) if loss is None else loss),
+        label_distance=label_distance,
+        made_of={"items": count, "labels": digest} if dataset is None else dataset.made_of,
+        plugins=plugins.required_plugins(task, label_distance, config.loss, config.sampler, config.backbone),
+    )

@@ -1,0 +1,55 @@
+"""The labels of a training set, as losses and samplers ask for them: distances, neighbours, classes, vectors."""
+
+import numpy as np
+
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import Labels
+from cml.errors import UserError
+from cml.losses.label_distance_sample import sample_label_distances
+from cml.processes.ranks import Ranks
+from cml.sampling.training_labels import TrainingLabels
+
+
+class TrainingTargets(TrainingLabels):
+    """The labels of a training set, as losses (``LabelSource``) and samplers ask for them.
+
+    Args:
+        distance: The label distance that encoded the labels.
+        labels: N encoded labels.
+        seed: Seed of the sample of label distances.
+        ranks: The processes that train together; None for this one alone.
+    """
+
+    def __init__(self, distance: LabelDistance, labels: Labels, *, seed: int = 0, ranks: Ranks | None = None) -> None:
+        super().__init__(distance, labels)
+        self._seed = seed
+        self._ranks = Ranks() if ranks is None else ranks
+
+    def label_distances(self) -> Float32:
+        """Label distances (P,) of a sample of training pairs; rank 0 computes them for all processes."""
+        return self._ranks.broadcast(lambda: sample_label_distances(self.distance, self._labels, self._seed))
+
+    def vectors(self) -> Float32:
+        """The labels as vectors (N, V).
+
+        Raises:
+            UserError: The label distance has no label vectors.
+        """
+        return self.vectors_of(self._labels)
+
+    def vectors_of(self, labels: Labels) -> Float32:
+        """Some labels as vectors (B, V).
+
+        Args:
+            labels: B labels that the label distance encoded.
+
+        Raises:
+            UserError: The label distance has no label vectors.
+        """
+        vectors = self.distance.label_vectors(labels)
+        if vectors is None:
+            raise UserError(
+                f"The label distance {self.distance.name!r} has no label vectors. Use label_distance=euclidean for "
+                "labels that are numbers or vectors, or a loss that takes label distances."
+            )
+        return vectors.astype(np.float32)
