@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 COMMANDS = {
-    "demo": "train and compare on drawn people, rooms, scenes or heads, from nothing, in three minutes",
-    "prepare": "turn raw files into a prepared dataset",
-    "check": "find what is wrong with a prepared dataset",
-    "distances": "write all label distances or nearest neighbours, or summarise them",
+    "demo": "train two losses on drawn people, rooms, scenes or heads and compare them, in three minutes",
+    "prepare": "convert raw files to a prepared dataset",
+    "check": "check a prepared dataset for problems",
+    "distances": "compute all label distances or nearest neighbours, or summarise them",
     "train": "train an embedding",
-    "evaluate": "measure a trained embedding against oracle, random and frozen features",
-    "compare": "train several losses with one budget and seeds, and tabulate them",
-    "bench": "the benchmark of continuous metric learning: run it, check results, compare them",
-    "reproduce": "train as a paper did, and set the figures beside the published ones",
-    "losses": "list all losses: what labels they take, their cost, source and use",
+    "evaluate": "evaluate a trained embedding beside the oracle, a random ranking and frozen features",
+    "compare": "train several losses with the same budget and seeds, and compare them in a table",
+    "bench": "run the benchmark of continuous metric learning, check and compare results",
+    "reproduce": "repeat the experiments of a paper, and compare the results with the published ones",
+    "losses": "list all losses with their labels, cost, source and use",
     "gallery": "write a page of what a trained embedding retrieves",
-    "explore": "write a page to walk in an embedding, label distance beside embedding distance",
+    "explore": "write an interactive page for exploring an embedding",
     "embed": "embed a folder of images with a trained run",
-    "index": "make a search index of images, or add images to one",
-    "search": "find the images of an index that are nearest to given ones",
+    "index": "build a search index of images, or add images to it",
+    "search": "search an index for the images that are nearest to query images",
     "export": "export a trained run: ONNX, weights to share, captioning features",
 }
 SPLIT = ("train", "evaluate")  # the commands that several processes of torchrun share

@@ -54,7 +54,8 @@ class HuggingFace(DatasetSource):
     test_share: float = 0.3
     """Share of the items that are not for training, where the dataset has one part."""
     image_size: int | None = None
-    """Larger images are shrunk once so that their shorter side has this many pixels; without it files are kept."""
+    """Larger images are scaled down so that their shorter side has this many pixels. By default the files are
+    copied."""
     unit: str = ""
     """Unit of numbers, for tables and axes."""
 

@@ -59,7 +59,7 @@ def _other_side(found: re.Match[str]) -> str:
 TASK = replace(
     VALUE,
     name="caption",
-    summary="captions: what people say of an image, one or more sentences",
+    summary="captions: one or more sentences that describe an image",
     recipe=RECIPE,
     describe=lambda label, info: " / ".join(text.strip() for text in label),
     variants=variants(paper_exponent=1.0),  # the published loss takes the sum of Word Mover's Distances as it is

@@ -50,7 +50,7 @@ VARIANTS = {
 
 TASK = Task(
     name="classes",
-    summary="class labels, tested on classes that were never seen",
+    summary="class labels, tested on classes that do not occur in training",
     recipe=RECIPE,
     draw=lambda image, label, info: image.copy(),  # a class has no place in it; its name is said below
     describe=lambda label, info: f"{label:g}" if isinstance(label, float) else str(label),

@@ -89,7 +89,7 @@ def report(unit: str, info: DatasetInfo) -> tuple[float, str]:
 TASK = replace(
     VALUE,
     name="pose",
-    summary="body poses: keypoints of a person in its crop",
+    summary="body poses: keypoints of a person",
     recipe=RECIPE,
     draw=draw,
     describe=lambda label, info: "",  # the skeleton says it

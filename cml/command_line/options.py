@@ -14,7 +14,7 @@ from cml.renamed_options import current_name
 
 T = TypeVar("T")
 PLUGIN = "--plugin FILE_OR_MODULE"
-PLUGIN_HELP = "load your own parts, which the file or module registers; repeatable, on every command"
+PLUGIN_HELP = "load a file or module that registers your own parts; can be repeated, for every command"
 
 
 def parse(

@@ -20,31 +20,32 @@ Results = Annotated[Path, Positional, arg(metavar="DIR", help="Folder of the res
 
 @dataclass(frozen=True)
 class Bench:
-    """Run every method on every set by the rules of the suite: equal trials, chosen on validation, tested once.
+    """Run every method on every set under the rules of the suite: equal trials, chosen on validation, one test.
 
-    What is finished stays; the same command goes on, and several processes share the work. cml bench check | table |
-    page | submit | embedding --help tell of the other verbs.
+    Rerun the command to resume. Several processes share the work. See --help for the other subcommands: cml bench check
+    | table | page | submit | embedding.
     """
 
     tier: Literal["offline", "download"] = "offline"
-    """Sets that need no download, or those whose raw files are yours: a sentence says how to name them."""
+    """offline: sets that need no download; download: sets whose raw files you provide, as a message explains."""
     track: Literal["A", "B"] = "A"
     """A: a linear head on frozen features; B: a whole network."""
     quick: bool = False
-    """The suite's small version, in minutes: to see that everything works; its figures say little."""
+    """Run the small version of the suite, which takes minutes, to check that everything works. Its figures are not
+    meaningful."""
     version: str = ""
-    """Another version of the suite than the latest."""
+    """Version of the suite; by default the latest."""
     sets: tuple[str, ...] = ()
-    """Names of sets; all of the tier when none are given."""
+    """Names of sets; by default all sets of the tier."""
     methods: tuple[str, ...] = ()
-    """Names of methods, or losses as --loss takes them, your own with --plugin; by default all of the suite's.
-    oracle, random, frozen and label-mds are always among them."""
+    """Names of methods, or losses in the syntax of --loss, your own with --plugin; by default all methods of the suite.
+    oracle, random, frozen and label-mds are always included."""
     backbone: str = ""
-    """Another backbone than the suite's, as cml train takes it."""
+    """Backbone, as for cml train; by default that of the suite."""
     out: Path = RESULTS
     """Folder of the results."""
     scheduler: str = ""
-    """Address of a Dask scheduler, tcp://host:port, whose workers train."""
+    """Address of a Dask scheduler whose workers train, tcp://host:port."""
     markdown: AsMarkdown = False
 
     def __call__(self) -> None:
@@ -73,10 +74,10 @@ class Bench:
 
 @dataclass(frozen=True)
 class Check:
-    """Compute every score of results again from their ranks, and hold them against the rules and the split."""
+    """Recompute every score from the ranks, and check the results against the rules and the split."""
 
     results: Annotated[Path, Positional, arg(metavar="FILE")]
-    """A file of results, or a folder of them."""
+    """Result file, or a folder of result files."""
 
     def __call__(self) -> None:
         """Check, and print what is wrong."""
@@ -97,22 +98,22 @@ class Check:
 
 @dataclass(frozen=True)
 class Table:
-    """Compare the results of one version and track: scores, mean rank, Borda count, which differences can be told."""
+    """Compare the results of one version and track: scores, mean rank, Borda count, significant differences."""
 
     results: Results = RESULTS
     version: str = ""
-    """Of the suite; the latest that has results when not given."""
+    """Version of the suite; by default the latest with results."""
     track: str = ""
-    """A or B, or as the folders of results are called, as in A-efficientnet-lite0; the first when not given."""
+    """Track: A, B, or the name of a folder of results, such as A-efficientnet-lite0; by default the first."""
     against: str = ""
-    """Print the paired differences of all methods from this one instead, with their 95 % intervals."""
+    """Print the paired differences between all methods and this one instead, with 95 % intervals."""
     trials: bool = False
-    """Print the scores of the trials on validation items instead: with defaults, of the median trial, of the best."""
+    """Print the validation scores of the trials instead: with defaults, of the median trial, and of the best."""
     diagram: Path | None = None
-    """Draw the critical-difference diagram into this picture."""
+    """Write the critical-difference diagram to this file."""
     markdown: AsMarkdown = False
     json: bool = False
-    """Print it as JSON."""
+    """Print the table as JSON."""
 
     def __call__(self) -> None:
         """Print the comparison."""
@@ -133,13 +134,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Page:
-    """Write the leaderboard as one page without scripts: sorted by mean rank or a set, a table a track."""
+    """Write the leaderboard as a page without scripts: one table per track, sorted by mean rank or by a set."""
 
     results: Results = RESULTS
     out: Path = Path("leaderboard.html")
     """The page."""
     galleries: int = 0
-    """Write a gallery of so many test queries for each set beside the page: what every method retrieves."""
+    """Also write a retrieval report for each set, with this many test queries and the images that each method
+    retrieves."""
 
     def __call__(self) -> None:
         """Write the page."""
@@ -156,9 +158,9 @@ class Submit:
 
     results: Results
     into: Path
-    """The checkout's folder results. A plugin that the results need is copied to its folder plugins."""
+    """Folder 'results' of the checkout. Plugins that the results need are copied to its folder 'plugins'."""
     methods: tuple[str, ...] = ()
-    """Names of the methods to submit; all when none are given."""
+    """Names of the methods to submit; by default all."""
 
     def __call__(self) -> None:
         """Copy, and print the text."""
@@ -169,24 +171,25 @@ class Submit:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Track C: score any embedding of a set's test images, made elsewhere.
+    """Track C: score embeddings of a set's test images that come from any program.
 
-    The prepared set lies in the folder bench of cml's cache, ~/.cache/cml or CML_CACHE, once cml bench has used it. The
-    test images are among its queries and its gallery: cml embed RUN --images SET --splits query gallery --out FOLDER.
+    After cml bench has used a set, the prepared set is in the folder bench of cml's cache, ~/.cache/cml or CML_CACHE.
+    The test images are among its queries and its gallery: cml embed RUN --images SET --splits query gallery --out
+    FOLDER.
     """
 
     embeddings: Annotated[Path, Positional, arg(metavar="FOLDER_OR_FILE")]
-    """A folder that cml embed wrote, or a .npy file of embeddings (N, D), floating point."""
+    """Output folder of cml embed, or a .npy file of embeddings (N, D), floating point."""
     set: str
     """The set."""
     name: str
-    """What the method shall be called."""
+    """Name of the method in the tables."""
     pretraining: str
-    """What the network was trained on: declare it."""
+    """Declaration of the data on which the network was trained."""
     ids: Path | None = None
-    """Of a .npy file: a text file of its N item ids, a line each. Items that are not asked for are left out."""
+    """For a .npy file: a text file with its N item ids, one per line. Items that are not needed are ignored."""
     version: str = ""
-    """Of the suite; the latest when not given."""
+    """Version of the suite; by default the latest."""
     out: Path = RESULTS
     """Folder of the results."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Check:
-    """Find what is wrong with a prepared dataset."""
+    """Check a prepared dataset for problems."""
 
     data: Dataset
     json: bool = False

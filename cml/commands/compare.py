@@ -31,15 +31,16 @@ class Compare:
     config: Path | None = None
     """Options from a file, as for cml train. Its loss is ignored, and options given here override it."""
     variants: tuple[str, ...] = ()
-    """Names of the task's variants to train, each in quotes; by default all, unless losses are given."""
+    """Names of the task's variants to train, each in quotes; by default all, unless --losses is given."""
     losses: tuple[str, ...] = ()
-    """Losses to compare, each written as for --loss. Each is a row, after the named variants."""
+    """Losses to compare, in the syntax of --loss. Each is a row below the named variants."""
     seeds: int = 3
-    """Runs per variant, with seeds 0, 1, ..; intervals over seeds need at least 2."""
+    """Number of runs per row, with seeds 0, 1, ...; intervals over seeds need at least 2."""
     dimensions: tuple[int, ...] = ()
-    """More sizes of the embedding to train every variant at, as in 16 32 64, for the figure over the dimension."""
+    """Further embedding dimensions to train every row with, such as 16 32 64, for the figure over the dimension."""
     cut: bool = False
-    """At these also cut the embedding of --dimension to its first numbers, as in --losses "matryoshka(loss=cosent)"."""
+    """Also truncate the embedding of --dimension to these sizes, for example with --losses
+    "matryoshka(loss=cosent)"."""
     recall_within: float = 0.0
     """Also measure Recall@K, as cml evaluate does."""
     search_space: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -50,7 +51,7 @@ class Compare:
     study: bool = False
     """Evaluate all combinations on the test set instead of the one that is best on held-out items."""
     tracker: str = ""
-    """Experiment tracker that follows every run; see cml train."""
+    """Experiment tracker of every run; see cml train."""
     markdown: AsMarkdown = False
     json: AsJson = False
 

@@ -18,17 +18,17 @@ class Demo:
     """Train the log-ratio loss and binary-threshold triplets on drawn pictures, and compare what they retrieve."""
 
     out: Path = Path("runs/demo")
-    """Folder for the drawn datasets, the runs and the gallery."""
+    """Folder for the drawn datasets, the runs and the retrieval report."""
     steps: int = 350
-    """Training steps of each loss."""
+    """Number of training steps per loss."""
     count: int | None = None
-    """How many pictures to draw; by default the number of the data source."""
+    """Number of pictures to draw; by default that of the data source."""
     train: int | None = None
-    """How many of these are for training; by default two thirds."""
+    """Number of training pictures among them; by default two thirds."""
     seeds: int = 1
-    """Runs per loss, with seeds 0, 1, ..; with 2 or more, the table has intervals over seeds."""
+    """Number of runs per loss, with seeds 0, 1, ... With 2 or more, the table has intervals over seeds."""
     precision: Precision = "float32"
-    """bfloat16 runs the network under autocast: about twice as fast on processors that have it, slower on others."""
+    """bfloat16 uses autocast: about twice as fast on CPUs with hardware support, slower on others."""
     backbone: str = ""
     """The network, trained from scratch; by default small-cnn(layers=4), for captions with grid=1."""
     variants: tuple[str, ...] = ()

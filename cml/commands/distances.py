@@ -14,35 +14,35 @@ from cml.errors import UserError
 
 @dataclass(frozen=True)
 class Distances:
-    """Write a dataset's label distances, or summarise them."""
+    """Compute the label distances of a dataset, or summarise them."""
 
     data: Dataset
     neighbors: int | None = None
-    """Write this many exact nearest neighbours of each item: ids.npy and distances.npy. Training finds them."""
+    """Write this many exact nearest neighbours of each item to ids.npy and distances.npy. Training uses them."""
     matrix: bool = False
-    """Write all distances: matrix.npy."""
+    """Write all distances to matrix.npy."""
     summary: bool = False
     """Summarise the distances: zeros, ties, infinities, scale, quantiles, and a histogram."""
     verify: bool = False
-    """Recompute a random part of the finished --matrix or --neighbors, and compare."""
+    """Recompute a random part of a finished --matrix or --neighbors and compare it."""
     label_distance: str = ""
     """A name, or name(setting=value, ..); by default the one of the dataset's task. Numbers and vectors: euclidean,
-    cosine. Angles, hours, hues: circular. Turns in space: rotation. Latitude and longitude: haversine; with a heading:
-    place. Poses: keypoints, procrustes, oks. Masks: layout. Labelled boxes: boxes. Captions: captions (words),
+    cosine. Angles, hours, hues: circular. Rotations in space: rotation. Latitude and longitude: haversine; with a
+    heading: place. Poses: keypoints, procrustes, oks. Masks: layout. Labelled boxes: boxes. Captions: captions (words),
     sentences. Tags: jaccard. Attributes: hamming. Classes: classes. Sets of labels: sets. Several labels: combined. A
     matrix or neighbour lists: precomputed."""
     role: Literal["train", "query", "gallery", "query-gallery", "all"] = "train"
-    """Which items: those of one role, or of several in this order."""
+    """Items to use: those of one role, or of several roles in this order."""
     dtype: Literal["float32", "float16"] = "float32"
-    """Type of the matrix; float16 takes half the space and keeps three digits."""
+    """Data type of the matrix; float16 needs half the space and keeps three digits."""
     threads: int = 2
-    """Strips computed at a time."""
+    """Number of strips of rows that are computed at the same time."""
     scheduler: str = ""
     """Address of a Dask scheduler, tcp://host:port, whose workers compute the strips."""
     out: Path | None = None
     """Folder for the result; by default one in the cache, $CML_CACHE or ~/.cache/cml."""
     seed: int = 0
-    """Seed of the summary's sample."""
+    """Random seed of the summary's sample."""
     json: AsJson = False
 
 

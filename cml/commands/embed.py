@@ -17,7 +17,7 @@ class Embed:
     images: Path
     """Folder of images, or a prepared dataset."""
     out: Path
-    """Folder to write; the same command continues it after a kill."""
+    """Output folder. Rerun the command to resume."""
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
     threads: Threads = DEFAULT_THREADS

@@ -13,19 +13,19 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure a trained embedding."""
+    """Evaluate a trained embedding."""
 
     run: Run
     measures: EvaluateOptions
     data: Data = None
     pairs: Path | None = None
-    """Also measure Spearman's correlation with how similar people find pairs: a CSV or JSONL file with the columns
+    """Also compute Spearman's correlation with human similarity ratings of pairs: a CSV or JSONL file with the columns
     item, other (item_id of two images among queries and gallery) and similarity. By default the dataset's pairs.csv."""
     dimensions: tuple[int, ...] = ()
-    """Also measure the embedding cut to its first numbers, as in 16 32 64: one row per size."""
+    """Also evaluate the embedding truncated to its first dimensions, such as 16 32 64: one row per size."""
     device: Device = "auto"
     tracker: str = ""
-    """Experiment tracker whose run of this folder gets the figures; see cml train."""
+    """Experiment tracker to which the results are added; see cml train."""
     json: AsJson = False
 
 

@@ -14,7 +14,7 @@ from cml.console.messages import say
 KINDS = {
     "onnx": "a graph from uint8 pixels to embeddings, checked against torch",
     "hub": "a folder to upload: weights, config, model card",
-    "captioning": "global and spatial features of the trunk, as captioning code reads them",
+    "captioning": "global and spatial features of the backbone in the formats of captioning code",
 }
 
 
@@ -23,7 +23,7 @@ class Onnx:
     """Write the model as an ONNX graph: uint8 pixels in, embeddings out, any batch size."""
 
     run: Annotated[Path, Positional, arg(metavar="RUN")]
-    """Run folder, or a folder that 'cml export hub' made."""
+    """Run folder, or output folder of 'cml export hub'."""
     out: Path
     """A file NAME.onnx, or a new folder."""
     json: AsJson = False
@@ -31,18 +31,18 @@ class Onnx:
 
 @dataclass(frozen=True)
 class Hub:
-    """Write a folder to share or --push: model.safetensors, config.json, README.md. cml.load reads it."""
+    """Write a model folder to share: model.safetensors, config.json, README.md. cml.load loads it."""
 
     run: Run
     out: Path
     """The new folder."""
     name: str = ""
-    """Name of the model; the run folder's when not given."""
+    """Name of the model; by default that of the run folder."""
     licence: str = "other"
-    """Licence of the weights, as the hub calls it: mit, apache-2.0, cc-by-4.0, .."""
+    """Licence of the weights, by its name on the hub: mit, apache-2.0, cc-by-4.0, .."""
     data: Data = None
     push: str = ""
-    """Also upload the folder to the Hugging Face hub, to user/name there."""
+    """Also upload the folder to this repository of the Hugging Face hub: user/name."""
     private: bool = False
     """Make that repository private."""
     json: AsJson = False

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Captioning:
-    """Write global (fc) and spatial (att) features of a trunk, keyed by COCO id, for public captioning code."""
+    """Write global (fc) and spatial (att) features of a backbone, keyed by COCO id, for public captioning code."""
 
     run: Annotated[str, Positional, arg(metavar="RUN")]
     """Run folder, hf:user/name, or a backbone with ImageNet weights such as efficientnet-lite0 or resnet101."""
     images: Path
     """Folder of images named by their COCO ids, or a prepared dataset."""
     out: Path
-    """Folder to write to; the same command continues it after a kill."""
+    """Output folder. Rerun the command to resume."""
     features: CaptioningFeatures = field(default_factory=CaptioningFeatures)
     imagenet: bool = False
-    """Take the run's backbone as it was published, so that both features differ in the training alone."""
+    """Use the run's backbone with its published weights, so that the two sets of features differ only in training."""
     ids: Path | None = None
-    """JSON that gives files their ids, COCO's or Karpathy's; only images listed there are taken."""
+    """JSON file with the ids of the images, COCO's or Karpathy's. Only the images listed in it are used."""
     batch_size: int | None = None
-    """Images of 640 x 480 pixels per forward pass; by default 16, or 1 on a processor."""
+    """Number of images of 640 x 480 pixels per forward pass; by default 16, or 1 on a CPU."""
     threads: Threads = DEFAULT_THREADS
     skip_bad: bool = False
     """Leave out images that cannot be read; the manifest lists them."""

@@ -15,11 +15,11 @@ class Gallery:
 
     run: Run
     against: Path | None = None
-    """Run folder of a baseline on the same dataset; frozen ImageNet features when not given."""
+    """Run folder of a baseline on the same dataset; by default frozen ImageNet features."""
     queries: int = 48
-    """Queries shown: evenly spaced from the worst to the best."""
+    """Number of queries, evenly spaced from the worst to the best."""
     k: int = 5
-    """Pictures per method."""
+    """Number of retrieved images per method."""
     thumbnail: int = 96
     """Size of a picture on the page, in pixels."""
     data: Data = None

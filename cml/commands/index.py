@@ -15,19 +15,19 @@ from cml.export.decoding import DEFAULT_THREADS
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """Make a search index of images, or add images to one."""
+    """Build a search index of images, or add images to it."""
 
     run: SharedRun
     images: Annotated[Path, Positional, arg(metavar="IMAGES")]
     """Folder of images, or a prepared dataset."""
     out: Path
-    """Folder of the index; the same command continues it after a kill."""
+    """Folder of the index. Rerun the command to resume."""
     add: bool = False
-    """Add the images to an existing index; those that it holds already are not embedded again."""
+    """Add the images to an existing index. Images that it already contains are not embedded again."""
     method: Literal["auto", "exact", "flat", "hnsw", "ivf"] = "auto"
-    """exact compares with every item; the others are faiss's; auto chooses by size."""
+    """'exact' compares with every item; 'flat', 'hnsw' and 'ivf' use faiss; 'auto' chooses by the number of images."""
     prefix: str = ""
-    """Prefix of every item id, so that two folders may hold equal file names."""
+    """Prefix of every item id, for folders that contain equal file names."""
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
     threads: Threads = DEFAULT_THREADS

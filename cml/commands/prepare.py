@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SMALL = 1000  # training images; with fewer a whole network is learnt by heart, and its head takes seconds
 _LABELS = 20_000  # so many are looked at in a moment
-SKIP_BAD = "Leave out items whose image or label is bad, and count them; otherwise the first one is an error."
+SKIP_BAD = "Skip and count items whose image or label is invalid. By default, the first one is an error."
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> None:
     name, rest = pick(arguments, "source", data_prep.names(), summary, "cml prepare")
     source: Any = data_prep.registry.entry(name)
     own: list[Any] = [
-        ("out", Annotated[Path, arg(help="Folder of the dataset to make. A killed run is continued.")]),
+        ("out", Annotated[Path, arg(help="Dataset folder to create. Rerun the command to resume.")]),
         ("source", source),
         ("skip_bad", Annotated[bool, arg(help=SKIP_BAD)], False),
         ("json", AsJson, False),

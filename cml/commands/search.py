@@ -15,20 +15,20 @@ _LONGEST = 4096  # characters of a path, as on the disk
 
 @dataclass(frozen=True)
 class Search:
-    """Find the images of an index that are nearest to given ones."""
+    """Search an index for the images that are nearest to query images."""
 
     index: Annotated[Path, Positional, arg(metavar="INDEX")]
-    """Folder that 'cml index' made."""
+    """Folder of the index, written by 'cml index'."""
     images: Annotated[tuple[Path, ...], Positional, arg(metavar="IMAGE")]
-    """Images to look for."""
+    """Query images."""
     k: int = 5
-    """Images found for each."""
+    """Number of results per query."""
     exact: bool = False
-    """Compare with every item, even where the index is approximate."""
+    """Compare with every item, even if the index is approximate."""
     html: Path | None = None
-    """Write a page with the pictures."""
+    """Also write a page that shows the results as pictures."""
     run: Path | None = None
-    """Where the run lies now, if not where it was when the index was made."""
+    """Path of the run, if it moved since the index was built."""
     device: Device = "auto"
     json: AsJson = False
 

@@ -22,14 +22,14 @@ class Train:
     data: Path
     """Folder of the prepared dataset; with --resume, the run's own by default."""
     out: Path
-    """Run folder to make, or to continue with --resume."""
+    """Run folder to create, or to resume with --resume."""
     training: TrainConfig
     config: Path | None = None
     """Options from a file: a run's config.json, or JSON or YAML with some of them. Options given here override it."""
     resume: bool = False
-    """Continue the run in --out from its last checkpoint, with the options it began with."""
+    """Resume the run in --out from its last checkpoint, with its original options."""
     tracker: str = ""
-    """Experiment tracker that follows the run: tensorboard | wandb | mlflow | trackio, or name(setting=value, ..)."""
+    """Experiment tracker of the run: tensorboard | wandb | mlflow | trackio, or name(setting=value, ..)."""
     json: AsJson = False
 
 

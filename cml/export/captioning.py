@@ -56,7 +56,8 @@ class CaptioningFeatures:
     dtype: Literal["float32", "float16"] = "float32"
     """Of the spatial features; the global ones are always float32, as the readers require."""
     view: Literal["native", "crop"] = "native"
-    """native: the whole image at its own size, as in public extractors; crop: the centre at the model's image size."""
+    """'native' is the whole image at its own size, as in public extractors; 'crop' is the centre at the model's image
+    size."""
     longest: int = 1280
     """A native image whose longer side has more pixels than this is scaled down to it."""
     compress: bool = False

@@ -38,7 +38,7 @@ _BOUNDS = {  # an untrusted config may hold any number
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train an embedding. A task's recipe is an instance of it.
+    """Options of training. A task's recipe is an instance of this class.
 
     Example:
         >>> TrainConfig(loss="cosent(scale=2.0)", steps=300).learning_rate
@@ -46,92 +46,103 @@ class TrainConfig:
     """
 
     label_distance: str = "euclidean"
-    """The label distance: a name, or name(setting=value, ..); dataset: the one that a dataset of numbers names."""
+    """Label distance: a name, or name(setting=value, ...). 'dataset' uses the label distance that the dataset names."""
     loss: str = "log-ratio"
-    """The loss: a name, or name(setting=value, ..); cml losses lists them, cml losses NAME explains the settings."""
+    """Loss: a name, or name(setting=value, ...). cml losses lists the names, and cml losses NAME explains the
+    settings."""
     sampler: str = "random"
-    """How a batch is drawn: random | grouped | dense (the paper's lists) | binary | per-class."""
+    """Sampler, which composes the batches: random | grouped | dense (the paper's lists) | binary | per-class."""
 
     backbone: str = "efficientnet-lite0"
-    """small-cnn | efficientnet-lite0, 1, 2 | timm/MODEL, any of timm's | a torchvision classifier, such as resnet34."""
+    """Backbone: small-cnn | efficientnet-lite0, -lite1, -lite2 | timm/MODEL for any timm model | a torchvision
+    classifier, such as resnet34."""
     weights: str = "imagenet"
-    """imagenet: the published default | none | their name: IMAGENET1K_V2, a tag of timm's | a .safetensors file."""
+    """Initial weights of the backbone: imagenet (the default weights of the model) | none (random) | the name of a set
+    of weights, such as IMAGENET1K_V2 or a timm tag | a .safetensors file."""
     dimension: int = 128
-    """Size of the embedding."""
+    """Number of dimensions of the embedding."""
     image_size: tuple[int, int] = (224, 224)
-    """Height and width in pixels that the backbone sees."""
+    """Height and width of the backbone's input in pixels."""
     freeze_backbone: bool = False
-    """Embed every image once with the backbone unchanged, and train only the head, in seconds."""
+    """Keep the backbone fixed and train only the head. Every image passes through the backbone once, so that training
+    takes seconds."""
     lora: int = 0
-    """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained
-    instead of the backbone, which takes less memory, and are merged into it at the end."""
+    """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained instead of
+    the backbone's weights, which needs less memory, and are merged into the weights at the end."""
 
     crop: float = 1.0
-    """Share of the image's sides that the centre box covers; the rest is room for jitter."""
+    """Side of the centre crop as a fraction of the image's side. The margin leaves room for jitter."""
     scale_jitter: float = 0.0
-    """The box's side changes by up to this share of the image's side."""
+    """Maximum random change of the crop's side, as a fraction of the image's side."""
     shift_jitter: float = 0.0
-    """The box moves by up to this share of the image's side."""
+    """Maximum random shift of the crop, as a fraction of the image's side."""
     brightness_jitter: float = 0.0
-    """Brightness and contrast change by up to this share."""
+    """Maximum relative change of brightness and contrast."""
     flip: Literal["none", "list", "image"] = "none"
-    """Mirroring: once for a whole list (label distances stay true), or image by image together with its label."""
+    """Horizontal flip: 'list' flips whole batches, which keeps label distances valid; 'image' flips single images
+    together with their labels."""
 
     steps: int = 1000
-    """Training steps, one batch each."""
+    """Number of training steps, one batch each."""
     optimizer: Literal["sgd", "adamw"] = "adamw"
     """SGD with momentum 0.9 (the paper's), or AdamW."""
     learning_rate: float = 1e-3
     """Learning rate of the head; the backbone's is this times backbone_rate."""
     backbone_rate: float = 1.0
-    """Learning rate of the backbone as a share of the head's; below 1 where it starts from published weights."""
+    """Learning rate of the backbone relative to that of the head. Use a value below 1 for pretrained weights."""
     proxy_rate: float = 100.0
-    """Learning rate of a loss's proxies as a multiple of the head's; 100 as published for Proxy-Anchor."""
+    """Learning rate of a loss's proxies relative to that of the head; 100 is the published value of Proxy-Anchor."""
     weight_decay: float = 5e-4
     """Weight decay of all weights."""
     schedule: Literal["cosine", "inverse", "step", "constant"] = "cosine"
-    """cosine to zero, the paper's 1 / (1 + decay * step), or step: decay ** (step // decay_every)."""
+    """Learning rate schedule: 'cosine' decays to zero, 'inverse' is the paper's 1 / (1 + decay * step), 'step' is decay
+    ** (step // decay_every)."""
     decay: float = 1e-4
     """The decay of the schedules 'inverse' and 'step'."""
     decay_every: int = 0
-    """Steps after which the schedule 'step' multiplies the learning rate with 'decay'."""
+    """Number of steps after which the schedule 'step' multiplies the learning rate by 'decay'."""
     warmup: int = 0
-    """Steps over which the learning rate rises from zero."""
+    """Number of warm-up steps, over which the learning rate rises from zero."""
     head_first: int = 0
-    """Steps at the beginning in which head and loss learn and the backbone does not."""
+    """Number of initial steps in which only the head and the loss are trained."""
     clip_gradient: float | None = None
-    """Largest norm of the gradient; none for no limit."""
+    """Maximum gradient norm. By default the gradient is not clipped."""
     average: float = 0.0
-    """Keep, validate and save an exponential moving average of the weights with this decay, such as 0.99; 0 for none.
-    It averages the statistics of batch normalisation too, and holds a second copy of the weights."""
+    """Decay of an exponential moving average of the weights, such as 0.99; 0 disables it. The average is validated and
+    saved instead of the weights. It includes the statistics of batch normalisation and needs memory for a second copy
+    of the weights."""
     memory: int = 0
-    """How many embeddings of earlier batches anchors are compared with as well; 0 for none."""
+    """Number of embeddings of earlier batches that anchors are also compared with (cross-batch memory); 0 disables
+    it."""
     micro_batch: int | None = None
-    """Images per pass through the network. A larger batch takes two passes, in the memory of one part. The gradient is
-    that of the whole batch, except with batch normalisation: see batch_norm, or small-cnn(norm=group)."""
+    """Number of images per forward pass. A larger batch is processed in parts and in two passes, with the memory of one
+    part. The gradient is that of the whole batch, except with batch normalisation: see batch_norm, or use
+    small-cnn(norm=group)."""
     batch_norm: Literal["batch", "fixed"] = "batch"
-    """Batch normalisation by the images of a pass, or fixed: by the backbone's own statistics."""
+    """Statistics of batch normalisation: 'batch' uses those of the images in a forward pass, 'fixed' those stored in
+    the backbone."""
     precision: Precision = "float32"
-    """bfloat16 runs the network under autocast; the loss is float32 either way."""
+    """Precision of the network: bfloat16 uses autocast. The loss is always computed in float32."""
 
     evaluate_every: int = 0
-    """Steps between two validations on held-out training items (1 - rank correlation); the best weights are kept."""
+    """Number of steps between validations on held-out training items; 0 disables validation. The score is 1 - rank
+    correlation, and the best weights are kept."""
     validation_share: float = 0.1
     """Share of the training items held out when evaluate_every is set: the last ones, at least 8 and at most 1,000."""
     patience: int = 0
-    """Validations without a better score after which the run ends early; 0 for never."""
+    """Number of validations without improvement after which training stops early; 0 disables early stopping."""
     checkpoint_every: int = 200
-    """Steps between two checkpoints."""
+    """Number of steps between checkpoints."""
     keep_models: bool = False
-    """Keep the model of every checkpoint as well, for the slider over training of cml explore."""
+    """Also keep the model of every checkpoint, for the training slider of cml explore."""
     seed: int = 0
-    """Seed of everything random."""
+    """Random seed."""
     workers: int = 2
-    """Processes that read images; 0 reads in the training process."""
+    """Number of processes that read images; 0 reads them in the training process."""
     worker_timeout: float = 300.0
-    """Seconds to wait for a batch before the workers count as hung, which is an error; 0 waits forever."""
+    """Timeout in seconds for a batch from the workers, after which training stops with an error; 0 waits forever."""
     cache_bytes: int = 1 << 30
-    """Decoded images are kept in memory if they take at most this."""
+    """Keep decoded images in memory if they take at most this many bytes."""
     device: str = "auto"
     """auto | cpu | cuda | mps .."""
 

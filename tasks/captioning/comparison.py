@@ -38,20 +38,21 @@ SCORES = ("BLEU-1", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr-D", "SPICE")
 
 @dataclass(frozen=True)
 class CompareCaptioning:
-    """Train a captioner on ImageNet features and on the features of caption-trained runs, and score what they say."""
+    """Train captioners on ImageNet features and on the features of caption-trained runs, and score their captions."""
 
     data: Path
     """Folder of the prepared dataset with captions: train items to learn from, queries and gallery to score."""
     runs: tuple[Path, ...]
-    """Runs of cml train caption on it; captioner seed s takes run s, counted round. One is enough."""
+    """Runs of cml train caption on that dataset. The captioner with seed s uses run s modulo their number. One run is
+    enough."""
     out: Path
     """Folder for features, captions and the table."""
     config: CaptionerConfig
     features: CaptioningFeatures
     seeds: int = 3
-    """Captioners trained on each representation."""
+    """Number of captioners trained on each set of features."""
     device: str = "auto"
-    """Where features are computed and captioners trained: auto | cpu | cuda | mps .."""
+    """Device for features and captioners: auto | cpu | cuda | mps ..."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -30,30 +30,30 @@ END = 0  # ends a caption, begins one, and fills what is behind its end
 
 @dataclass(frozen=True)
 class CaptionerConfig:
-    """How to train a captioner."""
+    """Options of training a captioner."""
 
     hidden: int = 512
     """Size of both LSTMs."""
     min_count: int = 5
-    """Words that occur less often in the training captions are unknown."""
+    """Words that occur less often in the training captions become the unknown word."""
     words: int = 20
-    """Words of a caption; longer ones are cut."""
+    """Maximum number of words of a caption; longer captions are truncated."""
     batch_size: int = 50
-    """Images a step, each with one of its captions in turn."""
+    """Number of images per step, each with one of its captions in turn."""
     xe_steps: int = 3000
-    """Steps of cross-entropy training."""
+    """Number of steps of cross-entropy training."""
     xe_rate: float = 1e-3
     """Its learning rate (Adam), falling to zero."""
     rl_steps: int = 500
-    """Steps of self-critical training after that."""
+    """Number of steps of self-critical training after that."""
     rl_rate: float = 1e-4
     """Its learning rate (Adam), falling to zero."""
     rl_batch_size: int = 20
-    """Images a step of it."""
+    """Number of images per step of self-critical training."""
     rl_draws: int = 5
-    """Captions drawn of each; one is judged by the mean of the others."""
+    """Number of captions sampled per image; the baseline of each is the mean score of the others."""
     beams: int = 5
-    """Beams of the search that makes the captions to be scored."""
+    """Beam size of the search that generates the captions to be scored."""
 
     def __post_init__(self) -> None:
         for name in ("hidden", "min_count", "words", "batch_size", "xe_steps", "rl_batch_size", "beams"):

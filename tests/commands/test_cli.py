@@ -219,7 +219,8 @@ def test_an_option_explained_in_several_lines_is_explained_whole(capsys: pytest.
         main(["train", "value", "--help"])
     said = " ".join(re.sub(r"[│|]", "", capsys.readouterr().out).split())
     assert (
-        "They are trained instead of the backbone, which takes less memory, and are merged into it at the end." in said
+        "They are trained instead of the backbone's weights, which needs less memory, and are merged into the weights "
+        "at the end." in said
     )
 
 
