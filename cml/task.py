@@ -77,11 +77,11 @@ def get(name: str) -> Task:
 
 def label_distance_of(task: str, choice: str) -> LabelDistance:
     """The label distance ``choice``; the package of ``task``, if known, is imported first, since it may register it."""
-    from cml.distances import made
+    from cml.distances import as_label_distance
 
     with contextlib.suppress(UserError):
         registry.entry(task)
-    return made(choice)
+    return as_label_distance(choice)
 
 
 def register(task: Made) -> Made:

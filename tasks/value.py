@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cml.data.dataset_info import DatasetInfo
-from cml.distances import made
+from cml.distances import as_label_distance
 from cml.errors import DataError
 from cml.registry import Choice
 from cml.task import Task
@@ -76,12 +76,12 @@ def draw(image: "Image", label: Any, info: DatasetInfo) -> "Image":  # noqa: ANN
 
     name = _distance(info)
     if name == "circular" and not isinstance(label, list):
-        distance: Any = made(info.details["label_distance"])
+        distance: Any = as_label_distance(info.details["label_distance"])
         return label_marks.draw_dial(image, label / distance.period)
     if name == "rotation":
         from scipy.spatial.transform import Rotation
 
-        packed = made(info.details["label_distance"]).encode([label])
+        packed = as_label_distance(info.details["label_distance"]).encode([label])
         return label_marks.draw_axes(image, Rotation.from_quat(packed.arrays["quaternions"][0]).as_matrix())
     if name in ("haversine", "place") and "metres" not in info.details["label_distance"]:
         return label_marks.draw_place(image, *label)

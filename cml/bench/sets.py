@@ -118,7 +118,7 @@ def deal(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset, cache
     """Deal the items of a prepared dataset to the parts of a suite."""
     task = tasks.get(dataset.info.task)
     text = task.label_distance(task.recipe, dataset.info)
-    distance = distances.made(text).fit(dataset.split("train").labels)
+    distance = distances.as_label_distance(text).fit(dataset.split("train").labels)
     ids, groups = dataset.split("train").item_ids, _groups(dataset, "train", spec)
     order = _by_hash(ids, groups if spec.whole else None)
     held = {row for row in order if _share(groups[row], "validation") < 0.2}

@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> None:
 
 def _job(options: Distances) -> None:
     from cml.distances.jobs import stored_lists
-    from cml.distances.jobs.run import verify
+    from cml.distances.jobs.verify import verify
     from cml.distances.jobs.work import MatrixWork, NeighborsWork, Work
     from cml.runs.distances import DatasetDistances
 

@@ -14,24 +14,24 @@ registry: Registry[LabelDistance] = Registry(
     "label distance",
     {
         "euclidean": "cml.distances.euclidean:Euclidean",
-        "keypoints": "cml.distances.keypoints.distance:Keypoints",
-        "procrustes": "cml.distances.keypoints.procrustes:Procrustes",
-        "oks": "cml.distances.keypoints.oks:Oks",
+        "keypoints": "cml.distances.poses.keypoints:Keypoints",
+        "procrustes": "cml.distances.poses.procrustes:Procrustes",
+        "oks": "cml.distances.poses.oks:Oks",
         "circular": "cml.distances.circular:Circular",
         "rotation": "cml.distances.rotation:Rotation",
-        "haversine": "cml.distances.places:Haversine",
-        "place": "cml.distances.places:Place",
+        "haversine": "cml.distances.haversine:Haversine",
+        "place": "cml.distances.place:Place",
         "boxes": "cml.distances.boxes:Boxes",
         "layout": "cml.distances.layout.distance:Layout",
         "captions": "cml.distances.captions.distance:Captions",
-        "captions-rwmd": "cml.distances.captions.distance:CaptionsRwmd",
+        "captions-rwmd": "cml.distances.captions.captions_rwmd:CaptionsRwmd",
         "sentences": "cml.distances.sentences:Sentences",
         "classes": "cml.distances.classes:Classes",
-        "cosine": "cml.distances.euclidean:Cosine",
-        "jaccard": "cml.distances.classes:Jaccard",
-        "hamming": "cml.distances.classes:Hamming",
+        "cosine": "cml.distances.cosine:Cosine",
+        "jaccard": "cml.distances.jaccard:Jaccard",
+        "hamming": "cml.distances.hamming:Hamming",
         "precomputed": "cml.distances.precomputed:Precomputed",
-        "sets": "cml.distances.combined:Sets",
+        "sets": "cml.distances.sets:Sets",
         "combined": "cml.distances.combined:Combined",
     },
     group="cml.distances",
@@ -40,7 +40,7 @@ get = registry.get
 names = registry.names
 
 
-def made(
+def as_label_distance(
     distance: Any,  # noqa: ANN401 - checked here
     *,
     unit: str = "label units",
@@ -63,11 +63,11 @@ def made(
         UserError: ``distance`` is none of these, or a text names nothing.
 
     Example:
-        >>> hours = made(lambda a, b: min(abs(a - b), 24 - abs(a - b)), unit="h")
+        >>> hours = as_label_distance(lambda a, b: min(abs(a - b), 24 - abs(a - b)), unit="h")
         >>> times = hours.encode([1, 13, 23.5])
         >>> hours.pairwise(times[:1], times).tolist()
         [[0.0, 12.0, 1.5]]
-        >>> friends = made([[0, 1, 3], [1, 0, 2], [3, 2, 0]])
+        >>> friends = as_label_distance([[0, 1, 3], [1, 0, 2], [3, 2, 0]])
         >>> friends.is_symmetric, friends.pairwise(friends.encode([0]), friends.encode([1, 2])).tolist()
         (True, [[1.0, 3.0]])
     """
@@ -104,7 +104,7 @@ def register(
     gives them); it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. What it
     gives is kept in the cache on disk for as long as neither its code nor anything of your own that it refers to
     changes; a function that reads files should be given the files' content. A class is the fast way for large data:
-    it packs labels once and computes whole blocks; ``Cosine`` in ``euclidean.py`` is a short model to follow.
+    it packs labels once and computes whole blocks; ``Cosine`` in ``cosine.py`` is a short model to follow.
 
     Args:
         name: The name, for ``get``, recipes and the command line.
@@ -149,7 +149,17 @@ def register(
     return add
 
 
-__all__ = ["LabelDistance", "LabelError", "Labels", "Neighbors", "get", "made", "names", "register", "registry"]
+__all__ = [
+    "LabelDistance",
+    "LabelError",
+    "Labels",
+    "Neighbors",
+    "as_label_distance",
+    "get",
+    "names",
+    "register",
+    "registry",
+]
 
 
 def __dir__() -> list[str]:

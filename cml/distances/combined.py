@@ -1,57 +1,21 @@
-"""Label distances made of others. Not for: sets of names, where members are equal or not (jaccard)."""
+"""Several labels of an item at once, each with a label distance of its own. Not for: sets of one kind (sets)."""
 
 import functools
-import hashlib
-import json
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cml.distances import made
+from cml.distances import as_label_distance
+from cml.distances.composed import Composed
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
 from cml.errors import UserError
 
 SAMPLE = 1000  # labels whose pairs the medians are taken over
 _SCALES = "scales"
-_BLOCK_BYTES = 16 << 20  # of distances between members of sets at a time
-_MEMBER = "member."
-
-
-class Composed(LabelDistance):
-    """Base of a label distance made of others, which are its first setting."""
-
-    @property
-    @abstractmethod
-    def _parts(self) -> Mapping[str, LabelDistance]:
-        """The others by name."""
-
-    @property
-    def is_symmetric(self) -> bool:
-        """True if all parts are."""
-        return all(part.is_symmetric for part in self._parts.values())
-
-    @property
-    def is_costly(self) -> bool | None:
-        """True if a part is; None if a part is still to be measured."""
-        known = [part.is_costly for part in self._parts.values()]
-        return True if True in known else None if None in known else False
-
-    @property
-    def is_stored(self) -> bool:
-        """True if all parts are."""
-        return all(part.is_stored for part in self._parts.values())
-
-    def fingerprint(self) -> str:
-        """Hex digest of name, parts and the settings that are not parts."""
-        parts = {name: part.fingerprint() for name, part in self._parts.items()}
-        own = dict(list(self.settings().items())[1:])
-        return hashlib.sha256(json.dumps([self.name, parts, own], sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -94,7 +58,7 @@ class Combined(Composed):
 
     @functools.cached_property
     def _parts(self) -> dict[str, LabelDistance]:
-        return {part: made(distance) for part, distance in self.parts.items()}
+        return {part: as_label_distance(distance) for part, distance in self.parts.items()}
 
     @property
     def is_metric(self) -> bool:
@@ -158,93 +122,3 @@ def _scale(part: str, distance: LabelDistance, labels: list[Any]) -> float:
         why = f"no two of {len(labels)} labels differ in it. Fit on more labels, or give 'scales'."
         raise UserError(f"The part {part!r} has no scale: {why}")
     return float(np.median(pairs))
-
-
-@dataclass(frozen=True)
-class Sets(Composed):
-    """Sum over the members of both sets of the distance to the nearest member of the other set.
-
-    A label is a list of one or more labels of ``base``. If a member can be compared with none of the other set, the
-    sets cannot be compared: infinity.
-
-    Args:
-        base: The distance between members, e.g. ``"euclidean"`` or ``"keypoints(min_shared=2)"``.
-
-    Source:
-        Kim et al., "Deep Metric Learning Beyond Binary Supervision", CVPR 2019: this sum for sets of captions.
-
-    Example:
-        >>> distance = Sets("euclidean")
-        >>> ages = distance.encode([[30, 32], [31], [30, 60]])
-        >>> distance.pairwise(ages[:1], ages).tolist()
-        [[0.0, 3.0, 30.0]]
-    """
-
-    base: str | LabelDistance
-    name: ClassVar[str] = "sets"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "base", self._base)
-
-    @functools.cached_property
-    def _base(self) -> LabelDistance:
-        return made(self.base)
-
-    @property
-    def _parts(self) -> dict[str, LabelDistance]:
-        return {"base": self._base}
-
-    @property
-    def unit(self) -> str:
-        """The base's unit."""
-        return self._base.unit
-
-    def fit(self, labels: Sequence[Any]) -> Self:
-        """These sets with the base fitted on all members."""
-        return replace(self, base=self._base.fit([member for label in labels for member in label]))
-
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N sets of up to M members: the base's arrays as (N, M, ..), and ``count`` (N,) int32."""
-        form = f"should be a list of one or more {self._base.name} labels"
-        for position, label in enumerate(labels):
-            if not isinstance(label, list | tuple | np.ndarray) or len(label) == 0:
-                raise LabelError(position, f"{form}. Got {short(label)}.")
-        count = np.array([len(label) for label in labels], np.int32)
-        starts = np.cumsum(count) - count
-        try:
-            members = self._base.encode([member for label in labels for member in label])
-        except LabelError as error:
-            position = int(np.searchsorted(starts, error.position, side="right")) - 1
-            raise LabelError(position, f"member {error.position - int(starts[position])} {error.fault}") from None
-        # shorter sets repeat their last member
-        slots = starts[:, None] + np.minimum(np.arange(count.max()), count[:, None] - 1)  # (N, M)
-        return Labels({"count": count, **{_MEMBER + name: array[slots] for name, array in members.arrays.items()}})
-
-    def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Sums of least distances (len(a), len(b)) float32."""
-        result = np.empty((len(a), len(b)), np.float32)
-        pair_bytes = 4 * int(a.arrays["count"].max()) * int(b.arrays["count"].max())
-        columns = max(1, min(len(b), _BLOCK_BYTES // pair_bytes))
-        rows = max(1, _BLOCK_BYTES // (pair_bytes * columns))
-        for j in range(0, len(b), columns):
-            members_b, starts_b = _members(b[j : j + columns])
-            for i in range(0, len(a), rows):
-                members_a, starts_a = _members(a[i : i + rows])
-                block = self._base.pairwise(members_a, members_b)  # members of a, members of b
-                there, back = _sum_of_least(block, starts_a, starts_b), _sum_of_least(block.T, starts_b, starts_a)
-                result[i : i + rows, j : j + columns] = there + back.T
-        return result
-
-
-def _sum_of_least(block: Float32, starts_a: NDArray[np.intp], starts_b: NDArray[np.intp]) -> NDArray[np.float64]:
-    """For each set of rows the sum of its rows' minima over each set of columns: (A, B)."""
-    least = np.minimum.reduceat(block, starts_b, axis=1).astype(np.float64, "C")  # (members of a, B)
-    return np.add.reduceat(least, starts_a, axis=0)
-
-
-def _members(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
-    """All members of N sets one after another, and where each set starts: (N,)."""
-    count = labels.arrays["count"]
-    arrays = {name.removeprefix(_MEMBER): array for name, array in labels.arrays.items() if name != "count"}
-    filled = np.arange(next(iter(arrays.values())).shape[1]) < count[:, None]  # (N, M)
-    return Labels({name: array[filled] for name, array in arrays.items()}), np.cumsum(count, dtype=np.intp) - count

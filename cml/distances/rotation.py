@@ -11,9 +11,9 @@ import numpy as np
 from scipy.spatial.transform import Rotation as Turn
 
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.euclidean import pack_vectors
 from cml.distances.label_distance import Float32, Float64, LabelDistance
 from cml.distances.labels import LabelError, Labels, refuse
+from cml.distances.vectors import pack_vectors
 from cml.errors import UserError
 from cml.settings import check_word
 

@@ -24,7 +24,7 @@ def label_columns(name: str, labels: Sequence[Any], distance: LabelDistance) -> 
     Returns:
         A column for numbers or texts, up to 8 for vectors, those of its parts for labels with parts; none for others.
     """
-    from cml.distances import made
+    from cml.distances import as_label_distance
     from cml.distances.circular import Circular
     from cml.distances.combined import Combined
 
@@ -33,7 +33,7 @@ def label_columns(name: str, labels: Sequence[Any], distance: LabelDistance) -> 
         parts = distance.parts if isinstance(distance, Combined) else {}
         columns: Columns = {}
         for part in first:
-            part_distance = made(parts[part]) if part in parts else distance
+            part_distance = as_label_distance(parts[part]) if part in parts else distance
             columns |= label_columns(f"{name} {part}", [label.get(part) for label in labels], part_distance)
         return columns
     if all(isinstance(label, str) for label in labels):

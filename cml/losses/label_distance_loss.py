@@ -99,7 +99,7 @@ class LabelDistanceLoss(Loss):
             raise UserError(
                 "fit takes a label distance and the labels of the training set, as in "
                 "loss.fit(cml.distances.get('euclidean'), labels) or, of a function of two labels, "
-                "loss.fit(cml.distances.made(function), labels); or a tensor of label distances alone. "
+                "loss.fit(cml.distances.as_label_distance(function), labels); or a tensor of label distances alone. "
                 f"Got {type(distance).__name__} and {'no labels' if labels is None else type(labels).__name__} instead."
             )
         else:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
-from cml.distances import LabelDistance, Labels, made
+from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.distances.classes import Classes
 from cml.errors import UserError
 from cml.retrieval.evaluate_options import EvaluateOptions
@@ -35,7 +35,7 @@ def evaluate_embeddings(
     gallery: Any = None,  # noqa: ANN401
     gallery_labels: Any = None,  # noqa: ANN401
     *,
-    label_distance: Any = "euclidean",  # noqa: ANN401 - as ``cml.distances.made`` takes it
+    label_distance: Any = "euclidean",  # noqa: ANN401 - as ``cml.distances.as_label_distance`` takes it
     options: EvaluateOptions | None = None,
 ) -> Evaluation:
     """How well embeddings find embeddings with near labels, beside chance and the best possible ranking.
@@ -66,7 +66,7 @@ def evaluate_embeddings(
         >>> found.verdict.startswith("Verdict: better than random")
         True
     """
-    itself, distance = gallery is None, made(label_distance)
+    itself, distance = gallery is None, as_label_distance(label_distance)
     if itself != (gallery_labels is None):
         raise UserError("A gallery needs labels, and its labels need a gallery. Got one without the other instead.")
     query = as_array(embeddings)

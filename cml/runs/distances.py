@@ -11,6 +11,7 @@ from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.distances.dataset_labels import encode, label_faults
 from cml.distances.jobs import run, stored_lists
+from cml.distances.jobs.job_options import JobOptions, JobResult
 from cml.distances.jobs.summary import Summary, summarize
 from cml.distances.jobs.work import MatrixWork, Work
 from cml.distances.label_distance import LabelDistance
@@ -89,11 +90,11 @@ class DatasetDistances:
         """Unit of the label distance; a distance of plain numbers is in the unit that the dataset gives them."""
         return self.distance.unit.replace("label units", self.dataset.info.label_unit or "label units")
 
-    def write(self, work: Work, folder: Path, *, threads: int, scheduler: str) -> run.Result:
+    def write(self, work: Work, folder: Path, *, threads: int, scheduler: str) -> JobResult:
         """Write a matrix or neighbour lists into a folder, where training finds them; a job cut off is continued."""
         about = {"dataset": str(self.dataset.folder.resolve()), "role": self.role}
-        runner = run.Runner(threads=threads, scheduler=scheduler, say=say)
-        result = run.run_job(work, folder, runner, about=about, item_ids=self.item_ids)
+        options = JobOptions(threads=threads, scheduler=scheduler, say=say)
+        result = run.run_job(work, folder, options, about=about, item_ids=self.item_ids)
         stored_lists.note(folder, work)
         return result
 

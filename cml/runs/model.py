@@ -202,7 +202,7 @@ def load(
     run = RunConfig.load(folder)
     with needs_plugins(run, folder):
         network = load_model(folder, run.model, pick_device(device), backbone)
-        return Model(network, run, None if label_distance is None else distances.made(label_distance))
+        return Model(network, run, None if label_distance is None else distances.as_label_distance(label_distance))
 
 
 @contextlib.contextmanager

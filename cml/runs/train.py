@@ -100,7 +100,7 @@ def fit(
     if own_loss is not None:
         texts["loss"] = type(loss).__name__
     config = with_options(TrainConfig() if config is None else config, {**options, **texts})
-    distance = distances.made(config.label_distance if label_distance is None else label_distance)
+    distance = distances.as_label_distance(config.label_distance if label_distance is None else label_distance)
     if labels is None and isinstance(distance, Precomputed):  # its labels are the numbers of its rows
         labels = range(len(images))
     source, raw = images_and_labels(images, labels, image=image, label=label)

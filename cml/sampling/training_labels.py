@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cml.distances import LabelDistance, Labels, made
+from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.distances.label_distance import Int32
 from cml.errors import UserError
 from cml.sampling.batch import Int64
@@ -92,7 +92,7 @@ def encode_training_labels(labels: Any, label_distance: Any) -> TrainingLabels: 
             "batches takes the labels of the training set, then the label distance, as in "
             f"batches(labels, 'euclidean'). Got {type(labels).__name__} for the labels instead."
         )
-    distance = made(label_distance)
+    distance = as_label_distance(label_distance)
     if not isinstance(labels, Labels):
         distance = distance.fit(labels)
     return TrainingLabels(distance, distance.encode(labels))

@@ -19,7 +19,7 @@ import numpy as np
 
 from cml.distances.captions.distance import Captions
 from cml.distances.label_distance import nearest_columns
-from cml.word_vectors.open import PACKAGED
+from cml.word_vectors.packaged_glove import PACKAGED
 
 K, THREADS, CHECKED = 10, 2, 20
 

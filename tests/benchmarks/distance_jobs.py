@@ -21,8 +21,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
-from cml.distances.keypoints.distance import Keypoints
+from cml.distances.jobs.job_options import JobOptions
+from cml.distances.jobs.run import write_matrix, write_neighbors
+from cml.distances.poses.keypoints import Keypoints
 
 SIZES = (5_000, 10_000, 19_919)
 KINDS = ("float32", "float16", "neighbors")
@@ -43,11 +44,11 @@ def job(kind: str, count: int, folder: Path) -> None:
     labels = distance.encode(list(mpii_poses(base / "mpii_poses")[:count]))
     distance.pairwise(labels[:2], labels[:2])  # compiled
     start = peak()
-    runner = Runner(bar_after=None)
+    options = JobOptions(bar_after=None)
     if kind == "neighbors":
-        result = write_neighbors(distance, labels, folder, K, runner=runner)
+        result = write_neighbors(distance, labels, folder, K, options=options)
     else:
-        result = write_matrix(distance, labels, folder, dtype=kind, runner=runner)
+        result = write_matrix(distance, labels, folder, dtype=kind, options=options)
     size = sum(path.stat().st_size for path in folder.glob("*.npy"))
     print(json.dumps({"start": start, "peak": peak(), "size": size, "rate": result.pairs / result.seconds}))
 

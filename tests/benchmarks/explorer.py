@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cml.distances import made
+from cml.distances import as_label_distance
 from cml.explore.label_side import build_label_side
 from cml.explore.page import Items, write_explorer
 from cml.explore.views import build_embedding_view, build_oracle_view
@@ -52,7 +52,7 @@ def build(path: Path, count: int) -> float:
         for i in range(count)
     ]
     began = time.perf_counter()
-    distance = made("euclidean")
+    distance = as_label_distance("euclidean")
     side = build_label_side(distance, distance.encode(values.tolist()))
     views = [
         build_embedding_view("near", ours, side, ["pca"]),

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation as Turn
 
 from cml import distances
-from cml.distances.keypoints.oks import COCO_SIGMAS
+from cml.distances.poses.oks import COCO_SIGMAS
 
 BAR = 50.0
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from cml.distances.keypoints.distance import Keypoints, Normalization
+from cml.distances.poses.keypoints import Keypoints, Normalization
 
 JOINTS, BAR = 16, 5.0
 

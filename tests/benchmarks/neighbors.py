@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.keypoints.distance import Keypoints
+from cml.distances.poses.keypoints import Keypoints
 
 ROOT = Path(__file__).resolve().parents[2]
 BAR_SECONDS, BAR_BYTES = 60.0, 2e9

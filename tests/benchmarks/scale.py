@@ -34,8 +34,8 @@ from cml.data_prep.synthetic.things.picture import RING
 from cml.distances import LabelDistance, Labels
 from cml.distances.captions.distance import Captions
 from cml.distances.euclidean import Euclidean
-from cml.distances.keypoints.distance import Keypoints
 from cml.distances.layout.distance import Layout
+from cml.distances.poses.keypoints import Keypoints
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.reporting.figure import COLORS, INK, MARKS, dress, new_figure, save_figure
 from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate

@@ -21,7 +21,7 @@ from captions_neighbors import coco_captions, data_folder
 from scipy.stats import spearmanr
 
 import cml
-from cml.distances import LabelDistance, made
+from cml.distances import LabelDistance, as_label_distance
 
 WMD = "captions(vectors=glove-6b-50d, empty_caption=drop)"
 CHOICES = {"WMD": WMD, "sentences, sum": "sentences", "sentences, mean": "sentences(reduce=mean)"}
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     blocks, pairs = {}, rng.integers(0, len(captions), (2, options.pairs))
     print("| label distance | encode s | the same again s | pairs a second |\n|---|---:|---:|---:|")
     for name, text in CHOICES.items():
-        distance = made(text)
+        distance = as_label_distance(text)
         start = time.perf_counter()
         labels = distance.encode(captions)
         encoded = time.perf_counter()
@@ -98,7 +98,7 @@ def retrieval(seeds: int, steps: int) -> None:
                 )  # fmt: skip
                 ranker = embedding_ranker(run.model.embed(query.paths), run.model.embed(gallery.paths))
                 for by, measure in CHOICES.items():
-                    judge = made(measure)
+                    judge = as_label_distance(measure)
                     labels = [judge.encode(list(split.labels)) for split in (query, gallery)]
                     same = dataset.info.queries_are_gallery
                     row = evaluate({"ours": ranker}, judge, *labels, same_items=same).rows["ours"]

@@ -15,7 +15,7 @@ from PIL import Image
 
 from cml.cli import main
 from cml.distances.euclidean import Euclidean
-from cml.distances.jobs.run import Result
+from cml.distances.jobs.job_options import JobResult
 from cml.distances.jobs.summary import QUANTILES, summarize
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
@@ -172,7 +172,7 @@ def test_users_mistakes_are_one_line(
 def test_interrupted_command_says_how_to_go_on(
     people: Path, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object, **__: object) -> Result:
+    def interrupted(*_: object, **__: object) -> JobResult:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cml.distances.jobs.run.run_job", interrupted)

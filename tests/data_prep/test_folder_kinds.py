@@ -309,7 +309,7 @@ def test_boxes_are_lines_of_an_image_in_shares_of_it(photos: Path, tmp_path: Pat
     task, label = tasks.get(dataset.info.task), labels_of(dataset)["0.jpg"]
     assert label == ["big bed 0 0 0.5 0.5", "desk 0.25 0.5 1 1"]
     assert check_dataset(dataset.folder) == []
-    distance = distances.made(task.label_distance(task.recipe, dataset.info))
+    distance = distances.as_label_distance(task.label_distance(task.recipe, dataset.info))
     packed = distance.encode([label, label[:1]])
     assert distance.pairwise(packed, packed).tolist() == [[0, 0.5], [0.5, 0]]
     assert task.describe(label, dataset.info) == "1 big bed, 1 desk"

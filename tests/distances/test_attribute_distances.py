@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cml.distances import LabelDistance, classes
-from cml.distances.classes import Hamming, Jaccard
-from cml.distances.euclidean import Cosine
+from cml.distances import LabelDistance, name_sets
+from cml.distances.cosine import Cosine
+from cml.distances.hamming import Hamming
+from cml.distances.jaccard import Jaccard
 from cml.distances.label_distance import Float32
 from cml.distances.labels import LabelError
 from cml.errors import UserError
@@ -56,8 +57,8 @@ NAMES = st.lists(st.sampled_from(["a", "b", "c", "d", "é"]), max_size=5)
 @given(st.lists(NAMES, min_size=1, max_size=8), st.booleans())
 def test_jaccard_equals_the_plain_loop(labels: list[list[str]], sparse: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(classes, "MOST_DENSE", 0 if sparse else 100)
-        patch.setattr(classes, "_TILE", 3)
+        patch.setattr(name_sets, "MOST_DENSE", 0 if sparse else 100)
+        patch.setattr(name_sets, "_TILE", 3)
         found = whole(Jaccard(), labels)
         vectors = [[int(name in label) for name in "abcdé"] for label in labels]
         np.testing.assert_array_equal(whole(Jaccard(), vectors), found)

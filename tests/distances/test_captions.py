@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import cml.distances
 from cml.distances.captions import blocks as captions_blocks
 from cml.distances.captions import transport
-from cml.distances.captions.distance import Captions, CaptionsRwmd
+from cml.distances.captions.captions_rwmd import CaptionsRwmd
+from cml.distances.captions.distance import Captions
 from cml.distances.captions.tokens import tokenize
 from cml.distances.label_distance import Float32, LabelDistance, nearest_columns
 from cml.distances.labels import LabelError

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import cml.distances
 from cml.distances import LabelDistance
-from cml.distances.classes import Jaccard
-from cml.distances.combined import Combined, Sets
+from cml.distances.combined import Combined
+from cml.distances.jaccard import Jaccard
 from cml.distances.label_distance import Float32
 from cml.distances.labels import LabelError
+from cml.distances.sets import Sets
 from cml.errors import UserError
 from cml.registry import Choice
 
@@ -29,7 +30,7 @@ def whole(distance: LabelDistance, labels: Any) -> Float32:  # noqa: ANN401
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=1, max_size=8), st.integers(1, 400))
 def test_sets_equal_the_plain_loop(labels: list[list[int]], block_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cml.distances.combined._BLOCK_BYTES", block_bytes)
+        patch.setattr("cml.distances.sets._BLOCK_BYTES", block_bytes)
         found = whole(Sets("euclidean"), labels)
     for i, a in enumerate(labels):
         for j, b in enumerate(labels):
@@ -62,7 +63,7 @@ def test_combined_scales_are_the_medians_of_the_positive_finite_distances() -> N
     ages = [0, 0, 1, 3, 7]  # positive differences: 1 1 3 3 7 7 2 6 4
     fitted = Combined({"age": "euclidean"}).fit([{"age": age} for age in ages])
     assert fitted.scales == {"age": 3}
-    again = cml.distances.made(str(Choice("combined", fitted.settings())))
+    again = cml.distances.as_label_distance(str(Choice("combined", fitted.settings())))
     assert again.fingerprint() == fitted.fingerprint()
     assert whole(again, [{"age": 0}, {"age": 6}])[0, 1] == 2
 
@@ -102,11 +103,13 @@ def test_combined_settings(chosen: dict[str, Any], message: str) -> None:
 
 def test_distances_nest() -> None:
     view = "sets(base='keypoints(min_shared=2)')"
-    distance = cml.distances.made(f'combined(parts={{"view": "{view}", "age": "euclidean(squared=true)"}})')
+    distance = cml.distances.as_label_distance(
+        f'combined(parts={{"view": "{view}", "age": "euclidean(squared=true)"}})'
+    )
     poses = np.random.default_rng(0).integers(0, 9, (4, 2, 5, 3))
     poses[..., 2] = 1
     people = [{"view": view, "age": age} for age, view in enumerate(poses.tolist())]
-    again = cml.distances.made(str(Choice(distance.name, distance.settings())))
+    again = cml.distances.as_label_distance(str(Choice(distance.name, distance.settings())))
     np.testing.assert_array_equal(whole(again, people), whole(distance, people))
     bad = [*people[:2], {"view": [*poses[0].tolist(), [[1, 2]]], "age": 1}]
     with pytest.raises(LabelError, match="Label 2 part 'view' member 2 should be a list of joints"):

@@ -13,13 +13,14 @@ from cluster_stand_in import Workers, two_workers
 
 import cml.distances
 from cml.distances.euclidean import Euclidean
-from cml.distances.jobs import cluster
-from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
+from cml.distances.jobs import dask_executor
+from cml.distances.jobs.job_options import JobOptions
+from cml.distances.jobs.run import write_matrix, write_neighbors
 from cml.errors import UserError
-from cml.processes import cluster as connection
+from cml.processes import dask_client as connection
 from cml.storage.resumable import ResumableOutput
 
-QUIET = Runner(bar_after=None)
+QUIET = JobOptions(bar_after=None)
 # A label distance that the workers know by --preload. It is slow, and notes which process computed which rows.
 OWN = """
 import os, sys, time
@@ -75,11 +76,11 @@ def test_the_result_is_the_local_one(workers: Workers, tmp_path: Path) -> None:
     labels = distance.encode(texts)
     said: list[str] = []
     there = replace(QUIET, scheduler=workers.address, strip_pairs=300, say=said.append)
-    matrix = write_matrix(distance, labels, tmp_path / "m", dtype="float16", runner=there)
-    lists = write_neighbors(distance, labels, tmp_path / "n", 7, runner=there)
-    here = write_matrix(distance, labels, tmp_path / "m here", dtype="float16", runner=QUIET)
+    matrix = write_matrix(distance, labels, tmp_path / "m", dtype="float16", options=there)
+    lists = write_neighbors(distance, labels, tmp_path / "n", 7, options=there)
+    here = write_matrix(distance, labels, tmp_path / "m here", dtype="float16", options=QUIET)
     assert matrix.path.read_bytes() == here.path.read_bytes()
-    write_neighbors(distance, labels, tmp_path / "n here", 7, runner=QUIET)
+    write_neighbors(distance, labels, tmp_path / "n here", 7, options=QUIET)
     for name in ("ids.npy", "distances.npy"):
         assert (lists.path / name).read_bytes() == (tmp_path / "n here" / name).read_bytes()
     assert "on 2 workers" in said[0]
@@ -112,9 +113,9 @@ def test_a_worker_killed_in_the_middle_costs_only_its_strips(
         killed.append(workers.workers[0].pid)
 
     when_recorded(monkeypatch, 3, kill_one)
-    runner = replace(QUIET, scheduler=workers.address, strip_pairs=300)
-    result = write_matrix(distance, labels, out, runner=runner)
-    expected = write_matrix(Euclidean(), labels, tmp_path / "here", runner=QUIET)
+    options = replace(QUIET, scheduler=workers.address, strip_pairs=300)
+    result = write_matrix(distance, labels, out, options=options)
+    expected = write_matrix(Euclidean(), labels, tmp_path / "here", options=QUIET)
     assert result.path.read_bytes() == expected.path.read_bytes()
     computed = log.read_text().splitlines()
     assert {str(process.pid) for process in workers.workers} == set(computed)
@@ -150,9 +151,9 @@ def test_a_job_without_workers_says_so_and_goes_on_when_one_comes(
 
         threading.Thread(target=when_a_strip_came_back, daemon=True).start()
 
-    runner = replace(QUIET, scheduler=workers.address, strip_pairs=180, say=kill_all)
-    result = write_matrix(distance, labels, out, runner=runner)
-    expected = write_matrix(Euclidean(), labels, tmp_path / "here", runner=QUIET)
+    options = replace(QUIET, scheduler=workers.address, strip_pairs=180, say=kill_all)
+    result = write_matrix(distance, labels, out, options=options)
+    expected = write_matrix(Euclidean(), labels, tmp_path / "here", options=QUIET)
     assert result.path.read_bytes() == expected.path.read_bytes()
     said = capsys.readouterr().err
     assert f"The scheduler at {workers.address} has no worker left; the job waits" in said
@@ -170,7 +171,7 @@ def test_errors_of_workers_and_addresses_are_one_sentence(
 
     labels = Euclidean().encode(list(range(30)))
     with pytest.raises(UserError, match=r"by its name and settings, test-nameless\(squared=False\): Unknown label"):
-        write_matrix(Nameless(), labels, tmp_path / "a", runner=there)
+        write_matrix(Nameless(), labels, tmp_path / "a", options=there)
 
     @cml.distances.register("test-only-here")
     @dataclass(frozen=True)
@@ -178,41 +179,41 @@ def test_errors_of_workers_and_addresses_are_one_sentence(
         name = "test-only-here"
 
     with pytest.raises(UserError, match="worker of the cluster cannot make the label distance: Unknown label"):
-        write_matrix(OnlyHere(), labels, tmp_path / "b", runner=there)
+        write_matrix(OnlyHere(), labels, tmp_path / "b", options=there)
 
     np.save(tmp_path / "matrix.npy", np.zeros((30, 30), np.float32))
     stored = cml.distances.get("precomputed", path=str(tmp_path / "matrix.npy"))
     rows = stored.encode(list(range(30)))
-    original = cluster._recipe
+    original = dask_executor._recipe
 
     def other(work: object) -> dict[str, object]:
         return {**original(work), "fingerprint": "0"}  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(cluster, "_recipe", other)
+        patch.setattr(dask_executor, "_recipe", other)
         with pytest.raises(UserError, match="makes another label distance of 'precomputed'"):
-            write_matrix(stored, rows, tmp_path / "c", runner=there)
+            write_matrix(stored, rows, tmp_path / "c", options=there)
     monkeypatch.setattr(connection, "PATIENCE", 1)
     for address in ("tcp://127.0.0.1:9", "nowhere at all"):
         with pytest.raises(UserError, match=f"No Dask scheduler answers at '{address}'"):
-            write_matrix(Euclidean(), labels, tmp_path / "d", runner=replace(there, scheduler=address))
+            write_matrix(Euclidean(), labels, tmp_path / "d", options=replace(there, scheduler=address))
     with monkeypatch.context() as patch:
         patch.setattr(connection, "find_spec", {}.get)
         patch.setattr(connection, "PATIENCE", 15)
         with pytest.raises(UserError, match="The scheduler has no cml: install the same packages"):
-            write_matrix(Euclidean(), labels, tmp_path / "d", runner=there)
+            write_matrix(Euclidean(), labels, tmp_path / "d", options=there)
     # what failed on the cluster goes on here
     np.testing.assert_array_equal(
-        np.load(write_matrix(Euclidean(), labels, tmp_path / "d", runner=QUIET).path),
+        np.load(write_matrix(Euclidean(), labels, tmp_path / "d", options=QUIET).path),
         Euclidean().pairwise(labels, labels),
     )
 
 
 def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    for name in ("cml.distances.jobs.cluster", "cml.processes.dask_client"):
+    for name in ("cml.distances.jobs.dask_executor", "cml.processes.dask_client"):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(UserError, match=r"pip install 'continuous-metric-learning\[cluster\]'"):
         write_matrix(
-            Euclidean(), Euclidean().encode([1, 2, 3]), tmp_path / "m", runner=replace(QUIET, scheduler="tcp://x:1")
+            Euclidean(), Euclidean().encode([1, 2, 3]), tmp_path / "m", options=replace(QUIET, scheduler="tcp://x:1")
         )

@@ -24,15 +24,10 @@ import cml.distances
 from cml.distances.euclidean import Euclidean
 from cml.distances.jobs import folder as job_folder
 from cml.distances.jobs.folder import RowFile
-from cml.distances.jobs.run import (
-    Runner,
-    forecast,
-    pairs_a_second,
-    pairs_a_strip,
-    verify,
-    write_matrix,
-    write_neighbors,
-)
+from cml.distances.jobs.forecast import choose_strip_pairs, forecast, measure_rate
+from cml.distances.jobs.job_options import JobOptions
+from cml.distances.jobs.run import write_matrix, write_neighbors
+from cml.distances.jobs.verify import verify
 from cml.distances.jobs.work import MatrixWork, Strip, cut
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
@@ -40,7 +35,7 @@ from cml.errors import DataError, UserError
 from cml.storage.atomic import exclusive_lock
 from cml.storage.resumable import FolderError
 
-QUIET = Runner(bar_after=None)
+QUIET = JobOptions(bar_after=None)
 COUNT = 97
 
 
@@ -110,8 +105,8 @@ def test_matrix_is_that_of_pairwise_whatever_the_strips(kind: str, tmp_path: Pat
     distance, labels = sample(kind, tmp_path)
     whole = distance.pairwise(labels, labels)
     for number, (pairs, threads) in enumerate([(None, 2), (1, 3), (1000, 1), (10**9, 2)]):
-        runner = Runner(threads=threads, strip_pairs=pairs, bar_after=None)
-        result = write_matrix(distance, labels, tmp_path / str(number), runner=runner)
+        options = JobOptions(threads=threads, strip_pairs=pairs, bar_after=None)
+        result = write_matrix(distance, labels, tmp_path / str(number), options=options)
         stored = np.load(result.path)
         np.testing.assert_array_equal(stored, whole)
         assert stored.dtype == np.float32
@@ -121,7 +116,7 @@ def test_matrix_is_that_of_pairwise_whatever_the_strips(kind: str, tmp_path: Pat
         again = cml.distances.get("precomputed", path=str(result.path), symmetric=distance.is_symmetric)
         rows = again.encode(list(range(COUNT)))
         np.testing.assert_array_equal(again.pairwise(rows, rows), whole)
-    half = np.load(write_matrix(distance, labels, tmp_path / "half", dtype="float16", runner=QUIET).path)
+    half = np.load(write_matrix(distance, labels, tmp_path / "half", dtype="float16", options=QUIET).path)
     assert half.dtype == np.float16
     np.testing.assert_array_equal(half, whole.astype(np.float16))
 
@@ -131,8 +126,8 @@ def test_lists_are_those_of_neighbors_whatever_the_strips(kind: str, tmp_path: P
     distance, labels = sample(kind, tmp_path)
     expected = distance.neighbors(labels, 9)
     for number, (pairs, threads) in enumerate([(None, 2), (1, 3), (1000, 1)]):
-        runner = Runner(threads=threads, strip_pairs=pairs, bar_after=None)
-        result = write_neighbors(distance, labels, tmp_path / str(number), 9, runner=runner, item_ids=["a"] * COUNT)
+        options = JobOptions(threads=threads, strip_pairs=pairs, bar_after=None)
+        result = write_neighbors(distance, labels, tmp_path / str(number), 9, options=options, item_ids=["a"] * COUNT)
         ids, distances = (np.load(result.path / f"{name}.npy") for name in ("ids", "distances"))
         np.testing.assert_array_equal(ids, expected.ids)
         np.testing.assert_array_equal(distances, expected.distances)
@@ -155,9 +150,9 @@ def test_strips_cover_all_rows_once_and_are_balanced(n: int, pairs: int, both_wa
 
 def test_a_finished_job_is_left_alone(tmp_path: Path) -> None:
     distance, labels = sample("euclidean", tmp_path)
-    first = write_matrix(distance, labels, tmp_path / "m", runner=QUIET)
+    first = write_matrix(distance, labels, tmp_path / "m", options=QUIET)
     before = first.path.stat().st_mtime_ns
-    again = write_matrix(distance, labels, tmp_path / "m", runner=replace(QUIET, strip_pairs=10, threads=1))
+    again = write_matrix(distance, labels, tmp_path / "m", options=replace(QUIET, strip_pairs=10, threads=1))
     assert again.pairs == 0
     assert first.path.stat().st_mtime_ns == before
     assert {path.name for path in (tmp_path / "m").iterdir()} == {"job.json", "matrix.npy"}
@@ -169,7 +164,8 @@ from pathlib import Path
 import numpy as np
 from cml.distances import label_distance
 from cml.distances.euclidean import Euclidean
-from cml.distances.jobs.run import Runner, write_matrix, write_neighbors
+from cml.distances.jobs.job_options import JobOptions
+from cml.distances.jobs.run import write_matrix, write_neighbors
 out, log, strips = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 class Slow(Euclidean):
     def fingerprint(self):
@@ -186,11 +182,11 @@ class Slow(Euclidean):
         return block
 distance, begun = Slow(), []
 labels = distance.encode(np.random.default_rng(1).integers(0, 999, 150).tolist())
-runner = Runner(strip_pairs=900, bar_after=None)
+options = JobOptions(strip_pairs=900, bar_after=None)
 if sys.argv[4] == "matrix":
-    write_matrix(distance, labels, out, runner=runner)
+    write_matrix(distance, labels, out, options=options)
 else:
-    write_neighbors(distance, labels, out, 5, runner=runner)
+    write_neighbors(distance, labels, out, 5, options=options)
 """
 
 
@@ -248,10 +244,10 @@ def test_killed_and_resumed_is_the_uninterrupted_job(kind: str, tmp_path: Path) 
     assert done < strips
     assert len(log.read_text()) <= strips + 3 * 2 + 10  # at most the two under way at each kill; the rest is the sample
     if kind == "matrix":
-        whole = write_matrix(distance, labels, tmp_path / "whole", runner=QUIET)
+        whole = write_matrix(distance, labels, tmp_path / "whole", options=QUIET)
         np.testing.assert_array_equal(np.load(whole.path), distance.pairwise(labels, labels))
     else:
-        whole = write_neighbors(distance, labels, tmp_path / "whole", 5, runner=QUIET)
+        whole = write_neighbors(distance, labels, tmp_path / "whole", 5, options=QUIET)
     for path in whole.folder.glob("*.npy"):
         assert (out / path.name).read_bytes() == path.read_bytes()
     assert verify(distance, labels, out) > 0
@@ -263,10 +259,10 @@ def test_a_second_process_is_refused_and_a_dead_one_holds_no_lock(tmp_path: Path
     with slow_job(out, tmp_path / "log", "matrix", 4) as process:
         wait_for_strips(process, out, 1)
         with pytest.raises(UserError, match=f"Another process is working on {out} "):
-            write_matrix(distance, labels, out, runner=QUIET)
+            write_matrix(distance, labels, out, options=QUIET)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert write_matrix(distance, labels, out, runner=QUIET).pairs > 0
+        assert write_matrix(distance, labels, out, options=QUIET).pairs > 0
 
 
 def test_waiting_for_another_process_takes_its_result(tmp_path: Path) -> None:
@@ -275,7 +271,7 @@ def test_waiting_for_another_process_takes_its_result(tmp_path: Path) -> None:
     with slow_job(out, tmp_path / "log", "neighbors", 4) as process:
         wait_for_strips(process, out, 1)
         (tmp_path / "go on").touch()
-        assert write_neighbors(distance, labels, out, 5, runner=replace(QUIET, wait=True)).pairs == 0
+        assert write_neighbors(distance, labels, out, 5, options=replace(QUIET, wait=True)).pairs == 0
         assert process.wait(60) == 0
 
 
@@ -304,7 +300,7 @@ def begun(tmp_path: Path) -> tuple[Path, Euclidean, Labels]:
     distance, labels = Euclidean(), Euclidean().encode(list(range(COUNT)))
     with pytest.raises(Cut):
         write_matrix(
-            Stopping(last=40), labels, tmp_path / "job", runner=Runner(threads=1, strip_pairs=500, bar_after=None)
+            Stopping(last=40), labels, tmp_path / "job", options=JobOptions(threads=1, strip_pairs=500, bar_after=None)
         )
     return tmp_path / "job", distance, labels
 
@@ -322,7 +318,7 @@ def test_only_recorded_strips_count(tmp_path: Path) -> None:
     stored.flush()
     with (out / ".job.partial-work" / "journal.jsonl").open("a") as file:
         file.write(f'{{"strip": {starts[len(done)]}}}')  # a line without its end was cut off in mid-word
-    result = write_matrix(distance, labels, out, runner=QUIET)
+    result = write_matrix(distance, labels, out, options=QUIET)
     np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
     assert result.pairs < COUNT * (COUNT + 1) // 2
 
@@ -337,7 +333,7 @@ def test_a_lost_or_damaged_partial_file_is_made_again(damage: str, tmp_path: Pat
         partial.write_bytes(partial.read_bytes()[:-1])
     else:
         partial.write_bytes(b"no array")
-    result = write_matrix(distance, labels, out, runner=QUIET)
+    result = write_matrix(distance, labels, out, options=QUIET)
     assert result.pairs == COUNT * (COUNT + 1) // 2
     np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
 
@@ -356,7 +352,7 @@ def test_mirroring_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(RowFile, "mirror", stops)
     with pytest.raises(Cut):
-        write_matrix(distance, labels, tmp_path / "job", runner=Runner(threads=1, bar_after=None))
+        write_matrix(distance, labels, tmp_path / "job", options=JobOptions(threads=1, bar_after=None))
     assert not (tmp_path / "job" / "matrix.npy").exists()
 
     def goes_on(self: RowFile, start: int) -> None:
@@ -364,7 +360,7 @@ def test_mirroring_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.
         whole(self, start)
 
     monkeypatch.setattr(RowFile, "mirror", goes_on)
-    result = write_matrix(distance, labels, tmp_path / "job", runner=QUIET)
+    result = write_matrix(distance, labels, tmp_path / "job", options=QUIET)
     assert sorted(mirrored) == list(range(0, COUNT, 16))
     np.testing.assert_array_equal(np.load(result.path), distance.pairwise(labels, labels))
 
@@ -372,7 +368,7 @@ def test_mirroring_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("moment", ["second part", "manifest", "deletion"])
 def test_a_process_killed_among_the_last_renames(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distance, labels = sample("euclidean", tmp_path)
-    whole = write_neighbors(distance, labels, tmp_path / "whole", 3, runner=QUIET)
+    whole = write_neighbors(distance, labels, tmp_path / "whole", 3, options=QUIET)
     replace_file, delete = os.replace, shutil.rmtree
 
     def renames(source: Path, target: Path) -> None:
@@ -389,9 +385,9 @@ def test_a_process_killed_among_the_last_renames(moment: str, tmp_path: Path, mo
         patch.setattr("os.replace", renames)
         patch.setattr("shutil.rmtree", deletes)
         with pytest.raises(Cut):
-            write_neighbors(distance, labels, tmp_path / "job", 3, runner=QUIET)
+            write_neighbors(distance, labels, tmp_path / "job", 3, options=QUIET)
     assert (tmp_path / "job" / ".job.partial-work").is_dir()
-    assert write_neighbors(distance, labels, tmp_path / "job", 3, runner=QUIET).pairs == 0
+    assert write_neighbors(distance, labels, tmp_path / "job", 3, options=QUIET).pairs == 0
     assert {path.name for path in (tmp_path / "job").iterdir()} == {"job.json", "ids.npy", "distances.npy"}
     for path in whole.folder.glob("*.npy"):
         assert (tmp_path / "job" / path.name).read_bytes() == path.read_bytes()
@@ -399,12 +395,12 @@ def test_a_process_killed_among_the_last_renames(moment: str, tmp_path: Path, mo
 
 def test_what_an_earlier_version_began_is_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     distance, labels = sample("euclidean", tmp_path)
-    out = write_matrix(distance, labels, tmp_path / "job", runner=QUIET).folder
+    out = write_matrix(distance, labels, tmp_path / "job", options=QUIET).folder
     (out / "matrix.npy").rename(out / "matrix.npy.partial")  # as it was called then
     (out / "done.txt").write_text("strip 0\n")
     with pytest.raises(UserError, match="not finished; run it again"):
         verify(distance, labels, out)
-    assert write_matrix(distance, labels, out, runner=QUIET).pairs == COUNT * (COUNT + 1) // 2
+    assert write_matrix(distance, labels, out, options=QUIET).pairs == COUNT * (COUNT + 1) // 2
     assert f"{out} is damaged, or another version of cml made it; starting over." in capsys.readouterr().err
     np.testing.assert_array_equal(np.load(out / "matrix.npy"), distance.pairwise(labels, labels))
 
@@ -420,40 +416,40 @@ def test_what_is_not_finished_is_not_read(tmp_path: Path) -> None:
 def test_another_job_in_the_folder_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distance, labels = sample("euclidean", tmp_path)
     out = tmp_path / "job"
-    write_matrix(distance, labels, out, runner=QUIET)
+    write_matrix(distance, labels, out, options=QUIET)
     before = (out / "matrix.npy").read_bytes()
     changed = distance.encode([*range(COUNT - 1), 1000])
     mend = r"Choose another folder or delete this one\."
     with pytest.raises(UserError, match=f"different settings .not with the same labels.*{mend}"):
-        write_matrix(distance, changed, out, runner=QUIET)
+        write_matrix(distance, changed, out, options=QUIET)
     with pytest.raises(
         UserError, match=r"label_distance was euclidean\(squared=False\), now euclidean\(squared=True\)"
     ):
-        write_matrix(Euclidean(squared=True), labels, out, runner=QUIET)
+        write_matrix(Euclidean(squared=True), labels, out, options=QUIET)
     with pytest.raises(UserError, match="dtype was float32, now float16"):
-        write_matrix(distance, labels, out, dtype="float16", runner=QUIET)
+        write_matrix(distance, labels, out, dtype="float16", options=QUIET)
     with pytest.raises(UserError, match="kind was matrix, now neighbors"):
-        write_neighbors(distance, labels, out, 4, runner=QUIET)
-    write_neighbors(distance, labels, tmp_path / "lists", 4, runner=QUIET)
+        write_neighbors(distance, labels, out, 4, options=QUIET)
+    write_neighbors(distance, labels, tmp_path / "lists", 4, options=QUIET)
     with pytest.raises(UserError, match="k was 4, now 5"):
-        write_neighbors(distance, labels, tmp_path / "lists", 5, runner=QUIET)
+        write_neighbors(distance, labels, tmp_path / "lists", 5, options=QUIET)
     with pytest.raises(UserError, match=f"job of {COUNT} items, but there are 5"):
         verify(distance, labels[:5], out)
     with pytest.raises(UserError, match="not with the same labels"):
         verify(distance, changed, out)
     monkeypatch.setattr(job_folder, "FORMAT", 2)
     with pytest.raises(UserError, match="another version of cml made it"):
-        write_matrix(distance, labels, out, runner=QUIET)
+        write_matrix(distance, labels, out, options=QUIET)
     assert (out / "matrix.npy").read_bytes() == before
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"strips": [1, 0], "items": 3}', '{"strips": "0", "items": 3}'])
 def test_a_damaged_record_is_named(text: str, tmp_path: Path) -> None:
     distance, labels = sample("euclidean", tmp_path)
-    write_matrix(distance, labels, tmp_path / "job", runner=QUIET)
+    write_matrix(distance, labels, tmp_path / "job", options=QUIET)
     (tmp_path / "job" / "job.json").write_text(text)
     with pytest.raises(DataError, match=r"job\.json"):
-        write_matrix(distance, labels, tmp_path / "job", runner=QUIET)
+        write_matrix(distance, labels, tmp_path / "job", options=QUIET)
 
 
 def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -461,14 +457,14 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path: Path) ->
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").write_text("dear")
     with pytest.raises(UserError, match="mine already exists and is not an empty folder"):
-        write_matrix(distance, labels, tmp_path / "mine", runner=QUIET)
+        write_matrix(distance, labels, tmp_path / "mine", options=QUIET)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["diary.txt"]
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file already exists and is not an empty folder"):
-        write_matrix(distance, labels, tmp_path / "file", runner=QUIET)
+        write_matrix(distance, labels, tmp_path / "file", options=QUIET)
     for unwritable in (tmp_path / "file" / "below", Path("/proc/job")):
         with pytest.raises(FolderError, match=f"The folder {unwritable} cannot be written"):
-            write_matrix(distance, labels, unwritable, runner=QUIET)
+            write_matrix(distance, labels, unwritable, options=QUIET)
 
 
 def test_too_little_room_is_said_before_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -476,7 +472,7 @@ def test_too_little_room_is_said_before_the_start(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr("shutil.disk_usage", lambda _: os.terminal_size((1, 2)) and _Usage(1000, 0, 1000))
         with pytest.raises(FolderError, match=r"takes 37\.6 kB on the disk.*only 1 kB free.*--dtype float16"):
-            write_matrix(distance, labels, tmp_path / "m", runner=QUIET)
+            write_matrix(distance, labels, tmp_path / "m", options=QUIET)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -484,10 +480,10 @@ def test_too_little_room_is_said_before_the_start(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr("os.posix_fallocate", full)
         with pytest.raises(FolderError, match=r"no room for .*matrix\.npy: it takes .* bytes"):
-            write_matrix(distance, labels, tmp_path / "m", runner=QUIET)
+            write_matrix(distance, labels, tmp_path / "m", options=QUIET)
         assert not list((tmp_path / "m").rglob("*.npy*"))
     np.testing.assert_array_equal(
-        np.load(write_matrix(distance, labels, tmp_path / "m", runner=QUIET).path), distance.pairwise(labels, labels)
+        np.load(write_matrix(distance, labels, tmp_path / "m", options=QUIET).path), distance.pairwise(labels, labels)
     )
 
 
@@ -511,31 +507,33 @@ def test_numbers_that_cannot_be_stored_are_named(value: float, dtype: str, error
     distance = Broken(value=value)
     labels = distance.encode(list(range(COUNT)))
     with pytest.raises(UserError, match=error):
-        write_matrix(distance, labels, tmp_path / "m", dtype=dtype, runner=replace(QUIET, strip_pairs=500))
+        write_matrix(distance, labels, tmp_path / "m", dtype=dtype, options=replace(QUIET, strip_pairs=500))
     assert not (tmp_path / "m" / "matrix.npy").exists()
     if math.isnan(value):
         with pytest.raises(UserError, match="NaN"):
-            write_neighbors(distance, labels, tmp_path / "n", 3, runner=QUIET)
+            write_neighbors(distance, labels, tmp_path / "n", 3, options=QUIET)
     infinite = Broken(value=math.inf)
-    assert np.isinf(np.load(write_matrix(infinite, labels, tmp_path / "i", dtype="float16", runner=QUIET).path)[40, 41])
+    assert np.isinf(
+        np.load(write_matrix(infinite, labels, tmp_path / "i", dtype="float16", options=QUIET).path)[40, 41]
+    )
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
     distance, labels = sample("euclidean", tmp_path)
     for k in (0, COUNT, COUNT + 5):
         with pytest.raises(UserError, match=f"below the number of items, {COUNT}. Got k={k}"):
-            write_neighbors(distance, labels, tmp_path / "n", k, runner=QUIET)
+            write_neighbors(distance, labels, tmp_path / "n", k, options=QUIET)
     with pytest.raises(UserError, match=r"must be float32 or float16\. Got 'float64'"):
-        write_matrix(distance, labels, tmp_path / "m", dtype="float64", runner=QUIET)
+        write_matrix(distance, labels, tmp_path / "m", dtype="float64", options=QUIET)
     with pytest.raises(UserError, match="'threads' and 'strip_pairs' must be at least 1"):
-        Runner(threads=0)
+        JobOptions(threads=0)
     assert not (tmp_path / "n").exists()
 
 
 def test_verify_compares_and_finds_a_changed_number(tmp_path: Path) -> None:
     distance, labels = sample("keypoints", tmp_path)
-    matrix = write_matrix(distance, labels, tmp_path / "m", runner=QUIET)
-    lists = write_neighbors(distance, labels, tmp_path / "n", 4, runner=QUIET)
+    matrix = write_matrix(distance, labels, tmp_path / "m", options=QUIET)
+    lists = write_neighbors(distance, labels, tmp_path / "n", 4, options=QUIET)
     assert verify(distance, labels, matrix.folder) == 64 * 64
     assert verify(distance, labels, lists.folder, seed=1) == 16 * 4
     for path in (matrix.path, lists.path / "ids.npy", lists.path / "distances.npy"):
@@ -555,12 +553,12 @@ def test_verify_compares_and_finds_a_changed_number(tmp_path: Path) -> None:
 def test_memory_is_that_of_strips(kind: str, tmp_path: Path) -> None:
     distance = Euclidean()
     labels = distance.encode(np.random.default_rng(0).normal(size=(6000, 2)).tolist())
-    runner = replace(QUIET, strip_pairs=1 << 20)
+    options = replace(QUIET, strip_pairs=1 << 20)
     tracemalloc.start()
     if kind == "neighbors":
-        write_neighbors(distance, labels, tmp_path / "n", 10, runner=runner)
+        write_neighbors(distance, labels, tmp_path / "n", 10, options=options)
     else:
-        write_matrix(distance, labels, tmp_path / "m", dtype=kind, runner=runner)
+        write_matrix(distance, labels, tmp_path / "m", dtype=kind, options=options)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 80e6  # two strips of 4 MB, or a sample of up to 16 MB, with what they take; all pairs are 144 MB
@@ -569,23 +567,23 @@ def test_memory_is_that_of_strips(kind: str, tmp_path: Path) -> None:
 def test_forecast_says_room_pairs_and_time(tmp_path: Path) -> None:
     distance, labels = sample("euclidean", tmp_path)
     said: list[str] = []
-    write_matrix(distance, labels, tmp_path / "m", runner=replace(QUIET, say=said.append))
+    write_matrix(distance, labels, tmp_path / "m", options=replace(QUIET, say=said.append))
     assert len(said) == 1
     for part in ("matrix of 97 items, dtype float32: 37.6 kB in", "free)", "4,753 pairs in 1 strip on 2 threads: "):
         assert part in said[0]
     work = MatrixWork(distance, labels)
-    assert pairs_a_second(work) > 0
+    assert measure_rate(work) > 0
     assert "about 7 s" in forecast(work, [Strip(0, COUNT)], tmp_path, 4753 / 7, 1, "1 threads")
     assert "about 2 min" in forecast(work, [Strip(0, COUNT)], tmp_path, 4753 / 480, 4, "4 workers")
-    assert pairs_a_strip(10**12, 20_000, 2) == 600_000  # half a minute of captions
-    assert pairs_a_strip(10**12, 10**9, 2) == 1 << 22
-    assert pairs_a_strip(10, 10, 2) == 5
-    assert pairs_a_strip(8_000_000, 60_000, 2) == 125_000
+    assert choose_strip_pairs(10**12, 20_000, 2) == 600_000  # half a minute of captions
+    assert choose_strip_pairs(10**12, 10**9, 2) == 1 << 22
+    assert choose_strip_pairs(10, 10, 2) == 5
+    assert choose_strip_pairs(8_000_000, 60_000, 2) == 125_000
 
 
 def test_the_progress_bar_shows_pairs_and_time_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     distance, labels = sample("euclidean", tmp_path)
-    write_matrix(distance, labels, tmp_path / "m", runner=Runner(bar_after=0.0, strip_pairs=500))
+    write_matrix(distance, labels, tmp_path / "m", options=JobOptions(bar_after=0.0, strip_pairs=500))
     shown = capsys.readouterr().err
     assert "pair/s" in shown
     assert "4.75k/4.75k" in shown

@@ -18,7 +18,7 @@ from scipy.spatial.transform import Rotation as Turn
 from cml import distances
 from cml.cli import main
 from cml.distances import LabelDistance, LabelError
-from cml.distances.keypoints.oks import COCO_SIGMAS
+from cml.distances.poses.oks import COCO_SIGMAS
 from cml.errors import UserError
 
 Matrix = NDArray[np.float32]

@@ -17,12 +17,13 @@ import pytest
 import torch
 
 import cml.distances
-from cml.distances import LabelDistance, Labels, made
-from cml.distances.combined import Combined, Sets
+from cml.distances import LabelDistance, Labels, as_label_distance
+from cml.distances.combined import Combined
 from cml.distances.content import content
-from cml.distances.jobs.run import Runner
+from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.stored_matrix import through_matrix
 from cml.distances.label_distance import Float32
+from cml.distances.sets import Sets
 from cml.errors import UserError
 from cml.registry import Choice
 
@@ -39,22 +40,24 @@ def whole(distance: LabelDistance, labels: Any) -> Float32:  # noqa: ANN401
 
 
 def test_a_text_a_distance_and_a_class() -> None:
-    distance = made("euclidean(squared=true)")
+    distance = as_label_distance("euclidean(squared=true)")
     assert distance.settings() == {"squared": True}
-    assert made(distance) is distance
+    assert as_label_distance(distance) is distance
     with pytest.raises(UserError, match="is the class Euclidean; give one made of it"):
-        made(type(distance))
+        as_label_distance(type(distance))
 
 
 def test_a_function_gets_the_labels_as_they_were_given() -> None:
     noon = datetime.datetime(2020, 1, 1, 12)
     days = [noon, noon + datetime.timedelta(hours=3), noon + datetime.timedelta(hours=1)]
-    seconds = made(lambda a, b: abs((a - b).total_seconds()), unit="s")
+    seconds = as_label_distance(lambda a, b: abs((a - b).total_seconds()), unit="s")
     assert whole(seconds, days)[0].tolist() == [0, 10800, 3600]
     assert seconds.unit == "s"
     tensors = [torch.tensor([0.0, 1.0]), torch.tensor([3.0, 1.0])]
-    assert whole(made(lambda a, b: (a - b).norm()), tensors)[0, 1] == 3
-    assert whole(made(functools.partial(max_gap, scale=2.0)), np.array([[1.0, 2.0], [4.0, 2.5]]))[0, 1] == 6
+    assert whole(as_label_distance(lambda a, b: (a - b).norm()), tensors)[0, 1] == 3
+    assert (
+        whole(as_label_distance(functools.partial(max_gap, scale=2.0)), np.array([[1.0, 2.0], [4.0, 2.5]]))[0, 1] == 6
+    )
 
 
 def max_gap(a: Any, b: Any, scale: float) -> np.float32:  # noqa: ANN401
@@ -68,7 +71,7 @@ def test_a_function_is_asked_once_for_each_pair() -> None:
         asked.append((a, b))
         return abs(a - b)
 
-    distance = made(gap, symmetric=True)
+    distance = as_label_distance(gap, symmetric=True)
     labels = distance.encode([5, 1, 9, 5, 1, 3])
     expected = np.abs(np.subtract.outer([5, 1, 9, 5, 1, 3], [5, 1, 9, 5, 1, 3])).astype(np.float32)
     more = distance.encode([3, 7])
@@ -87,19 +90,19 @@ def test_with_too_many_labels_values_are_not_kept_and_the_same(monkeypatch: pyte
     def rough(a: list[float], b: list[float]) -> float:  # its two ways differ by rounding
         return sum(x * x + y - y for x, y in zip(np.subtract(a, b), a, strict=True))
 
-    kept = whole(made(rough, symmetric=True), labels)
+    kept = whole(as_label_distance(rough, symmetric=True), labels)
     np.testing.assert_array_equal(kept, kept.T)
     monkeypatch.setattr("cml.distances.pair_function.MOST_KEPT", 20)
-    np.testing.assert_array_equal(whole(made(rough, symmetric=True), labels), kept)
+    np.testing.assert_array_equal(whole(as_label_distance(rough, symmetric=True), labels), kept)
 
 
 def test_symmetry_is_found_out_and_said() -> None:
     labels = [n / 2 for n in range(40)]
-    assert not made(hours).is_symmetric
-    assert made(hours).fit(labels).is_symmetric
-    assert not made(lambda a, b: max(a - b, 0.0)).fit(labels).is_symmetric
-    assert not made(hours, symmetric=False).fit(labels).is_symmetric
-    fitted = made(hours, unit="h").fit(labels)
+    assert not as_label_distance(hours).is_symmetric
+    assert as_label_distance(hours).fit(labels).is_symmetric
+    assert not as_label_distance(lambda a, b: max(a - b, 0.0)).fit(labels).is_symmetric
+    assert not as_label_distance(hours, symmetric=False).fit(labels).is_symmetric
+    fitted = as_label_distance(hours, unit="h").fit(labels)
     settings = fitted.settings()
     digest = settings.pop("digest")
     assert settings == {"name": "hours", "unit": "h", "metric": False, "symmetric": True}
@@ -109,7 +112,7 @@ def test_symmetry_is_found_out_and_said() -> None:
         UserError,
         match=r"the function 'hours', which was given in Python; give it again where the model is opened, as in cml",
     ):
-        made(written)
+        as_label_distance(written)
 
 
 @pytest.mark.parametrize(
@@ -130,17 +133,17 @@ def test_symmetry_is_found_out_and_said() -> None:
 )
 def test_what_a_function_should_not_give(function: Callable[..., Any], message: str) -> None:
     with pytest.raises(UserError, match=f"The label distance 'lambda' {message}"):
-        whole(made(function), [3, 4])
+        whole(as_label_distance(function), [3, 4])
 
 
 def test_a_long_label_is_shortened_in_the_message() -> None:
     with pytest.raises(UserError, match=r"for \[0, 0, .*\.\.\. and \[1, 1") as error:
-        whole(made(lambda a, b: None if a != b else 0), [[0] * 99, [1] * 99])
+        whole(as_label_distance(lambda a, b: None if a != b else 0), [[0] * 99, [1] * 99])
     assert len(str(error.value)) < 300
 
 
 def test_a_function_travels_without_its_values() -> None:
-    distance = made(hours, unit="h", symmetric=True)
+    distance = as_label_distance(hours, unit="h", symmetric=True)
     distance.pairwise(*[distance.encode(list(range(24)))] * 2)
     again = pickle.loads(pickle.dumps(distance))
     assert (again.unit, again.is_symmetric, again.fingerprint()) == ("h", True, distance.fingerprint())
@@ -149,18 +152,18 @@ def test_a_function_travels_without_its_values() -> None:
 @pytest.mark.parametrize("kind", [np.array, torch.tensor, list])
 def test_a_matrix(kind: Callable[[Any], Any]) -> None:
     matrix = [[0, 1, 3], [1, 0, float("inf")], [3, float("inf"), 0]]
-    distance = made(kind(matrix), unit="m")
+    distance = as_label_distance(kind(matrix), unit="m")
     rows = distance.encode(range(3))
     np.testing.assert_array_equal(distance.pairwise(rows[1:], rows), np.array(matrix, np.float32)[1:])
     assert (distance.unit, distance.is_symmetric, distance.is_metric) == ("m", True, False)
-    assert not made(kind([[0.0, 1], [2, 0]])).is_symmetric
-    assert made(np.array([[0, 4], [4, 0]], np.int64)).is_symmetric
+    assert not as_label_distance(kind([[0.0, 1], [2, 0]])).is_symmetric
+    assert as_label_distance(np.array([[0, 4], [4, 0]], np.int64)).is_symmetric
     again = pickle.loads(pickle.dumps(distance))
     assert again == distance
     assert again.fingerprint() == distance.fingerprint()
-    assert distance != made(kind([[0.0, 1], [1, 0]]), unit="m")
+    assert distance != as_label_distance(kind([[0.0, 1], [1, 0]]), unit="m")
     with pytest.raises(UserError, match=r"a matrix of shape \[3, 3\], which was given in Python; give it again there"):
-        made(str(Choice(distance.name, distance.settings())))
+        as_label_distance(str(Choice(distance.name, distance.settings())))
     with pytest.raises(UserError, match=r"should be a row number from 0 to 2 of the matrix of label distances"):
         distance.encode([3])
 
@@ -185,7 +188,7 @@ def test_a_matrix(kind: Callable[[Any], Any]) -> None:
 )
 def test_what_a_matrix_should_not_be(matrix: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(UserError, match=message):
-        made(matrix)
+        as_label_distance(matrix)
 
 
 class Scale:
@@ -241,12 +244,12 @@ def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("own_names")
 def test_a_registered_function_is_stored_only_if_all_of_it_is_known() -> None:
     cml.distances.register("own-hours")(hours)
-    assert made("own-hours").is_stored
-    assert made("own-hours").settings() == {}
+    assert as_label_distance("own-hours").is_stored
+    assert as_label_distance("own-hours").settings() == {}
     with open(__file__) as handle:
         cml.distances.register("from-a-file")(lambda a, b: abs(a - b) * bool(handle))
-        assert not made("from-a-file").is_stored
-    assert not made(hours).is_stored
+        assert not as_label_distance("from-a-file").is_stored
+    assert not as_label_distance(hours).is_stored
 
 
 @pytest.fixture
@@ -267,7 +270,7 @@ def slow(asked: list[tuple[float, float]], seconds: float = 0.0) -> Callable[[fl
 def test_a_function_goes_through_a_matrix_in_memory(cache: Path) -> None:
     asked: list[tuple[float, float]] = []
     labels = np.random.default_rng(0).normal(size=40).tolist()
-    distance = made(slow(asked), unit="K", symmetric=True)
+    distance = as_label_distance(slow(asked), unit="K", symmetric=True)
     encoded = distance.encode(labels)
     stored, rows = through_matrix(distance, encoded, blocks=100, rows=10)
     assert len(asked) == 1 + 40 * 41 / 2
@@ -295,7 +298,7 @@ def test_a_registered_function_is_kept_until_its_code_changes(cache: Path, monke
         cml.distances.registry._entries.pop("bent", None)
         cml.distances.register("bent", symmetric=True)(bent)
         calls[...] = 0
-        distance = made("bent")
+        distance = as_label_distance("bent")
         stored, rows = through_matrix(distance, distance.encode(labels), blocks=100, rows=10)
         expected = np.abs(np.subtract.outer(labels, labels)) ** power
         np.testing.assert_allclose(stored.pairwise(rows, rows), expected, rtol=1e-6)
@@ -316,14 +319,14 @@ def test_slow_work_is_forecast_and_shows_a_bar(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cml.distances.jobs.stored_matrix.SAID_FROM", 0.1)
-    distance = made(slow([], 0.0005), symmetric=True)
+    distance = as_label_distance(slow([], 0.0005), symmetric=True)
     labels = distance.encode(list(range(30)))
-    runner = Runner(bar_after=0.0)
-    through_matrix(distance, labels, blocks=100, rows=10, runner=runner)
+    options = JobOptions(bar_after=0.0)
+    through_matrix(distance, labels, blocks=100, rows=10, options=options)
     told = capfd.readouterr().err
     assert "The label distance 'gap' of 30 items, computed once: 465 pairs at " in told
     assert "label distances: 100%" in told
-    distance = made(slow([], 0.0005), symmetric=True)
+    distance = as_label_distance(slow([], 0.0005), symmetric=True)
     through_matrix(distance, labels, blocks=100, rows=10, quiet=True)
     assert capfd.readouterr().err == ""
 
@@ -345,14 +348,14 @@ class Slow(LabelDistance):
 
 
 def test_a_slow_class_of_ones_own_is_found_by_measuring(cache: Path) -> None:
-    for distance, is_slow in ((Slow(), True), (made("euclidean"), False)):
+    for distance, is_slow in ((Slow(), True), (as_label_distance("euclidean"), False)):
         stored, _ = through_matrix(distance, distance.encode(list(range(20))), blocks=100, rows=10)
         assert (stored is not distance) == is_slow
     quick = Slow()
     quick.seconds = 0
     assert through_matrix(quick, quick.encode(list(range(20))), blocks=100, rows=10)[0] is quick
     assert len(list(cache.rglob("matrix.npy"))) == 1
-    assert made("sets(base=euclidean)").is_costly is False
-    assert Sets(made(hours)).is_costly
-    assert not Sets(made(hours)).is_stored
+    assert as_label_distance("sets(base=euclidean)").is_costly is False
+    assert Sets(as_label_distance(hours)).is_costly
+    assert not Sets(as_label_distance(hours)).is_stored
     assert Combined({"a": "euclidean", "b": Slow()}).is_costly is None

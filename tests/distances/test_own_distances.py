@@ -11,9 +11,9 @@ import pytest
 
 import cml.distances
 from cml.distances import LabelDistance, Labels, registry
-from cml.distances.combined import Sets
 from cml.distances.label_distance import Float32
 from cml.distances.precomputed import Precomputed
+from cml.distances.sets import Sets
 from cml.errors import DataError, UserError
 
 MODULES = ["", ".euclidean", ".keypoints.distance", ".layout.distance", ".classes", ".precomputed", ".combined"]
@@ -134,7 +134,7 @@ def test_a_function_of_ones_own() -> None:
         cml.distances.get("ages", scale=2)
     with pytest.raises(UserError, match="'ages' is already taken"):
         cml.distances.register("ages")(lambda a, b: 0.0)
-    assert whole(cml.distances.made("sets(base=ages)"), [[1, 2], [5]])[0, 1] == 4 + 3 + 3
+    assert whole(cml.distances.as_label_distance("sets(base=ages)"), [[1, 2], [5]])[0, 1] == 4 + 3 + 3
 
     cml.distances.register("ages-2")(lambda a, b: 2 * abs(a - b))
     assert cml.distances.get("ages-2").fingerprint() != distance.fingerprint()

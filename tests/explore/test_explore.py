@@ -16,7 +16,7 @@ from PIL import Image
 
 import cml
 from cml.cli import main
-from cml.distances import made
+from cml.distances import as_label_distance
 from cml.errors import UserError
 from cml.explore import label_side
 from cml.explore.item_pairs import MOST_PAIRS
@@ -54,7 +54,7 @@ def test_landmark_mds_gives_back_points_from_their_distances() -> None:
 def test_500_landmarks_say_what_classical_mds_says_of_2000_items() -> None:
     rng = np.random.default_rng(1)
     poses = np.concatenate([rng.normal(size=(2000, 12, 2)).cumsum(axis=1) * 8 + 60, np.ones((2000, 12, 1))], axis=2)
-    distance = made("keypoints(squared=False)")
+    distance = as_label_distance("keypoints(squared=False)")
     labels = distance.encode(poses.tolist())
     landmarks = np.sort(rng.choice(2000, 500, replace=False))
     ours = landmark_mds(distance.pairwise(labels, labels[landmarks]), landmarks, 2)
@@ -82,7 +82,7 @@ def test_a_map_is_turned_to_another() -> None:
 
 def circle(n: int, seed: int = 0) -> tuple[NDArray[np.float64], LabelSide]:
     angles = np.random.default_rng(seed).uniform(0, 360, n)
-    distance = made("circular")
+    distance = as_label_distance("circular")
     return angles, build_label_side(distance, distance.encode(angles.tolist()))
 
 
@@ -144,7 +144,7 @@ def test_pairs_are_of_held_out_items_alone(monkeypatch: pytest.MonkeyPatch, coun
     monkeypatch.setattr(label_side, "ALL_LANDMARKS", landmarks)
     monkeypatch.setattr(label_side, "LANDMARKS", landmarks)
     angles = np.random.default_rng(0).uniform(0, 360, 400)
-    distance = made("circular")
+    distance = as_label_distance("circular")
     held_out = np.arange(400) >= 400 - count
     side = build_label_side(distance, distance.encode(angles.tolist()), held_out=held_out)
     assert held_out[side.pairs].all()
@@ -155,7 +155,7 @@ def test_pairs_are_of_held_out_items_alone(monkeypatch: pytest.MonkeyPatch, coun
 
 
 def test_pairs_are_of_all_items_where_none_is_held_out() -> None:
-    distance = made("circular")
+    distance = as_label_distance("circular")
     labels = distance.encode(np.random.default_rng(0).uniform(0, 360, 60).tolist())
     for held_out in (None, np.zeros(60, bool), np.arange(60) == 7):
         side = build_label_side(distance, labels, held_out=held_out)
@@ -165,13 +165,13 @@ def test_pairs_are_of_all_items_where_none_is_held_out() -> None:
 
 
 def test_columns_of_labels() -> None:
-    circular = made("circular(period=24)")
+    circular = as_label_distance("circular(period=24)")
     assert label_columns("hour", [1, 2.5], circular)["hour"][1] == 24
-    assert list(label_columns("at", [[1, 2], [3, 4]], made("euclidean"))) == ["at 1", "at 2"]
-    assert label_columns("kind", ["a", "b"], made("classes"))["kind"][0].tolist() == ["a", "b"]
-    assert label_columns("pose", [[[1, 2, 1]], [[3, 4, 1]]], made("keypoints")) == {}
-    assert label_columns("text", [["a", "b"], ["c"]], made("jaccard")) == {}
-    both = made("combined(parts={'hour': 'circular(period=24)', 'age': 'euclidean'})")
+    assert list(label_columns("at", [[1, 2], [3, 4]], as_label_distance("euclidean"))) == ["at 1", "at 2"]
+    assert label_columns("kind", ["a", "b"], as_label_distance("classes"))["kind"][0].tolist() == ["a", "b"]
+    assert label_columns("pose", [[[1, 2, 1]], [[3, 4, 1]]], as_label_distance("keypoints")) == {}
+    assert label_columns("text", [["a", "b"], ["c"]], as_label_distance("jaccard")) == {}
+    both = as_label_distance("combined(parts={'hour': 'circular(period=24)', 'age': 'euclidean'})")
     found = label_columns("label", [{"hour": 3, "age": 30}, {"hour": 4, "age": 31}], both)
     assert {name: period for name, (_, period) in found.items()} == {"label hour": 24, "label age": None}
 

@@ -14,7 +14,7 @@ import pytest
 from hostile_texts import attacks
 from PIL import Image
 
-from cml.distances import made
+from cml.distances import as_label_distance
 from cml.explore.label_side import build_label_side
 from cml.explore.page import Items, write_explorer
 from cml.explore.views import build_embedding_view, build_oracle_view
@@ -26,7 +26,7 @@ N = 60
 @pytest.fixture(scope="module")
 def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     angles = np.linspace(0, 355, N)
-    distance = made("circular")
+    distance = as_label_distance("circular")
     side = build_label_side(distance, distance.encode(angles.tolist()))
     turned = np.deg2rad(angles)
     ours = np.stack([np.cos(turned), np.sin(turned), 0.1 * np.cos(7 * turned)], axis=1).astype(np.float32)

@@ -63,7 +63,7 @@ IMPORTED = [
     "cml.data_prep.synthetic.people.people",
     "cml.data_prep.synthetic.rooms.rooms",
     "cml.data_prep.folder",
-    "cml.distances.keypoints.products",
+    "cml.distances.poses.keypoint_products",
     "cml.export.captioning",
     "cml.export.found_page",
     "cml.export.hub",
@@ -313,7 +313,7 @@ def _command_in_fork(
     from cml.distances.jobs import run as jobs
     from cml.export import captioning
 
-    jobs.pairs_a_strip = lambda *_: 400  # type: ignore[assignment]  # several strips of a small job
+    jobs.choose_strip_pairs = lambda *_: 400  # type: ignore[assignment]  # several strips of a small job
     captioning.CHUNK = CHUNK
     code = 70
     try:

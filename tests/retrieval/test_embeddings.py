@@ -11,7 +11,7 @@ import torch
 
 import cml
 from cml import distances, losses
-from cml.distances import made
+from cml.distances import as_label_distance
 from cml.errors import UserError
 from cml.retrieval import embedding_ranker, evaluate, evaluate_embeddings, random_ranker
 
@@ -123,7 +123,7 @@ def test_what_a_loss_needs_is_said_where_it_is_asked_for_something_else() -> Non
 @pytest.mark.parametrize("kind", [torch.tensor, list, np.array])
 def test_a_matrix_by_name_and_by_itself(kind: Any) -> None:  # noqa: ANN401
     matrix = [[0.0, 2.0], [2.0, 0.0]]
-    for distance in (distances.get("precomputed", path=kind(matrix)), made(kind(matrix))):
+    for distance in (distances.get("precomputed", path=kind(matrix)), as_label_distance(kind(matrix))):
         rows = distance.encode(torch.arange(2))
         assert distance.pairwise(rows, rows).tolist() == matrix
         assert "matrix (2, 2)" in repr(distance)

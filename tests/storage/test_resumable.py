@@ -16,7 +16,8 @@ import cml
 from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared_writer import Item, write_dataset
 from cml.distances.euclidean import Euclidean
-from cml.distances.jobs.run import Runner, write_matrix
+from cml.distances.jobs.job_options import JobOptions
+from cml.distances.jobs.run import write_matrix
 from cml.errors import UserError
 from cml.export.captioning import CaptioningFeatures, export_captioning
 from cml.export.embeddings import embed_folder
@@ -41,8 +42,8 @@ def prepare(out: Path) -> None:
 
 def distances(out: Path) -> None:
     distance = Euclidean()
-    runner = Runner(bar_after=None, strip_pairs=10)
-    write_matrix(distance, distance.encode(list(range(20))), out, runner=runner)
+    options = JobOptions(bar_after=None, strip_pairs=10)
+    write_matrix(distance, distance.encode(list(range(20))), out, options=options)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ import pytest
 from gensim.models import KeyedVectors
 
 from cml.errors import DataError, UserError
-from cml.word_vectors.open import PACKAGED, open_word_vectors
+from cml.word_vectors.open import open_word_vectors
+from cml.word_vectors.packaged_glove import PACKAGED
 
 WORDS = ["dog", "Dog", "naïve", "'s", "t-shirt", "2", "42"]
 VECTORS = np.random.default_rng(0).standard_normal((len(WORDS), 5)).astype(np.float32)

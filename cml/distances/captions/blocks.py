@@ -10,111 +10,113 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.captions.bags import Bags, Float, Int, ranks, unpack, vocabulary
+from cml.distances.captions.packed_captions import (
+    Float,
+    Int,
+    PackedCaptions,
+    collect_words,
+    rank_by_content,
+    unpack_captions,
+)
+from cml.distances.captions.pot_reference import plain_distance
 from cml.distances.label_distance import Neighbors, Search
 from cml.distances.labels import Labels
 
 if TYPE_CHECKING:
-    from cml.distances.captions.bounds import Sizes
+    from cml.distances.captions.workspace import WorkspaceSizes
 
 TABLE_BYTES = 64 << 20  # of distances between words at a time
 _PIECE = 512  # images of a row, or words of a table, that a thread takes at a time
-_DIMENSIONS = 32  # vectors are padded with zeros to a multiple of it: whole vector instructions, several at a time
+_DIMENSIONS = 32  # vectors are round_up with zeros to a multiple of it: whole vector instructions, several at a time
 
 
-def distances(
-    a: Labels, b: Labels, vectors_of: Callable[[Int], Float], *, relaxed: bool, plain: bool, threads: int
+def caption_distances(
+    a: Labels, b: Labels, vectors_of: Callable[[Int], Float], *, relaxed: bool, use_pot: bool, threads: int
 ) -> Float:
-    """Distances (A, B) of packed captions, of which equal pairs are compared once; ``relaxed``: their lower bounds."""
-    # vectors_of gives the vectors (V, D) of word numbers (V,); plain: by POT instead of the kernels
+    """Compute the distances of images by their captions. Equal pairs of images are computed once.
+
+    Args:
+        a: A packed images.
+        b: B packed images.
+        vectors_of: Returns the vectors (V, D) float64 of word numbers (V,).
+        relaxed: True for the lower bounds of the distances instead.
+        use_pot: True to compute by a plain loop over POT's solver instead of the kernels.
+        threads: Threads that share the rows; their number changes no bit.
+
+    Returns:
+        (A, B) float64.
+    """
     if len(a) == 0 or len(b) == 0:
         return np.empty((len(a), len(b)))
     if len(a) > len(b):
-        return distances(b, a, vectors_of, relaxed=relaxed, plain=plain, threads=threads).T
-    words = vocabulary(a, b)
-    ranks_a, ranks_b = ranks(a, b)
-    bags_a, bags_b = unpack(a, words, ranks_a), unpack(b, words, ranks_b)
+        return caption_distances(b, a, vectors_of, relaxed=relaxed, use_pot=use_pot, threads=threads).T
+    words = collect_words(a, b)
+    ranks_a, ranks_b = rank_by_content(a, b)
+    packed_a, packed_b = unpack_captions(a, words, ranks_a), unpack_captions(b, words, ranks_b)
     vectors = vectors_of(words)
     source = _first_pairs(ranks_a, ranks_b)
     wanted = np.zeros((len(a), len(b)), bool)
     wanted[source] = True
     out = np.zeros((len(a), len(b)))
-    if plain:
+    if use_pot:
         for i, j in np.argwhere(wanted):
             # always from the first image by content to the second, so that the order of the two changes no bit
-            pair = ((bags_a, i), (bags_b, j)) if ranks_a[i] <= ranks_b[j] else ((bags_b, j), (bags_a, i))
-            out[i, j] = _plain(*pair[0], *pair[1], vectors, relaxed)
+            pair = ((packed_a, i), (packed_b, j)) if ranks_a[i] <= ranks_b[j] else ((packed_b, j), (packed_a, i))
+            out[i, j] = plain_distance(*pair[0], *pair[1], vectors, relaxed)
         return out[source]
-    from cml.distances.captions.kernel import block
+    from cml.distances.captions.exact_wmd import fill_row
 
-    sizes = _sizes(bags_a, bags_b, len(words))
-    vectors = _padded(vectors)
+    sizes = _workspace_sizes(packed_a, packed_b, len(words))
+    vectors = _pad_vectors(vectors)
     with ThreadPoolExecutor(threads) as pool:
-        for rows in _row_blocks(bags_a, len(words), len(a), TABLE_BYTES):
-            table = _table(vectors, unpack(a[rows], words, ranks_a[rows]), pool)
+        for rows in _row_blocks(packed_a, len(words), len(a), TABLE_BYTES):
+            table = _word_distance_table(vectors, unpack_captions(a[rows], words, ranks_a[rows]), pool)
 
             def fill(piece: tuple[int, slice], table: tuple[Float, Int] = table) -> None:
                 row, columns = piece
-                block(bags_a, row, bags_b, columns.start, columns.stop, *table, sizes, wanted, relaxed, out)
+                fill_row(packed_a, row, packed_b, columns.start, columns.stop, *table, sizes, wanted, relaxed, out)
 
             # Whole rows, as each begins with its own tables; the last ones in pieces, so that the threads end together.
             whole = max(rows.start, rows.stop - 2 * threads) if threads > 1 else rows.stop
-            pieces = itertools.product(range(whole, rows.stop), _cut(len(b)))
+            pieces = itertools.product(range(whole, rows.stop), _slices(len(b)))
             list(pool.map(fill, [*((row, slice(0, len(b))) for row in range(rows.start, whole)), *pieces]))
     return out[source]
 
 
 def nearest_search(labels: Labels, k: int, vectors_of: Callable[[Int], Float], *, block_bytes: int) -> Search:
-    """The search for the exact k nearest of N > k packed images, as ``LabelDistance.searcher`` says."""
-    from cml.distances.captions.kernel import nearest
+    """Prepare the search for the exact k nearest of N > k packed images; see ``LabelDistance.searcher``.
 
-    words = vocabulary(labels)
-    bags = unpack(labels, words, ranks(labels)[0])
-    vectors = _padded(vectors_of(words))
-    sizes = _sizes(bags, bags, len(words))
+    Args:
+        labels: The N packed images.
+        k: Neighbours of each image.
+        vectors_of: Returns the vectors (V, D) float64 of word numbers (V,).
+        block_bytes: Memory for the distances between words, beside the packed images.
+
+    Returns:
+        A function from the rows (start, stop) to their neighbours.
+    """
+    from cml.distances.captions.nearest_images import find_nearest
+
+    words = collect_words(labels)
+    packed = unpack_captions(labels, words, rank_by_content(labels)[0])
+    vectors = _pad_vectors(vectors_of(words))
+    sizes = _workspace_sizes(packed, packed, len(words))
 
     def search(start: int, stop: int) -> Neighbors:
         ids = np.empty((stop - start, k), np.int32)
         found = np.empty((stop - start, k), np.float32)
-        part = unpack(labels[start:stop], words, bags.ranks[start:stop])
+        part = unpack_captions(labels[start:stop], words, packed.ranks[start:stop])
         for rows in _row_blocks(part, len(words), stop - start, block_bytes):
             few = slice(start + rows.start, start + rows.stop)
-            table = _table(vectors, unpack(labels[few], words, bags.ranks[few]), None)
-            nearest(bags, few.start, *table, sizes, ids[rows], found[rows])
+            table = _word_distance_table(vectors, unpack_captions(labels[few], words, packed.ranks[few]), None)
+            find_nearest(packed, few.start, *table, sizes, ids[rows], found[rows])
         return Neighbors(ids, found)
 
     return search
 
 
-def _plain(one: Bags, first: int, two: Bags, second: int, vectors: Float, relaxed: bool) -> float:
-    """The distance of two images as a plain loop: the reference for the kernels, 50 to 130 times slower."""
-    moved = [[_plain_captions(*x, *y, vectors, relaxed) for y in _captions(two, second)] for x in _captions(one, first)]
-    return float(np.min(moved, axis=1).sum() + np.min(moved, axis=0).sum())
-
-
-def _captions(bags: Bags, image: int) -> Iterator[tuple[Int, Float]]:
-    """Words and weights of each caption of an image."""
-    for caption in range(bags.captions[image], bags.captions[image + 1]):
-        entries = slice(bags.entries[caption], bags.entries[caption + 1])
-        yield bags.words[bags.lists[image] + bags.places[entries]], bags.weights[entries]
-
-
-def _plain_captions(
-    words: Int, weights: Float, others: Int, other_weights: Float, vectors: Float, relaxed: bool
-) -> float:
-    if np.array_equal(words, others) and np.array_equal(weights, other_weights):
-        return 0.0
-    gaps = vectors[words][:, None] - vectors[others][None]
-    cost = np.sqrt((gaps * gaps).sum(axis=2))
-    if relaxed:  # each word moves to its nearest word of the other caption
-        return float(max((weights * cost.min(axis=1)).sum(), (other_weights * cost.min(axis=0)).sum()))
-    import ot
-
-    return max(0.0, float(ot.emd2(weights, other_weights, cost, check_marginals=False, center_dual=False)))
-
-
 def _first_pairs(a: Int, b: Int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """For each pair (A, B) of images, of ranks (A,) and (B,), the first of the same two contents in either order."""
+    """Find for each pair (A, B) of images, by their ranks, the first pair of the same two contents in any order."""
     count = 1 + max(a.max(), b.max())
     first_a, first_b = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     first_a[a[::-1]] = np.arange(len(a), dtype=np.int32)[::-1]
@@ -125,42 +127,44 @@ def _first_pairs(a: Int, b: Int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return np.where(other, other_row, row), np.where(other, other_column, column)
 
 
-def _sizes(a: Bags, b: Bags, words: int) -> Sizes:
-    from cml.distances.captions.bounds import Sizes
+def _workspace_sizes(a: PackedCaptions, b: PackedCaptions, words: int) -> WorkspaceSizes:
+    """Find what the workspaces for these images must hold."""
     from cml.distances.captions.simd import LANES
+    from cml.distances.captions.workspace import WorkspaceSizes
 
     width, lanes, others = (int(np.diff(part).max()) for part in (a.lists, a.captions, b.captions))
     room = int(max(np.diff(a.entries).max(), np.diff(b.entries).max()))
     width, lanes, room = (-(-count // LANES) * LANES for count in (width, lanes, room))
-    return Sizes(words, width, lanes, others, room)
+    return WorkspaceSizes(words, width, lanes, others, room)
 
 
-def _row_blocks(bags: Bags, words: int, most: int, table_bytes: int) -> Iterator[slice]:
-    """Up to ``most`` rows at a time, whose words' distances to all ``words`` take up to ``table_bytes``."""
-    count = len(bags.ranks)
+def _row_blocks(packed: PackedCaptions, words: int, most: int, table_bytes: int) -> Iterator[slice]:
+    """Yield up to ``most`` rows at a time, whose words' distances to all ``words`` take up to ``table_bytes``."""
+    count = len(packed.ranks)
     room = max(1, table_bytes // (8 * words))  # distinct words
     start = 0
     while start < count:
-        stop = int(np.searchsorted(bags.lists, bags.lists[start] + room, side="right")) - 1
+        stop = int(np.searchsorted(packed.lists, packed.lists[start] + room, side="right")) - 1
         stop = min(max(stop, start + 1), start + most, count)
         yield slice(start, stop)
         start = stop
 
 
-def _padded(vectors: Float) -> Float:
+def _pad_vectors(vectors: Float) -> Float:
+    """Pad vectors with zeros to a multiple of ``_DIMENSIONS``."""
     return np.pad(vectors, ((0, 0), (0, -vectors.shape[1] % _DIMENSIONS)))
 
 
-def _cut(count: int) -> Iterator[slice]:
-    """All of ``count``, ``_PIECE`` at a time."""
+def _slices(count: int) -> Iterator[slice]:
+    """Yield slices that cover all of ``count``, ``_PIECE`` at a time."""
     return (slice(start, min(start + _PIECE, count)) for start in range(0, count, _PIECE))
 
 
-def _table(vectors: Float, bags: Bags, pool: ThreadPoolExecutor | None) -> tuple[Float, Int]:
-    """Distances (V, U) of all words to those of ``bags``, and the column (V,) of each of these."""
-    from cml.distances.captions.bounds import word_distances
+def _word_distance_table(vectors: Float, packed: PackedCaptions, pool: ThreadPoolExecutor | None) -> tuple[Float, Int]:
+    """Compute the distances (V, U) of all words to those of ``packed``, and the column (V,) of each of these."""
+    from cml.distances.captions.workspace import word_distances
 
-    own = np.unique(bags.words)
+    own = np.unique(packed.words)
     columns = np.zeros(len(vectors), np.int64)
     columns[own] = np.arange(len(own))
     table = np.empty((len(vectors), len(own)))
@@ -169,5 +173,5 @@ def _table(vectors: Float, bags: Bags, pool: ThreadPoolExecutor | None) -> tuple
     def fill(words: slice) -> None:
         word_distances(vectors[words], own_vectors, table[words])
 
-    list((pool.map if pool else map)(fill, _cut(len(vectors))))
+    list((pool.map if pool else map)(fill, _slices(len(vectors))))
     return table, columns

@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
 
-from cml.distances.captions.bags import Float, Int, pack
+from cml.distances.captions.packed_captions import Float, Int, pack_captions
 from cml.distances.captions.tokens import stop_words, tokenize
 from cml.distances.label_distance import Float32, LabelDistance, Search
 from cml.distances.labels import LabelError, Labels, short
 from cml.errors import DataError, UserError
 from cml.settings import check_word
-from cml.word_vectors.open import HOW_TO_GET, WordVectors, open_word_vectors
+from cml.word_vectors.contract import WordVectors
+from cml.word_vectors.open import HOW_TO_GET, open_word_vectors
 
 
 @dataclass(frozen=True)
@@ -90,16 +91,23 @@ class Captions(LabelDistance):
 
     @classmethod
     def gensim(cls, vectors: str | Path) -> Self:
-        """Like gensim's ``wmdistance`` of captions cut at white space: case and stop words kept, unknown words dropped.
+        """Configure the distance like gensim's ``wmdistance`` of captions that are cut at white space.
 
-        Where gensim gives infinity (a caption without a known word, two words with equal vectors) or NaN and 0 (a
-        vector of zeros), this says what is wrong or gives the distance.
+        Case and stop words are kept, and unknown words are dropped. Where gensim gives infinity (a caption without a
+        known word, two words with equal vectors) or NaN and 0 (a vector of zeros), this raises an error or gives the
+        distance.
+
+        Args:
+            vectors: The word vectors, as of the class.
+
+        Returns:
+            The label distance.
         """
         return cls(str(vectors), lower=False, stop_words="none", tokens="whitespace")
 
     @property
     def is_costly(self) -> bool:
-        """True but for the bounds: about 20 microseconds a pair."""
+        """True except for the lower bounds: about 20 microseconds a pair."""
         return not self._relaxed
 
     @functools.cached_property
@@ -111,29 +119,42 @@ class Captions(LabelDistance):
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
     def settings(self) -> dict[str, Any]:
-        """The settings as JSON can hold them, with the digest of the vectors' content."""
+        """Return the settings as JSON can hold them, with the digest of the vectors' content."""
         return {**super().settings(), "vectors_sha256": self._vectors.sha256()}
 
     def fingerprint(self) -> str:
-        """Hex digest of name, settings, stop words and vectors, wherever the file of the vectors lies."""
+        """Return a hex digest of name, settings, stop words and vectors, wherever the vectors' file lies."""
         known = {**self.settings(), "vectors": "", "stop_words": sorted(stop_words(self.stop_words))}
         return hashlib.sha256(repr([self.name, sorted(known.items())]).encode()).hexdigest()
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Cut the captions of N images into words and pack their numbers, which are rows of the vectors' file."""
-        left_out = stop_words(self.stop_words)
+        """Cut the captions of N images into words and pack their numbers, which are rows of the vectors' file.
+
+        Args:
+            labels: For each image the list of its captions, one or more.
+
+        Returns:
+            The arrays of ``pack_captions``.
+
+        Raises:
+            LabelError: A label is no list of captions, or has no known word; by ``out_of_vocabulary`` and
+                ``empty_caption`` also an unknown word or a caption without a known one.
+            DataError: The vectors of the words are damaged, or one is all zeros and is to be normalised.
+            UserError: There is no label.
+        """
+        excluded = stop_words(self.stop_words)
         texts = []
         for position, label in enumerate(labels):
             listed = isinstance(label, list | tuple) and all(isinstance(text, str) for text in label)
             if not listed or len(label) == 0:
                 raise LabelError(position, f"should be a list of one or more captions. Got {short(label)} instead.")
             texts.append(
-                [[w for w in tokenize(text, rule=self.tokens, lower=self.lower) if w not in left_out] for text in label]
+                [[w for w in tokenize(text, rule=self.tokens, lower=self.lower) if w not in excluded] for text in label]
             )
         numbers = self._vectors.find({word for image in texts for caption in image for word in caption})
-        self._check(numbers)
+        self._check_directions(numbers)
         dropped: list[str] = []
-        images = [list(self._known(image, numbers, labels[n], n, dropped)) for n, image in enumerate(texts)]
+        images = [list(self._known_words(image, numbers, labels[n], n, dropped)) for n, image in enumerate(texts)]
         for position, image in enumerate(images):
             if not image:
                 raise LabelError(
@@ -146,9 +167,9 @@ class Captions(LabelDistance):
             warnings.warn(
                 f"{len(dropped)} caption(s) of which {self.vectors} knows no word are left out: {named}", stacklevel=2
             )
-        return pack(images)
+        return pack_captions(images)
 
-    def _check(self, numbers: dict[str, int]) -> None:
+    def _check_directions(self, numbers: dict[str, int]) -> None:
         vectors = self._vectors.rows(np.array(list(numbers.values()), np.int64))
         zeros = np.flatnonzero(~vectors.any(axis=1))
         if self.normalize and len(zeros):
@@ -158,7 +179,7 @@ class Captions(LabelDistance):
                 "unit length; add the word to stop_words, or set normalize=False."
             )
 
-    def _known(
+    def _known_words(
         self, image: list[list[str]], numbers: dict[str, int], label: Sequence[str], position: int, dropped: list[str]
     ) -> Iterator[list[int]]:
         for number, caption in enumerate(image):
@@ -182,40 +203,54 @@ class Captions(LabelDistance):
                 dropped.append(label[number])
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32. The same number, to the last bit, from b to a and in any block."""
+        """Compute distances: the same number, to the last bit, from b to a and in any block.
+
+        Args:
+            a: A packed images.
+            b: B packed images.
+
+        Returns:
+            (A, B) float32.
+        """
         return self.pairwise64(a, b).astype(np.float32)
 
     def pairwise64(self, a: Labels, b: Labels, threads: int = 1) -> Float:
-        """The same in float64, on ``threads`` threads; their number does not change a bit."""
-        from cml.distances.captions.blocks import distances
+        """Compute the same distances in float64.
 
-        return distances(a, b, self._unit, relaxed=self._relaxed, plain=self.backend == "pot", threads=threads)
+        Args:
+            a: A packed images.
+            b: B packed images.
+            threads: Threads that share the rows; their number changes no bit.
+
+        Returns:
+            (A, B) float64.
+        """
+        from cml.distances.captions.blocks import caption_distances
+
+        return caption_distances(
+            a, b, self._vectors_of, relaxed=self._relaxed, use_pot=self.backend == "pot", threads=threads
+        )
 
     def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
-        """The search for the exact k nearest labels; most pairs are ruled out by their bound."""
+        """Prepare the search for the exact k nearest labels; most pairs are ruled out by their lower bound.
+
+        Args:
+            labels: N packed images.
+            k: Neighbours of each image.
+            block_bytes: Memory for distances between words.
+
+        Returns:
+            A function from the rows (start, stop) to their neighbours.
+        """
         if self._relaxed or self.backend == "pot":
             return super().searcher(labels, k, block_bytes=block_bytes)
         from cml.distances.captions.blocks import nearest_search
 
-        return nearest_search(labels, k, self._unit, block_bytes=block_bytes)
+        return nearest_search(labels, k, self._vectors_of, block_bytes=block_bytes)
 
-    def _unit(self, words: Int) -> Float:
-        """Vectors (V, D) of word numbers, as ``normalize`` says."""
+    def _vectors_of(self, words: Int) -> Float:
+        """Return the vectors (V, D) of word numbers, of length 1 if ``normalize`` is set."""
         vectors = self._vectors.rows(words)
         if self.normalize:
             vectors /= np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
         return vectors
-
-
-@dataclass(frozen=True)
-class CaptionsRwmd(Captions):
-    """An approximation of ``captions`` from below, 10 to 20 times as fast: for a quick look, not for results.
-
-    Every word moves to its nearest word of the other caption, whatever room there is (the relaxed Word Mover's
-    Distance, the larger of both directions). On captions of COCO photographs the sum is 5 % (stop words left out) to
-    12 % (kept) below the exact one. Settings and labels are those of ``Captions``.
-    """
-
-    name: ClassVar[str] = "captions-rwmd"
-    unit: ClassVar[str] = "summed RWMD"
-    _relaxed: ClassVar[bool] = True

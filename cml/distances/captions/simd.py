@@ -1,8 +1,9 @@
-"""Eight numbers at a time inside numba functions: a type, and the few operations that the kernels here need.
+"""Eight numbers at a time inside numba functions: a type, and the few operations that the caption kernels need.
 
 numba has no vector type, and whether it turns a short loop into vector instructions changes with the code around it.
-These values always are vectors: LLVM maps them to whatever the processor has. Strips of caption distances have the same
-bits, 1.7 to 1.8 times as fast as with plain loops. Inside a compiled function:
+These values always are vectors: LLVM maps them to whatever the CPU has. The same kernels with plain loops give the same
+bits and reach 0.5 times (all words) to 0.6 times (no stop words) the pairs a second, measured by turns on 1,200 images
+of COCO. ``tests/benchmarks/captions.py`` holds the bar that plain loops miss. Inside a compiled function:
 
     total = splat(0.0)
     for at in range(0, len(a), LANES):

@@ -9,7 +9,16 @@ WORDS, WHITESPACE = "words", "whitespace"
 
 
 def tokenize(text: str, *, rule: str, lower: bool) -> list[str]:
-    """The words of a text in order: runs of letters and digits, or by the rule ``whitespace`` what stands between it.
+    """Cut a text into words, in their order.
+
+    Args:
+        text: The text.
+        rule: ``words``: runs of letters and digits, cut as GloVe's training text was. ``whitespace``: what stands
+            between white space.
+        lower: True to lower-case the text first.
+
+    Returns:
+        The words.
 
     Example:
         >>> tokenize("The man's T-shirt doesn't fit.", rule="words", lower=True)
@@ -21,7 +30,14 @@ def tokenize(text: str, *, rule: str, lower: bool) -> list[str]:
 
 
 def stop_words(setting: str | tuple[str, ...]) -> frozenset[str]:
-    """The words that ``setting`` leaves out: ``none``, ``english`` (gensim's list of 337) or the words themselves."""
+    """Return the words to leave out.
+
+    Args:
+        setting: ``none``, ``english`` (gensim's list of 337 words), or the words themselves.
+
+    Returns:
+        The words as they are listed.
+    """
     if setting == "english":
         from gensim.parsing.preprocessing import STOPWORDS
 

@@ -11,7 +11,7 @@ References: Ford and Fulkerson 1962, "Flows in Networks", ch. III (primal-dual t
 
 import numpy as np
 
-from cml.distances.captions.bags import Float, Int
+from cml.distances.captions.packed_captions import Float, Int
 from cml.distances.captions.simd import LANES, keys, least, load, minimum, splat, store, where
 from cml.distances.compiled import compiled
 
@@ -27,7 +27,14 @@ SUPPLY, DEMAND = 0, 1  # wholes: mass that a row has still to send, that a colum
 
 @compiled(inline=True)
 def index_mask(count: int) -> int:
-    """Bits of a distance that stay in a key when the numbers 0 .. count - 1 have to fit into the others."""
+    """Find the bits of a distance that stay in a key when an index has to fit into the others.
+
+    Args:
+        count: The indices are 0 .. count - 1.
+
+    Returns:
+        The mask of the bits that stay.
+    """
     low = 1
     while low < count:
         low *= 2
@@ -36,7 +43,14 @@ def index_mask(count: int) -> int:
 
 @compiled()
 def make_scratch(room: int) -> tuple[Float, Int]:
-    """Scratch memory, ``reals`` and ``wholes``, for up to ``room`` (a multiple of LANES) rows and columns."""
+    """Allocate scratch memory for ``solve``.
+
+    Args:
+        room: Most rows or columns, a multiple of ``LANES``.
+
+    Returns:
+        ``reals`` ((4 + room) * room,) float64 and ``wholes`` ((11 + 2 * room) * room,) int64.
+    """
     return np.empty((4 + room) * room), np.empty((11 + 2 * room) * room, np.int64)
 
 
@@ -57,10 +71,22 @@ def _enter(reals: Float, wholes: Int, room: int, stride: int, i: int, depth: flo
 
 @compiled()
 def solve(reals: Float, wholes: Int, room: int, n: int, m: int, limit: float) -> float:
-    """The least total cost of a transport problem of ``n`` rows and ``m`` columns, or -1 if it is ``limit`` or more."""
-    # reals holds from COST * room on the (n, stride) costs >= 0, where stride is m rounded up to LANES and the padding
-    # is FAR; wholes from SUPPLY * room on n and from DEMAND * room on m masses > 0 of equal sums, which are used up. It
-    # is one function because a call costs more than most of its loops.
+    """Solve a transport problem of n rows and m columns exactly, unless its least cost reaches a limit.
+
+    Args:
+        reals: Scratch memory, which holds from ``COST * room`` on the (n, stride) costs >= 0, where stride is m rounded
+            up to ``LANES`` and the padding is ``FAR``.
+        wholes: Scratch memory, which holds from ``SUPPLY * room`` on the n masses of the rows and from
+            ``DEMAND * room`` on the m masses of the columns, all above 0 and of equal sums. They are used up.
+        room: Most rows or columns of the scratch memory.
+        n: Number of rows.
+        m: Number of columns.
+        limit: The solver stops as soon as the cost is known to be this or more.
+
+    Returns:
+        The least total cost, or -1 if it is ``limit`` or more.
+    """
+    # One function, because a call costs more than most of its loops.
     stride = (m + LANES - 1) // LANES * LANES
     keep = index_mask(stride)
     dual = 0  # where the sections of reals start: dual values of the columns,

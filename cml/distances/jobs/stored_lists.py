@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from cml.distances.jobs.folder import key
-from cml.distances.jobs.run import Runner, open_job, progress_bar, run_job
+from cml.distances.jobs.job_options import JobOptions
+from cml.distances.jobs.run import run_job
+from cml.distances.jobs.verify import open_job
 from cml.distances.jobs.work import NeighborsWork, Work
 from cml.distances.label_distance import LabelDistance, Neighbors
 from cml.distances.labels import Labels
@@ -20,29 +22,55 @@ from cml.storage.resumable import FolderError
 _ELSEWHERE = "elsewhere-"
 
 
-def stored_neighbors(distance: LabelDistance, labels: Labels, k: int, *, runner: Runner | None = None) -> Neighbors:
-    """The k nearest labels of each, as of ``neighbors``: read where a job wrote k or more, else computed and stored."""
+def stored_neighbors(
+    distance: LabelDistance, labels: Labels, k: int, *, options: JobOptions | None = None
+) -> Neighbors:
+    """Find the k nearest labels of each label, in lists that a job wrote or else by a new job in the cache.
+
+    Args:
+        distance: The label distance.
+        labels: N encoded labels.
+        k: Neighbours of each label, 1 to N - 1.
+        options: How to compute lists that are not there. None for the defaults.
+
+    Returns:
+        What ``distance.neighbors(labels, k)`` gives.
+
+    Raises:
+        UserError: ``k`` is out of range.
+    """
     work = NeighborsWork(distance, labels, k)
-    runner = replace(runner or Runner(bar_after=2.0), wait=True)
+    options = replace(options or JobOptions(bar_after=2.0), wait=True)
     if not distance.is_stored:
-        with progress_bar(runner, work.kind, "row", len(labels)) as bar:
-            return distance.neighbors(labels, k, threads=runner.threads, progress=bar.update)
-    if (found := _stored(work)) is not None:
-        return found
+        with options.progress_bar(work.kind, "row", len(labels)) as bar:
+            return distance.neighbors(labels, k, threads=options.threads, progress=bar.update)
+    stored = _read_stored(work)
+    if stored is not None:
+        return stored
     try:
-        return _read(run_job(work, folder_of(work), runner).folder, k)
+        return _read(run_job(work, folder_of(work), options).folder, k)
     except (FolderError, DataError, OSError):
-        return distance.neighbors(labels, k, threads=runner.threads)
+        return distance.neighbors(labels, k, threads=options.threads)
 
 
 def folder_of(work: Work) -> Path:
-    """Where in the cache a job is kept."""
+    """Return the folder in the cache where a job is kept.
+
+    Args:
+        work: What the job computes.
+    """
     return _shelf(work) / f"{work.kind}-{work.option[1]}"
 
 
 def note(folder: Path, work: Work) -> None:
-    """Note in the cache where a finished job lies, so that its lists are found again."""
-    if (place := str(folder.resolve())) == str(folder_of(work).resolve()):
+    """Note in the cache where a finished job lies, so that its lists are found again.
+
+    Args:
+        folder: The folder of the job.
+        work: What the job computed.
+    """
+    place = str(folder.resolve())
+    if place == str(folder_of(work).resolve()):
         return
     name = f"{_ELSEWHERE}{hashlib.sha256(place.encode(errors='surrogateescape')).hexdigest()[:16]}.json"
     with contextlib.suppress(OSError, UserError):  # a cache or note that cannot be written costs time only
@@ -54,18 +82,19 @@ def _shelf(work: Work) -> Path:
     return cache_folder() / "distances" / key(work)[:32]
 
 
-def _stored(work: NeighborsWork) -> Neighbors | None:
+def _read_stored(work: NeighborsWork) -> Neighbors | None:
     """The shortest lists found that are long enough, cut to k."""
-    folders, found = [*_shelf(work).glob(f"{work.kind}-*")], list[tuple[int, Path]]()
+    folders = list(_shelf(work).glob(f"{work.kind}-*"))
+    candidates: list[tuple[int, Path]] = []
     for path in _shelf(work).glob(f"{_ELSEWHERE}*.json"):
         with contextlib.suppress(UserError, KeyError, TypeError):
             folders.append(Path(read_json(path, "the place of a distance job")["folder"]))
     for folder in folders:
         with contextlib.suppress(UserError, OSError):  # not finished, moved away, or damaged
-            there = open_job(work.distance, work.labels, folder)
-            if isinstance(there, NeighborsWork) and there.k >= work.k:
-                found.append((there.k, folder))
-    for _, folder in sorted(found):
+            stored = open_job(work.distance, work.labels, folder)
+            if isinstance(stored, NeighborsWork) and stored.k >= work.k:
+                candidates.append((stored.k, folder))
+    for _, folder in sorted(candidates):
         with contextlib.suppress(OSError, ValueError):  # damaged: as if it were not there
             return _read(folder, work.k)
     return None

@@ -6,7 +6,10 @@ import numpy as np
 
 from cml.console.durations import format_duration
 from cml.console.messages import say
-from cml.distances.jobs.run import Runner, on_threads, pairs_a_second, pairs_a_strip, progress_bar, run_job
+from cml.distances.jobs.forecast import choose_strip_pairs, measure_rate
+from cml.distances.jobs.job_options import JobOptions
+from cml.distances.jobs.local_executor import run_on_threads
+from cml.distances.jobs.run import run_job
 from cml.distances.jobs.stored_lists import folder_of
 from cml.distances.jobs.work import MatrixWork, Strip, cut
 from cml.distances.label_distance import Float32, LabelDistance
@@ -29,12 +32,27 @@ def through_matrix(
     blocks: int,
     rows: int,
     all_pairs: bool = False,
-    runner: Runner | None = None,
+    options: JobOptions | None = None,
     quiet: bool = False,
 ) -> tuple[LabelDistance, Labels]:
-    """The same distances of the same labels, to the last bit, read from a matrix where that is worth its cost."""
-    # that is, for up to MOST_ITEMS labels of a costly distance, whose pairs are no more than those of so many blocks of
-    # rows rows and columns, or of a search for neighbours that takes all_pairs
+    """Replace a costly label distance by the matrix of all its distances, where that is worth its cost.
+
+    It is for up to ``MOST_ITEMS`` labels of a costly distance, whose pairs are no more than those that will be
+    asked for: those of ``blocks`` blocks, or of a search for neighbours that takes all pairs.
+
+    Args:
+        distance: The label distance.
+        labels: N encoded labels.
+        blocks: Blocks of distances that will be asked for.
+        rows: Rows and columns of a block.
+        all_pairs: True if a search for neighbours will ask for all pairs.
+        options: How to compute the matrix. None for the defaults.
+        quiet: True for no forecast and no progress bar.
+
+    Returns:
+        A label distance and the labels encoded for it, whose distances are the same to the last bit: those of the
+        matrix, or ``distance`` and ``labels`` as they are.
+    """
     count = len(labels)
     all_pairs &= type(distance).searcher is LabelDistance.searcher  # one of its own may do with fewer
     if not 2 <= count <= MOST_ITEMS or not (all_pairs or count**2 <= blocks * rows**2):
@@ -42,38 +60,40 @@ def through_matrix(
     if distance.class_names(labels[:1]) is not None or distance.label_vectors(labels[:1]) is not None:
         return distance, labels  # they may be asked for
     work = MatrixWork(distance, labels)
-    if (is_costly := distance.is_costly) is None:
-        rate = pairs_a_second(work, seconds=0.05)
+    is_costly = distance.is_costly
+    if is_costly is None:
+        rate = measure_rate(work, seconds=0.05)
         is_costly = rate < COSTLY and count**2 / rate > LEAST_SECONDS
     if not is_costly:
         return distance, labels
-    runner = replace(runner or Runner(bar_after=None if quiet else 2.0), wait=True)
+    options = replace(options or JobOptions(bar_after=None if quiet else 2.0), wait=True)
     folder = folder_of(work)
     is_job = distance.is_stored and not isinstance(distance, PairFunction)  # which stores its pairs itself
     if not (is_job and (folder / "matrix.npy").exists()):
-        runner = _planned(work, runner, quiet=quiet)
+        options = _plan_strips(work, options, quiet=quiet)
     try:
-        matrix: str | Float32 = str(run_job(work, folder, runner).path) if is_job else _in_memory(work, runner)
+        matrix: str | Float32
+        matrix = str(run_job(work, folder, options).path) if is_job else _compute_in_memory(work, options)
         stored = Precomputed(matrix, unit=distance.unit, symmetric=distance.is_symmetric)
     except (FolderError, DataError, OSError):
         return distance, labels
     return stored, stored.encode(range(count))
 
 
-def _planned(work: MatrixWork, runner: Runner, *, quiet: bool) -> Runner:
-    """How to cut the work, which is forecast on stderr if it takes long."""
-    pairs, rate = work.all_pairs, pairs_a_second(work)
+def _plan_strips(work: MatrixWork, options: JobOptions, *, quiet: bool) -> JobOptions:
+    """Choose the size of the strips, and forecast the work in a message if it takes long."""
+    pairs, rate = work.all_pairs, measure_rate(work)
     if pairs / rate > SAID_FROM and not quiet:
         title = getattr(work.distance, "title", work.distance.name)
         say(
             f"The label distance {title!r} of {len(work.labels):,} items, computed once: {pairs:,} pairs "
             f"at {rate:,.0f} a second, {format_duration(pairs / rate)}."
         )
-    return replace(runner, strip_pairs=runner.strip_pairs or pairs_a_strip(pairs, rate, runner.threads))
+    return replace(options, strip_pairs=options.strip_pairs or choose_strip_pairs(pairs, rate, options.threads))
 
 
-def _in_memory(work: MatrixWork, runner: Runner) -> Float32:
-    """All distances (N, N)."""
+def _compute_in_memory(work: MatrixWork, options: JobOptions) -> Float32:
+    """Compute all distances (N, N)."""
     matrix = np.empty((len(work.labels), len(work.labels)), np.float32)
 
     def compute(strip: Strip) -> None:
@@ -84,7 +104,7 @@ def _in_memory(work: MatrixWork, runner: Runner) -> Float32:
         if work.mirrored:
             matrix[columns, rows] = block.T
 
-    strips = cut(work, runner.strip_pairs or len(matrix))
-    with progress_bar(runner, "label distances", "pair", work.all_pairs) as bar:
-        on_threads(compute, strips, runner.threads, lambda strip: bar.update(work.pairs(strip)))
+    strips = cut(work, options.strip_pairs or len(matrix))
+    with options.progress_bar("label distances", "pair", work.all_pairs) as bar:
+        run_on_threads(compute, strips, options.threads, lambda strip: bar.update(work.pairs(strip)))
     return matrix

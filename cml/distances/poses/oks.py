@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.keypoints.distance import read_poses
 from cml.distances.label_distance import Float32, Float64, LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.poses.pose_labels import read_poses
 from cml.errors import UserError
 from cml.settings import check_above_zero, check_whole
 

@@ -1,90 +1,28 @@
-"""The shapes of poses. Not for: poses in which place, size or rotation matters (keypoints, oks).
+"""The best similarity transformation between two poses in closed form, compiled.
 
-Poses are aligned in closed form. The sum of the singular values of the cross covariance, the last with the
-determinant's sign, is the largest eigenvalue of a 4 x 4 matrix. Newton's method finds it from above; its eigenvector is
-the rotation as a quaternion. In the plane the sum is the length of a vector.
+The sum of the singular values of the cross covariance, the last with the determinant's sign, is the largest eigenvalue
+of a 4 x 4 matrix. Newton's method finds it from above; its eigenvector is the rotation as a quaternion. In the plane
+the sum is the length of a vector.
+
+A batched ``numpy.linalg.svd`` gives the same to 2e-13 and takes 7 to 9 times as long a pair, its svd alone 4 times:
+``tests/benchmarks/geometric.py`` measures both by turns.
 
 References: Horn, "Closed-form solution of absolute orientation using unit quaternions", JOSA A 1987; Theobald, "Rapid
 calculation of RMSDs using a quaternion-based characteristic polynomial", Acta Cryst. A 2005 (Newton's method).
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.keypoints.distance import read_poses
-from cml.distances.label_distance import Float32, Float64, LabelDistance
-from cml.distances.labels import Labels
-from cml.errors import UserError
-from cml.settings import check_whole, check_word
+from cml.distances.label_distance import Float32, Float64
 
 Side = tuple[Float64, NDArray[np.bool_]]
 
+
 _NOISE = 1e-13  # of a residual, by rounding
-
-
-@dataclass(frozen=True)
-class Procrustes(LabelDistance):
-    """What remains between two poses after the best similarity alignment over the joints visible in both.
-
-    A pose is a list of joints [x, y, visible], or [x, y, z, visible] in space. The second pose of a pair is moved,
-    scaled and rotated onto the first.
-
-    Args:
-        error: ``residual``: the share of the first pose's squared size that remains, 0 to 1. ``mpjpe``: the mean
-            distance of joints in units of the first pose, which is PA-MPJPE.
-        reflection: True if mirroring is allowed too.
-        min_shared: Joints that two poses must share, at least 3; with fewer the distance is infinite.
-
-    Source:
-        Gower, "Generalized Procrustes analysis", Psychometrika 1975; Ionescu et al., "Human3.6M", TPAMI 2014, for the
-        aligned joint error.
-
-    Example:
-        >>> distance = Procrustes()
-        >>> shapes = distance.encode([
-        ...     [[0, 0, 1], [1, 0, 1], [0, 2, 1]], [[5, 5, 1], [5, 7, 1], [1, 5, 1]], [[0, 0, 1], [1, 0, 1], [2, 0, 1]]
-        ... ])
-        >>> [f"{one:.3f}" for one in distance.pairwise(shapes[:1], shapes)[0]]
-        ['0.000', '0.000', '0.400']
-    """
-
-    error: Literal["residual", "mpjpe"] = "residual"
-    reflection: bool = False
-    min_shared: int = 3
-    name: ClassVar[str] = "procrustes"
-    is_symmetric: ClassVar[bool] = False  # of residuals, only up to rounding
-
-    def __post_init__(self) -> None:
-        check_word("error", self.error, ("residual", "mpjpe"))
-        check_whole("min_shared", self.min_shared, least=3)  # two points can always be aligned
-
-    @property
-    def unit(self) -> str:
-        """A share of the squared size, or the unit of the coordinates."""
-        return "residual" if self.error == "residual" else "label units"
-
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N poses of J joints: ``points`` (N, J, 2 or 3) float64 and ``visible`` (N, J) bool."""
-        points, visible = read_poses(labels, (3, 4))
-        return Labels({"points": points, "visible": visible})
-
-    def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32, infinite for pairs that share too few joints."""
-        left, right = a.arrays["points"], b.arrays["points"]
-        if left.shape[1:] != right.shape[1:]:
-            raise UserError(f"The poses of the two sides have joints of shape {left.shape[1:]} and {right.shape[1:]}.")
-        plane, mean_error = left.shape[2] == 2, self.error == "mpjpe"
-        room = ((0, 0), (0, 0), (0, int(plane)))
-        one, other = (np.pad(left, room), a.arrays["visible"]), (np.pad(right, room), b.arrays["visible"])
-        result = np.empty((len(a), len(b)), np.float32)
-        _align_pairs(one, other, plane, self.reflection, self.min_shared, mean_error, result)
-        return result
 
 
 @compiled(fastmath=AS_WRITTEN, inline=True)
@@ -148,7 +86,7 @@ def _quaternion(key: Float64, value: float, out: Float64) -> None:
 
 
 @compiled(fastmath=AS_WRITTEN)
-def _align_pairs(
+def align_pairs(
     a: Side, b: Side, plane: bool, reflection: bool, min_shared: int, mean_error: bool, out: Float32
 ) -> None:
     """Align each of ``b`` onto each of ``a`` over the joints that both show; what remains goes to ``out`` (A, B)."""

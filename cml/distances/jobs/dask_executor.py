@@ -1,6 +1,8 @@
-"""The strips of a distance job on a Dask cluster: ``cml distances DATASET --matrix --scheduler tcp://host:port``."""
-# This process alone writes and records strips: a worker that dies costs only those it had. Among captions, a processor
-# of another kind may round another way, in the last bit of about one float32 in 10 million; all else is the same.
+"""Strips of a distance job on a Dask cluster: ``cml distances DATASET --matrix --scheduler tcp://host:port``.
+
+This process alone writes and records strips: a worker that dies costs only those it had. Among captions, a CPU of
+another kind may round another way, in the last bit of about one float32 in 10 million; all else is the same.
+"""
 
 import threading
 import uuid
@@ -20,8 +22,21 @@ with require_extra("cluster", "A scheduler"):
     from distributed.diagnostics.plugin import WorkerPlugin
 
 
-class Cluster(Workers):
-    """The workers of a Dask scheduler, each with the labels and the label distance of one job."""
+class DaskExecutor(Workers):
+    """Computes the strips of a job on the workers of a Dask scheduler, each with the labels and the label distance.
+
+    Args:
+        address: Address of the scheduler, ``tcp://host:port``.
+        work: What the job computes.
+
+    Attributes:
+        count: Workers at the start.
+        threads: Threads of all workers.
+
+    Raises:
+        UserError: No scheduler answers, it has no worker, or the label distance cannot be built from its name and
+            settings.
+    """
 
     def __init__(self, address: str, work: Work) -> None:
         self._name = f"cml-{uuid.uuid4().hex}"
@@ -39,17 +54,33 @@ class Cluster(Workers):
         finally:
             super().__exit__(*error)
 
-    def strips(
-        self, strips: Sequence[Strip], store: Callable[[Strip, Arrays], object], done: Callable[[Strip], object]
-    ) -> None:
-        """Have all strips computed; each is stored by this thread as it comes, then ``done`` is told."""
+    @property
+    def description(self) -> str:
+        """What computes, as in "4 workers", for the forecast."""
+        return f"{self.count} workers"
 
-        def named(number: int) -> str:
+    def compute_strips(
+        self, strips: Sequence[Strip], store: Callable[[Strip, Arrays], object], on_done: Callable[[Strip], object]
+    ) -> None:
+        """Have strips computed by the workers, in any order.
+
+        Args:
+            strips: The strips to compute.
+            store: Called with each strip and its arrays as it comes, on the calling thread.
+            on_done: Called with each stored strip.
+
+        Raises:
+            UserError: Workers have another version of cml or other files, or a strip takes several of them down.
+        """
+
+        def describe(number: int) -> str:
             return f"The strip of the rows {strips[number].start} to {strips[number].stop - 1}"
 
-        for number, arrays in self.each([(_compute, self._name, one.start, one.stop) for one in strips], named):
+        for number, arrays in self.each(
+            [(_compute, self._name, strip.start, strip.stop) for strip in strips], describe
+        ):
             store(strips[number], arrays)
-            done(strips[number])
+            on_done(strips[number])
 
 
 class _Carrier(WorkerPlugin):  # type: ignore[misc]
@@ -63,16 +94,16 @@ class _Carrier(WorkerPlugin):  # type: ignore[misc]
 
     def teardown(self, worker: object) -> None:
         _recipes.pop(self.token, None)
-        _made.pop(self.token, None)
+        _works.pop(self.token, None)
 
 
 _recipes: dict[str, Mapping[str, Any]] = {}  # in a worker
-_made: dict[str, Work] = {}
-_making = threading.Lock()
+_works: dict[str, Work] = {}
+_work_lock = threading.Lock()
 
 
 def _recipe(work: Work) -> dict[str, Any]:
-    """What a worker needs to make ``work``: texts, numbers and arrays."""
+    """Collect what a worker needs to build ``work``: texts, numbers and arrays."""
     name, given = work.distance.name, work.distance.settings()
     by_name = f"A label distance goes to a cluster by its name and settings, {Choice(name, given)}"
     try:
@@ -92,7 +123,8 @@ def _recipe(work: Work) -> dict[str, Any]:
     }
 
 
-def _work(recipe: Mapping[str, Any]) -> Work:
+def _build_work(recipe: Mapping[str, Any]) -> Work:
+    """Build the work in a worker."""
     if recipe["format"] != FORMAT:
         raise UserError("A worker of the cluster has another version of cml; install the same everywhere.")
     try:
@@ -109,10 +141,10 @@ def _work(recipe: Mapping[str, Any]) -> Work:
 
 
 def _compute(token: str, start: int, stop: int) -> Arrays:
-    """A strip of a job, in a worker."""
-    with _making:
-        if token not in _made:
-            _made[token] = _work(_recipes[token])
-        work = _made[token]
+    """Compute a strip of a job, in a worker."""
+    with _work_lock:
+        if token not in _works:
+            _works[token] = _build_work(_recipes[token])
+        work = _works[token]
     with one_blas_thread():
         return dict(work.compute(Strip(start, stop)))

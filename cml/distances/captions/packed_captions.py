@@ -13,24 +13,45 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 
-class Bags(NamedTuple):
-    """N images' captions as bags of words, one image after the other; words are numbers of a vocabulary of V words."""
+class PackedCaptions(NamedTuple):
+    """The captions of N images as bags of words, one image after the other.
 
-    captions: Int  # (N + 1,) image n has the captions captions[n] .. captions[n + 1] - 1
-    entries: Int  # (C + 1,) caption c has the entries entries[c] .. entries[c + 1] - 1, words ascending
-    places: Int  # (E,) an entry's word, as its place in the word list of its image
-    counts: Int  # (E,) how often the word occurs
-    weights: Float  # (E,) the same, as a share of the caption's words
-    lengths: Int  # (C,) words of a caption, each as often as it occurs
-    lists: Int  # (N + 1,) image n has the distinct words words[lists[n]] .. words[lists[n + 1] - 1], ascending
+    Words are numbers of a vocabulary of V words; there are C captions, E distinct words of captions, and W distinct
+    words of images in all.
+
+    Attributes:
+        captions: (N + 1,) image n has the captions captions[n] .. captions[n + 1] - 1.
+        entries: (C + 1,) caption c has the entries entries[c] .. entries[c + 1] - 1, words ascending.
+        places: (E,) an entry's word, as its place in the word list of its image.
+        counts: (E,) how often the word occurs in the caption.
+        weights: (E,) the same, as a share of the caption's words.
+        lengths: (C,) words of a caption, each as often as it occurs.
+        lists: (N + 1,) image n has the distinct words words[lists[n]] .. words[lists[n + 1] - 1], ascending.
+        words: (W,) the distinct words of all images.
+        ranks: (N,) an order of the images by content alone, equal where the content is.
+    """
+
+    captions: Int
+    entries: Int
+    places: Int
+    counts: Int
+    weights: Float
+    lengths: Int
+    lists: Int
     words: Int
-    ranks: Int  # (N,) an order of the images by content alone
+    ranks: Int
 
 
-def pack(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
-    """Word numbers of each caption of each image, as arrays with one row per image."""
-    # lengths (N, most captions): words a caption; words (N, most words): ascending in each; 0 and -1 fill the rest
-    # content (N, 2): a digest of both, equal where they are
+def pack_captions(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
+    """Pack word numbers as arrays with one row per image.
+
+    Args:
+        images: For each of N images, for each of its captions, the word numbers.
+
+    Returns:
+        ``lengths`` (N, most captions) int32, words of each caption; ``words`` (N, most words) int32, ascending in
+        each caption; 0 and -1 fill the rest. ``content`` (N, 2) int64, a digest of both.
+    """
     lengths = np.zeros((len(images), max(len(image) for image in images)), np.int32)
     words = np.full((len(images), max(sum(map(len, image)) for image in images)), -1, np.int32)
     content = np.empty((len(images), 2), np.int64)
@@ -43,8 +64,15 @@ def pack(images: Sequence[Sequence[Sequence[int]]]) -> Labels:
     return Labels({"lengths": lengths, "words": words, "content": content})
 
 
-def vocabulary(*labels: Labels) -> Int:
-    """The word numbers (V,) that occur, ascending."""
+def collect_words(*labels: Labels) -> Int:
+    """Collect the word numbers that occur.
+
+    Args:
+        *labels: Packed images.
+
+    Returns:
+        (V,) int64, ascending.
+    """
     occurs = np.zeros(1 + max(int(part.arrays["words"].max()) for part in labels), bool)
     for part in labels:
         words = part.arrays["words"]
@@ -52,14 +80,30 @@ def vocabulary(*labels: Labels) -> Int:
     return np.flatnonzero(occurs)
 
 
-def ranks(*labels: Labels) -> list[Int]:
-    """An order of images by content: for each of ``labels`` (N,), equal where the content is."""
+def rank_by_content(*labels: Labels) -> list[Int]:
+    """Order images by content.
+
+    Args:
+        *labels: Packed images, in several parts.
+
+    Returns:
+        For each part its images' ranks (N,) int64, equal where the content is.
+    """
     _, order = np.unique(np.concatenate([part.arrays["content"] for part in labels]), axis=0, return_inverse=True)
     return np.split(order.reshape(-1).astype(np.int64), np.cumsum([len(part) for part in labels])[:-1])
 
 
-def unpack(labels: Labels, words: Int, order: Int) -> Bags:
-    """The bags of ``labels`` over the vocabulary ``words``, with ``order`` as their ranks."""
+def unpack_captions(labels: Labels, words: Int, order: Int) -> PackedCaptions:
+    """Bring packed images into the form of the kernels.
+
+    Args:
+        labels: N packed images.
+        words: (V,) the vocabulary, ascending word numbers that hold all of the images' words.
+        order: (N,) ranks of the images by content.
+
+    Returns:
+        The images' captions over the vocabulary.
+    """
     count, lengths, tokens = len(labels), labels.arrays["lengths"], labels.arrays["words"]
     captions = np.concatenate([[0], np.cumsum(np.count_nonzero(lengths, axis=1))])
     flat_lengths = lengths[lengths > 0].astype(np.int64)
@@ -73,7 +117,7 @@ def unpack(labels: Labels, words: Int, order: Int) -> Bags:
     image = np.repeat(np.arange(count), np.diff(captions))[caption]
     pairs, where = np.unique(image * len(words) + tokens, return_inverse=True)
     lists = np.searchsorted(pairs, np.arange(count + 1) * len(words))
-    return Bags(
+    return PackedCaptions(
         captions=captions,
         entries=np.searchsorted(caption, np.arange(len(flat_lengths) + 1)),
         places=where - lists[image],

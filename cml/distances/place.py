@@ -1,4 +1,4 @@
-"""Places on the ground. Not for: coordinates in metres without a heading (euclidean), rotations in space (rotation)."""
+"""Cameras on the ground that look in a direction. Not for: points without a heading (haversine, euclidean)."""
 
 import math
 from collections.abc import Sequence
@@ -8,68 +8,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cml.distances.compiled import AS_WRITTEN, compiled
-from cml.distances.euclidean import pack_vectors
+from cml.distances.haversine import EARTH_RADIUS, check_on_earth
 from cml.distances.label_distance import Float32, Float64, LabelDistance
-from cml.distances.labels import Labels, refuse
+from cml.distances.labels import Labels
+from cml.distances.vectors import pack_vectors
 from cml.errors import UserError
 from cml.settings import check_above_zero, check_word
 
-EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
 _CHORDS = 32  # of a sector's arc
-
-
-@dataclass(frozen=True)
-class Haversine(LabelDistance):
-    """Great-circle distance in metres between [latitude, longitude] in degrees, on a sphere of the earth's mean radius.
-
-    The sphere is up to 0.5 % away from the ellipsoid.
-
-    Example:
-        >>> distance = Haversine()
-        >>> cities = distance.encode([[48.8566, 2.3522], [51.5074, -0.1278]])
-        >>> distance.pairwise(cities[:1], cities).round(-3).tolist()
-        [[0.0, 344000.0]]
-    """
-
-    name: ClassVar[str] = "haversine"
-    is_metric: ClassVar[bool] = True
-    unit: ClassVar[str] = "m"
-
-    def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N places as (N, 3) float64 ``places``: latitude and longitude in radians, cosine of the latitude."""
-        degrees = pack_vectors(labels, "[latitude, longitude]")
-        _check_on_earth(degrees)
-        radians = np.radians(degrees)
-        return Labels({"places": np.column_stack([radians, np.cos(radians[:, 0])])})
-
-    def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Metres (len(a), len(b)) float32."""
-        result = np.empty((len(a), len(b)), np.float32)
-        _fill_haversine(a.arrays["places"], b.arrays["places"], result)
-        return result
-
-    def label_vectors(self, labels: Labels) -> Float64:
-        """Points (N, 3) in space, in metres from the earth's centre: what a regression predicts."""
-        latitude, longitude, cosine = labels.arrays["places"].T
-        return EARTH_RADIUS * np.column_stack(
-            [cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)]
-        )
-
-
-def _check_on_earth(degrees: Float64) -> None:
-    """Raise ``LabelError`` unless the first two columns of (N, C) are a latitude and a longitude in degrees."""
-    for values, what, low, high in ((degrees[:, 0], "latitude", -90, 90), (degrees[:, 1], "longitude", -180, 360)):
-        out = (values < low) | (values > high)
-        refuse(out, f"has the {what} {{:g}}; it should be in {low}..{high} degrees.", values)
-
-
-@compiled(fastmath=AS_WRITTEN)
-def _fill_haversine(a: Float64, b: Float64, out: Float32) -> None:
-    for i in range(a.shape[0]):
-        for j in range(b.shape[0]):
-            up, along = math.sin((a[i, 0] - b[j, 0]) / 2), math.sin((a[i, 1] - b[j, 1]) / 2)
-            square = up * up + a[i, 2] * b[j, 2] * (along * along)
-            out[i, j] = 2 * EARTH_RADIUS * math.asin(math.sqrt(min(square, 1.0)))
 
 
 @dataclass(frozen=True)
@@ -114,14 +60,14 @@ class Place(LabelDistance):
             numbers = pack_vectors(labels, "[east, north, heading]")
             return Labels({"views": np.column_stack([numbers[:, :2], np.radians(numbers[:, 2])])})
         numbers = pack_vectors(labels, "[latitude, longitude, heading]")
-        _check_on_earth(numbers)
+        check_on_earth(numbers)
         return Labels({"views": np.radians(numbers[:, [1, 0, 2]])})  # longitude is x
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Distances (len(a), len(b)) float32, 1 where nothing is seen from both."""
         result = np.empty((len(a), len(b)), np.float32)
         on_globe = self.coordinates == "degrees"
-        _fill_place(a.arrays["views"], b.arrays["views"], on_globe, self.metres, math.radians(self.degrees), result)
+        _fill(a.arrays["views"], b.arrays["views"], on_globe, self.metres, math.radians(self.degrees), result)
         return result
 
 
@@ -146,7 +92,7 @@ def _area(polygon: Float64, count: int) -> float:
 
 
 @compiled(fastmath=AS_WRITTEN)
-def _cut(polygon: Float64, other: Float64) -> float:
+def _shared_area(polygon: Float64, other: Float64) -> float:
     """Area that two convex clockwise polygons share, by cutting one along each side of the other."""
     count = polygon.shape[0]
     old, new = np.empty((2 * count + 2, 2)), np.empty((2 * count + 2, 2))
@@ -171,7 +117,7 @@ def _cut(polygon: Float64, other: Float64) -> float:
 
 
 @compiled(fastmath=AS_WRITTEN)
-def _fill_place(a: Float64, b: Float64, on_globe: bool, radius: float, angle: float, out: Float32) -> None:
+def _fill(a: Float64, b: Float64, on_globe: bool, radius: float, angle: float, out: Float32) -> None:
     whole = _area(_sector(0.0, 0.0, 0.0, radius, angle), _CHORDS + 2)
     for i in range(a.shape[0]):
         mine = _sector(0.0, 0.0, a[i, 2], radius, angle)
@@ -185,5 +131,5 @@ def _fill_place(a: Float64, b: Float64, on_globe: bool, radius: float, angle: fl
             if x == 0 and y == 0 and a[i, 2] == b[j, 2]:
                 shared = whole
             elif x * x + y * y < 4 * radius * radius:
-                shared = _cut(_sector(x, y, b[j, 2], radius, angle), mine)
+                shared = _shared_area(_sector(x, y, b[j, 2], radius, angle), mine)
             out[i, j] = max(0.0, 1 - shared / (2 * whole - shared))

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.euclidean import LARGEST
 from cml.distances.exact_products import TILE_COLUMNS, UNIT_ROUNDOFF, Rows, compute_again, noise_floor, running_sum
 from cml.distances.label_distance import Float32, Float64, LabelDistance
-from cml.distances.labels import LabelError, Labels, short
+from cml.distances.labels import Labels
+from cml.distances.poses.pose_labels import read_poses
 from cml.errors import UserError
 from cml.settings import check_word
 
 Normalization = Literal["crop", "torso", "centered", "torso_centered"]
-_JOINTS = {3: "[x, y, visible]", 4: "[x, y, z, visible]"}
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Keypoints(LabelDistance):
         joints = a.arrays["xy"].shape[1]
         if joints != b.arrays["xy"].shape[1]:
             raise UserError(f"The poses of the two sides have {joints} and {b.arrays['xy'].shape[1]} joints.")
-        from cml.distances.keypoints.products import PoseProducts
+        from cml.distances.poses.keypoint_products import PoseProducts
 
         result, root = np.empty((len(a), len(b)), np.float32), not self.squared
         products = PoseProducts(a, b, centered=self._centered, min_shared=self.min_shared, root=root)
@@ -156,46 +155,3 @@ def _groups(torso: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:  # noqa: ANN
             f"ends, e.g. torso=((2, 3), (12, 13)) for MPII's hips and shoulders. Got {torso!r} instead."
         )
     return groups[0], groups[1]
-
-
-def read_poses(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Coordinates (N, J, W - 1), 0 where hidden, and visibility (N, J) of joints of W numbers, one of ``widths``."""
-    poses = _stacked(labels, widths)
-    flags, coordinates = poses[:, :, -1], poses[:, :, :-1]
-    if bad := np.argwhere((flags != 0) & (flags != 1)).tolist():
-        position, joint = bad[0]
-        fault = f"has visible={flags[position, joint]:g} at joint {joint}"
-        raise LabelError(position, f"{fault}; it should be 0 (hidden) or 1.")
-    visible: NDArray[np.bool_] = flags == 1
-    with np.errstate(invalid="ignore"):
-        usable = (np.abs(coordinates) <= LARGEST).all(axis=2)  # False for NaN as well
-    if bad := np.argwhere(visible & ~usable).tolist():
-        position, joint = bad[0]
-        place = ", ".join(f"{number:g}" for number in coordinates[position, joint])
-        raise LabelError(position, f"has the visible joint {joint} at ({place}); coordinates should be finite numbers.")
-    return np.where(visible[:, :, None], coordinates, 0.0), visible
-
-
-def _stacked(labels: Sequence[Any], widths: tuple[int, ...]) -> NDArray[np.float64]:
-    poses = _array(labels)
-    if poses.ndim == 3 and poses.shape[1] > 0 and poses.shape[2] in widths:
-        return poses
-    form = " or ".join(_JOINTS[width] for width in widths)
-    first: tuple[int, ...] = ()
-    for position, label in enumerate(labels):
-        shape = _array(label).shape
-        if len(shape) != 2 or shape[1] not in widths or shape[0] == 0:
-            raise LabelError(position, f"should be a list of joints {form}. Got {short(label)} instead.")
-        first = first or shape
-        if shape[0] != first[0]:
-            raise LabelError(position, f"has {shape[0]} joint{'s' if shape[0] > 1 else ''}, the first has {first[0]}.")
-        if shape != first:
-            raise LabelError(position, f"has joints of {shape[1]} numbers, the first has joints of {first[1]}.")
-    raise UserError(f"Poses should be a list of N lists of joints {form}. Got {short(labels)} instead.")
-
-
-def _array(given: Any) -> NDArray[np.float64]:  # noqa: ANN401 - checked by its shape
-    try:
-        return np.asarray(given, dtype=np.float64)
-    except (ValueError, TypeError):
-        return np.empty(0)

@@ -1,0 +1,179 @@
+"""Exact caption distances of one image to others, compiled.
+
+The Word Mover's Distance of two captions is the least cost of moving the words of one onto the words of the other.
+Of its C x C' caption pairs an image pair needs only each caption's minimum. So every caption pair gets its lower
+bound, the pairs are visited in ascending bound, and a pair is solved only until its dual value shows that it is
+nobody's minimum. Words that two captions share stay where they are, which is exact because the cost is a metric.
+
+Every function gives the same bits in whatever block, thread and order of the two images it is called: sums run over
+a caption's words in ascending order, ties go by the content of the images.
+
+Reference: Kusner et al. 2015, "From Word Embeddings To Document Distances" (WMD, and visiting by ascending bound).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.distances.captions.packed_captions import Float, Int, PackedCaptions
+from cml.distances.captions.simd import LANES, keys, least, load, minimum, splat, store
+from cml.distances.captions.transport import COST, DEMAND, FAR, SUPPLY, TOP, index_mask, solve
+from cml.distances.captions.wmd_lower_bound import both_sums, pair_bounds
+from cml.distances.captions.workspace import Workspace, WorkspaceSizes, make_workspace, open_image, round_up
+from cml.distances.compiled import compiled
+
+
+@compiled(inline=True)
+def _caption_pair(
+    workspace: Workspace,
+    a: PackedCaptions,
+    i: int,
+    k: int,
+    b: PackedCaptions,
+    j: int,
+    c: int,
+    own_rows: bool,
+    room: int,
+    limit: float,
+) -> float:
+    """Compute the WMD of caption ``k`` of the open image and caption ``c``, or -1 if it is at least ``limit``."""
+    table, position, left = workspace.table, workspace.position, workspace.left
+    picks, reals, wholes = workspace.picks, workspace.reals, workspace.wholes
+    width = round_up(a.lists[i + 1] - a.lists[i])
+    own_length, other_length = a.lengths[k], b.lengths[c]
+    own_mass, other_mass = (SUPPLY * room, DEMAND * room) if own_rows else (DEMAND * room, SUPPLY * room)
+    # Masses in units of 1 / (own_length * other_length): whole numbers. What both captions hold of a word stays.
+    for e in range(a.entries[k], a.entries[k + 1]):
+        left[a.places[e]] = a.counts[e] * other_length
+    others = 0
+    for e in range(b.entries[c], b.entries[c + 1]):
+        word = b.words[b.lists[j] + b.places[e]]
+        mass = b.counts[e] * own_length
+        place = position[word]
+        if place >= 0:
+            shared = min(mass, left[place])
+            left[place] -= shared
+            mass -= shared
+        picks[room + others] = word * width
+        wholes[other_mass + others] = mass
+        others += 1 if mass > 0 else 0
+    own = 0
+    for e in range(a.entries[k], a.entries[k + 1]):
+        place = a.places[e]
+        picks[own] = place
+        wholes[own_mass + own] = left[place]
+        own += 1 if left[place] > 0 else 0
+        left[place] = 0
+    if own == 0:
+        return 0.0
+    # Rows and columns are places (own words) and starts of table rows (the other's): a cost is at their sum.
+    n = own if own_rows else others
+    m = others if own_rows else own
+    row_picks = 0 if own_rows else room
+    column_picks = room - row_picks
+    stride = round_up(m)
+    for x in range(n):
+        start = COST * room + x * stride
+        for y in range(m):
+            reals[start + y] = table[picks[row_picks + x] + picks[column_picks + y]]
+        for y in range(m, stride):
+            reals[start + y] = FAR
+    whole = float(own_length * other_length)
+    found = solve(reals, wholes, room, int(n), int(m), limit * whole)
+    return found / whole if found >= 0.0 else -1.0
+
+
+@compiled()
+def pair_distance(
+    workspace: Workspace, a: PackedCaptions, i: int, b: PackedCaptions, j: int, room: int, abort: float
+) -> float:
+    """Compute the distance of two images, once ``pair_bounds`` has left its bounds in the workspace.
+
+    Args:
+        workspace: The workspace in which image ``i`` is open.
+        a: Images that hold the open one.
+        i: The open image.
+        b: Images that hold the other one.
+        j: The other image.
+        room: Most distinct words of a caption, as of the workspace's sizes.
+        abort: A limit for the distance.
+
+    Returns:
+        The distance, or ``FAR`` if it is above ``abort``.
+    """
+    lower, back, bounds = workspace.lower, workspace.back, workspace.bounds
+    order, best, floor = workspace.order, workspace.best, workspace.floor
+    own = a.captions[i + 1] - a.captions[i]
+    others = b.captions[j + 1] - b.captions[j]
+    lanes = round_up(own)
+    swap = a.ranks[i] > b.ranks[j]
+    one, two = (others, own) if swap else (own, others)
+    pairs = one * two
+    keep = index_mask(pairs)
+    for x in range(one + two):
+        best[x] = FAR
+    for at in range(0, pairs, LANES):
+        store(order, at, keys(load(bounds, at), keep, at))
+    for at in range(pairs, round_up(pairs)):
+        order[at] = TOP
+    for _ in range(pairs):
+        lowest = splat(TOP)
+        for at in range(0, pairs, LANES):
+            lowest = minimum(lowest, load(order, at))
+        at = least(lowest) & ~keep
+        order[at] = TOP
+        x = at // two
+        y = at - x * two
+        bound = bounds[at]
+        if abort < FAR:
+            for z in range(one + two):
+                floor[z] = min(best[z], max(floor[z], bound))
+            if both_sums(floor, one, two) > abort:
+                return FAR
+        limit = max(best[x], best[one + y])
+        if bound >= limit:
+            continue
+        k, c = (y, x) if swap else (x, y)
+        gap = back[c * lanes + k] - lower[c * lanes + k]
+        own_rows = gap > 0.0 or (gap == 0.0 and not swap)  # the side with the larger bound gives the rows
+        cost = _caption_pair(workspace, a, i, a.captions[i] + k, b, j, b.captions[j] + c, own_rows, room, limit)
+        if cost >= 0.0:
+            best[x] = min(best[x], cost)
+            best[one + y] = min(best[one + y], cost)
+    return both_sums(best, one, two)
+
+
+@compiled()
+def fill_row(
+    a: PackedCaptions,
+    i: int,
+    b: PackedCaptions,
+    start: int,
+    stop: int,
+    distances: Float,
+    columns: Int,
+    sizes: WorkspaceSizes,
+    wanted: NDArray[np.bool_],
+    relaxed: bool,
+    out: Float,
+) -> None:
+    """Write distances of one image to others.
+
+    Args:
+        a: Images that hold the one.
+        i: The one image.
+        b: The other images.
+        start: First of the others.
+        stop: The one after the last of the others.
+        distances: (V, U) distances of every word to some words.
+        columns: (V,) which of these U words a word of image ``i`` is.
+        sizes: What a workspace must hold.
+        wanted: (A, B) which distances to write; the rest is left as it is.
+        relaxed: True for the lower bounds of the distances instead.
+        out: (A, B), written in place.
+    """
+    workspace = make_workspace(sizes)
+    open_image(workspace, a, i, distances, columns)
+    for j in range(start, stop):
+        if wanted[i, j]:
+            bound = pair_bounds(workspace, a, i, b, j)
+            out[i, j] = bound if relaxed else pair_distance(workspace, a, i, b, j, sizes.room, FAR)

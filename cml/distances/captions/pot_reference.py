@@ -1,0 +1,49 @@
+"""The caption distance as a plain loop over POT's solver: the reference of the kernels, 50 to 130 times slower."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cml.distances.captions.packed_captions import Float, Int, PackedCaptions
+
+
+def plain_distance(
+    one: PackedCaptions, first: int, two: PackedCaptions, second: int, vectors: Float, relaxed: bool
+) -> float:
+    """Compute the distance of two images by a plain loop over their captions.
+
+    Args:
+        one: Images that hold the first one.
+        first: The first image.
+        two: Images that hold the second one.
+        second: The second image.
+        vectors: (V, D) vectors of the vocabulary.
+        relaxed: True for the lower bound of the distance instead.
+
+    Returns:
+        The distance, as the kernels give it up to rounding.
+    """
+    costs = [[_caption_pair(*x, *y, vectors, relaxed) for y in _captions(two, second)] for x in _captions(one, first)]
+    return float(np.min(costs, axis=1).sum() + np.min(costs, axis=0).sum())
+
+
+def _captions(packed: PackedCaptions, image: int) -> Iterator[tuple[Int, Float]]:
+    """Yield words and weights of each caption of an image."""
+    for caption in range(packed.captions[image], packed.captions[image + 1]):
+        entries = slice(packed.entries[caption], packed.entries[caption + 1])
+        yield packed.words[packed.lists[image] + packed.places[entries]], packed.weights[entries]
+
+
+def _caption_pair(
+    words: Int, weights: Float, others: Int, other_weights: Float, vectors: Float, relaxed: bool
+) -> float:
+    """Compute the WMD of two captions, or its lower bound."""
+    if np.array_equal(words, others) and np.array_equal(weights, other_weights):
+        return 0.0
+    gaps = vectors[words][:, None] - vectors[others][None]
+    cost = np.sqrt((gaps * gaps).sum(axis=2))
+    if relaxed:  # each word moves to its nearest word of the other caption
+        return float(max((weights * cost.min(axis=1)).sum(), (other_weights * cost.min(axis=0)).sum()))
+    import ot
+
+    return max(0.0, float(ot.emd2(weights, other_weights, cost, check_marginals=False, center_dual=False)))

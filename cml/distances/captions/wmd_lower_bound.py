@@ -1,0 +1,139 @@
+"""Lower bounds of the Word Mover's Distance (the relaxed WMD, RWMD), compiled: of caption pairs and of images.
+
+Each word of a caption moves to its nearest word of the other caption, whatever room there is. No cheaper way exists, so
+that this bounds the distance from below, from either side. A word of another image costs one look into the tables of
+the workspace.
+
+References: Kusner et al., "From Word Embeddings To Document Distances", ICML 2015 (RWMD); Atasu and Mittelholzer,
+"Linear-Complexity Data-Parallel Earth Mover's Distance Approximations", ICML 2019 (one document's tables for many).
+"""
+
+from cml.distances.captions.packed_captions import Float, PackedCaptions
+from cml.distances.captions.simd import LANES, load, minimum, splat, store
+from cml.distances.captions.transport import FAR
+from cml.distances.captions.workspace import Workspace, round_up
+from cml.distances.compiled import compiled
+
+
+@compiled(inline=True)
+def forward_bounds(workspace: Workspace, b: PackedCaptions, j: int, lanes: int) -> None:
+    """Bound all caption pairs by the words of the other image, each of which moves to its nearest word.
+
+    Args:
+        workspace: The workspace of the open image; its ``lower`` is written.
+        b: Images that hold the other one.
+        j: The other image.
+        lanes: Captions of the open image, rounded up to ``LANES``.
+    """
+    near, lower = workspace.near, workspace.lower
+    first = b.captions[j]
+    for c in range(b.captions[j + 1] - first):
+        for at in range(0, lanes, LANES):
+            total = splat(0.0)
+            for e in range(b.entries[first + c], b.entries[first + c + 1]):
+                start = b.words[b.lists[j] + b.places[e]] * lanes
+                total = total + splat(b.weights[e]) * load(near, start + at)
+            store(lower, c * lanes + at, total)
+
+
+@compiled(inline=True)
+def _backward_bounds(workspace: Workspace, b: PackedCaptions, j: int, count: int, lanes: int) -> None:
+    """Bound all caption pairs by the ``count`` words of the open image, which move to words of image ``j``."""
+    table, lowest, shares, back = workspace.table, workspace.lowest, workspace.shares, workspace.back
+    first = b.captions[j]
+    width = round_up(count)
+    for c in range(b.captions[j + 1] - first):
+        for place in range(0, width, LANES):
+            nearest = splat(FAR)
+            for e in range(b.entries[first + c], b.entries[first + c + 1]):
+                start = b.words[b.lists[j] + b.places[e]] * width
+                nearest = minimum(nearest, load(table, start + place))
+            store(lowest, place, nearest)
+        for at in range(0, lanes, LANES):
+            total = splat(0.0)
+            for place in range(count):
+                total = total + splat(lowest[place]) * load(shares, place * lanes + at)
+            store(back, c * lanes + at, total)
+
+
+@compiled(inline=True)
+def both_sums(values: Float, one: int, two: int) -> float:
+    """Add up the first values, then those after them, then both sums.
+
+    Args:
+        values: The values.
+        one: How many come first.
+        two: How many come after them.
+
+    Returns:
+        The sum.
+    """
+    first = 0.0
+    for x in range(one):
+        first += values[x]
+    second = 0.0
+    for y in range(one, one + two):
+        second += values[y]
+    return first + second
+
+
+@compiled(inline=True)
+def sum_of_minima(lower: Float, own: int, others: int) -> float:
+    """Bound the distance of two images by bounds of their caption pairs from one side.
+
+    Args:
+        lower: (others, lanes) bounds, row by row, of which the first ``own`` of each row count.
+        own: Captions of the open image.
+        others: Captions of the other image.
+
+    Returns:
+        The sum over both images' captions of the least bound.
+    """
+    lanes = round_up(own)
+    first = 0.0
+    for k in range(own):
+        nearest = FAR
+        for c in range(others):
+            nearest = min(nearest, lower[c * lanes + k])
+        first += nearest
+    for c in range(others):
+        nearest = FAR
+        for k in range(own):
+            nearest = min(nearest, lower[c * lanes + k])
+        first += nearest
+    return first
+
+
+@compiled()
+def pair_bounds(workspace: Workspace, a: PackedCaptions, i: int, b: PackedCaptions, j: int) -> float:
+    """Bound all caption pairs of two images from both sides.
+
+    Args:
+        workspace: The workspace in which image ``i`` is open; its ``lower``, ``back``, ``bounds`` and ``floor`` are
+            written.
+        a: Images that hold the open one.
+        i: The open image.
+        b: Images that hold the other one.
+        j: The other image.
+
+    Returns:
+        The lower bound of the images' distance.
+    """
+    lower, back, bounds, floor = workspace.lower, workspace.back, workspace.bounds, workspace.floor
+    own = a.captions[i + 1] - a.captions[i]
+    others = b.captions[j + 1] - b.captions[j]
+    lanes = round_up(own)
+    forward_bounds(workspace, b, j, lanes)
+    _backward_bounds(workspace, b, j, a.lists[i + 1] - a.lists[i], lanes)
+    swap = a.ranks[i] > b.ranks[j]
+    one, two = (others, own) if swap else (own, others)
+    for x in range(one + two):
+        floor[x] = FAR
+    for x in range(one):
+        for y in range(two):
+            at = x * lanes + y if swap else y * lanes + x
+            bound = max(lower[at], back[at])
+            bounds[x * two + y] = bound
+            floor[x] = min(floor[x], bound)
+            floor[one + y] = min(floor[one + y], bound)
+    return both_sums(floor, one, two)

@@ -1,0 +1,39 @@
+"""The base of label distances made of others (combined, sets)."""
+
+import hashlib
+import json
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from cml.distances.label_distance import LabelDistance
+
+
+class Composed(LabelDistance):
+    """Base of a label distance made of others, which are its first setting."""
+
+    @property
+    @abstractmethod
+    def _parts(self) -> Mapping[str, LabelDistance]:
+        """The others by name."""
+
+    @property
+    def is_symmetric(self) -> bool:
+        """True if all parts are."""
+        return all(part.is_symmetric for part in self._parts.values())
+
+    @property
+    def is_costly(self) -> bool | None:
+        """True if a part is; None if a part is still to be measured."""
+        known = [part.is_costly for part in self._parts.values()]
+        return True if True in known else None if None in known else False
+
+    @property
+    def is_stored(self) -> bool:
+        """True if all parts are."""
+        return all(part.is_stored for part in self._parts.values())
+
+    def fingerprint(self) -> str:
+        """Hex digest of name, parts and the settings that are not parts."""
+        parts = {name: part.fingerprint() for name, part in self._parts.items()}
+        own = dict(list(self.settings().items())[1:])
+        return hashlib.sha256(json.dumps([self.name, parts, own], sort_keys=True).encode()).hexdigest()

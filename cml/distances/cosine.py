@@ -1,0 +1,48 @@
+"""The angle between vectors. Not for: vectors whose length matters (euclidean)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cml.distances.exact_products import UNIT_ROUNDOFF, squared_euclidean
+from cml.distances.label_distance import Float32, LabelDistance
+from cml.distances.labels import Labels, refuse
+from cml.distances.vectors import check_same_length, pack_vectors
+
+
+@dataclass(frozen=True)
+class Cosine(LabelDistance):
+    """1 - cosine of the angle between two vectors, from 0 (same direction) to 2 (opposite).
+
+    Computed as half the squared distance of the vectors scaled to length 1, which keeps its digits for small angles;
+    vectors of the same direction give exactly 0. It is no metric; its root is proportional to one.
+
+    Example:
+        >>> distance = Cosine()
+        >>> vectors = distance.encode([[1, 0], [3, 0], [0, 2]])
+        >>> distance.pairwise(vectors[:1], vectors).tolist()
+        [[0.0, 0.0, 1.0]]
+    """
+
+    name: ClassVar[str] = "cosine"
+    unit: ClassVar[str] = "1 - cosine"
+
+    def encode(self, labels: Sequence[Any]) -> Labels:
+        """Pack N lists of D numbers as (N, D) float64 rows of length 1, array ``directions``."""
+        vectors = pack_vectors(labels)
+        largest = np.abs(vectors).max(axis=1, keepdims=True)
+        refuse(largest[:, 0] == 0, "is a vector of zeros, which has no direction.")
+        scaled = vectors / largest  # first to order 1, so that no square leaves float64
+        return Labels({"directions": scaled / np.linalg.norm(scaled, axis=1, keepdims=True)})
+
+    def pairwise(self, a: Labels, b: Labels) -> Float32:
+        """1 - cosine (len(a), len(b)) float32."""
+        left, right = a.arrays["directions"], b.arrays["directions"]
+        check_same_length(left, right)
+        # scaling to length 1 leaves each number with up to (D / 2 + 3) roundings
+        noise = 4 * ((left.shape[1] + 6) * UNIT_ROUNDOFF) ** 2
+        block = squared_euclidean(left, right, root=False, zero_below=noise)
+        block *= np.float32(0.5)
+        return block

@@ -1,0 +1,79 @@
+"""How a distance job is run, and what it gives. The numbers depend on none of these options."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cml.console.progress_bar import ProgressBar
+from cml.errors import UserError
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """How a job is run. The result does not depend on it.
+
+    Attributes:
+        threads: Strips computed at a time in this process.
+        scheduler: Address of a Dask scheduler, ``tcp://host:port``, whose workers compute; "" for threads of this
+            process.
+        strip_pairs: Pairs of labels in a strip. None: as many as take up to half a minute, at most 4 million.
+        wait: True to wait for another process that works on the same job; otherwise that is an error.
+        say: Called with one line that says what the job will take. None for no such line.
+        bar_after: Seconds until a progress bar appears on stderr. None for no bar.
+
+    Raises:
+        UserError: ``threads`` or ``strip_pairs`` is below 1.
+    """
+
+    threads: int = 2
+    scheduler: str = ""
+    strip_pairs: int | None = None
+    wait: bool = False
+    say: Callable[[str], object] | None = None
+    bar_after: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        if self.threads < 1 or (self.strip_pairs is not None and self.strip_pairs < 1):
+            raise UserError(
+                f"'threads' and 'strip_pairs' must be at least 1. Got {self.threads} and {self.strip_pairs} instead."
+            )
+
+    def progress_bar(self, title: str, unit: str, total: int, *, initial: int = 0) -> ProgressBar:
+        """Create the progress bar of a part of the job, on stderr.
+
+        Args:
+            title: What is counted, as in "matrix".
+            unit: What one step is, as in "pair".
+            total: Steps in all.
+            initial: Steps that were done before.
+
+        Returns:
+            The bar, which is silent if ``bar_after`` is None.
+        """
+        return ProgressBar(
+            total=total,
+            initial=initial,
+            desc=title,
+            unit=unit,
+            unit_scale=True,
+            smoothing=0,
+            disable=self.bar_after is None,
+            delay=self.bar_after or 0.0,
+        )
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """A finished job.
+
+    Attributes:
+        folder: The folder of the job.
+        path: What ``precomputed`` reads: the file of the matrix, or the folder of the lists.
+        pairs: Pairs of labels that this call computed; 0 if the result was there.
+        seconds: How long that took.
+    """
+
+    folder: Path
+    path: Path
+    pairs: int
+    seconds: float

@@ -1,0 +1,81 @@
+"""Checks of a finished distance job: that it belongs to these labels, and a random part of it computed again."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cml.distances.blas_threads import one_blas_thread
+from cml.distances.jobs.folder import check_finished, read_record
+from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import Labels
+from cml.errors import DataError, UserError
+from cml.storage.npy import map_array
+
+VERIFIED_ROWS, VERIFIED_LISTS = 64, 16
+
+
+def open_job(distance: LabelDistance, labels: Labels, folder: Path) -> Work:
+    """Open a finished job.
+
+    Args:
+        distance: The label distance that it should be of.
+        labels: The N encoded labels that it should be of.
+        folder: The folder of the job.
+
+    Returns:
+        What the job computed.
+
+    Raises:
+        UserError: The job is not finished, or is of other labels or another label distance.
+        DataError: The record of the job is missing or damaged.
+    """
+    if (record := read_record(folder))["items"] != len(labels):
+        raise UserError(f"{folder} holds the job of {record['items']} items, but there are {len(labels)}.")
+    work: Work
+    if record.get("kind") == MatrixWork.kind:
+        work = MatrixWork(distance, labels, record.get("dtype", ""))
+    else:
+        work = NeighborsWork(distance, labels, record.get("k", 0))
+    check_finished(folder, work)
+    return work
+
+
+def verify(distance: LabelDistance, labels: Labels, folder: Path, *, seed: int | None = None) -> int:
+    """Compute a random part of a finished job again and compare every bit.
+
+    Args:
+        distance: The label distance of the job.
+        labels: The N encoded labels of the job.
+        folder: The folder of the job.
+        seed: Seed of the random part. None for another part at each call.
+
+    Returns:
+        How many numbers were compared: 64 x 64 of a matrix, or the lists of 16 items, fewer if there are fewer items.
+
+    Raises:
+        UserError: As of ``open_job``.
+        DataError: A stored number differs from the one that is computed now, or the record of the job is damaged.
+    """
+    work = open_job(distance, labels, folder)
+    rng, n = np.random.default_rng(seed), len(labels)
+    if isinstance(work, MatrixWork):
+        rows, columns = (np.sort(rng.choice(n, min(n, VERIFIED_ROWS), replace=False)) for _ in range(2))
+        with one_blas_thread():
+            again = {"matrix.npy": work.stored(rows, columns)}
+    else:
+        rows = np.sort(rng.choice(n, min(n, VERIFIED_LISTS), replace=False))
+        columns = np.arange(work.option[1])
+        with one_blas_thread():
+            lists = [work.compute(Strip(row, row + 1)) for row in rows.tolist()]
+        again = {name: np.concatenate([one[name] for one in lists]) for name in work.forms}
+    for name, expected in again.items():
+        stored = map_array(folder / name)[rows[:, None], columns]
+        if len(wrong := np.argwhere(stored != expected)):
+            row, column = wrong[0]
+            raise DataError(
+                f"{folder / name} has {stored[row, column]:g} at row {rows[row]}, column {columns[column]}, where "
+                f"{expected[row, column]:g} was computed now; {len(wrong)} of {expected.size} compared numbers differ. "
+                "Delete its folder and run the job again."
+            )
+    return len(rows) * len(columns)

