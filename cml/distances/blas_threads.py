@@ -1,4 +1,4 @@
-"""One BLAS thread while a block is computed: blocks run in parallel, and BLAS threads on top wait for each other."""
+"""One BLAS thread while blocks are computed: blocks run in parallel, and BLAS threads on top wait for each other."""
 
 import contextlib
 import functools
@@ -13,8 +13,10 @@ _restore: Any = None
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread in this process until the last block that asked for it ends."""
-    # on a busy machine a small product on two BLAS threads takes ten times as long as on one
+    """Limit BLAS to one thread in this process until the last block that asked for it ends.
+
+    On a busy machine a small product on two BLAS threads takes ten times as long as on one.
+    """
     global _inside, _restore
     with _lock:
         if _inside == 0:

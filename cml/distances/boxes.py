@@ -35,8 +35,19 @@ class Boxes(LabelDistance):
     is_costly: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack lists of at most M boxes: ``corners`` (N, M, 4) float64, ``kinds`` (N, M) text, ``count`` (N,) int."""
-        read = [_boxes(label, position) for position, label in enumerate(labels)]
+        """Check and pack sets of boxes.
+
+        Args:
+            labels: For each of N items the list of its boxes, at most M.
+
+        Returns:
+            Arrays ``corners`` (N, M, 4) float64, ``kinds`` (N, M) text, ``count`` (N,) int.
+
+        Raises:
+            LabelError: A label is no list of boxes, or a box has another form or no area.
+            UserError: There is no label.
+        """
+        read = [_read_boxes(label, position) for position, label in enumerate(labels)]
         most = max(1, *(len(kinds) for kinds, _ in read))
         corners, kinds = np.zeros((len(read), most, 4)), np.full((len(read), most), "", object)
         for row, (names, numbers) in enumerate(read):
@@ -45,7 +56,15 @@ class Boxes(LabelDistance):
         return Labels({"corners": corners, "kinds": kinds.astype(str), "count": count})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32 in 0..1."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32 in 0..1.
+        """
         result = np.empty((len(a), len(b)), np.float32)
         for i in range(len(a)):
             overlap = _overlaps(a[i : i + 1], b)  # (boxes of i, B, M)
@@ -60,7 +79,7 @@ class Boxes(LabelDistance):
 
 
 def _overlaps(one: Labels, others: Labels) -> Float64:
-    """IoU of each box of one label with each box of B labels, 0 between classes: (boxes, B, M)."""
+    """Compute the IoU of each box of one label with each box of B labels, 0 between classes: (boxes, B, M)."""
     count = int(one.arrays["count"][0])
     mine, kinds = one.arrays["corners"][0, :count, None, None], one.arrays["kinds"][0, :count, None, None]
     theirs = others.arrays["corners"]
@@ -70,7 +89,7 @@ def _overlaps(one: Labels, others: Labels) -> Float64:
     return np.where(kinds == others.arrays["kinds"], shared / (both - shared), 0.0)
 
 
-def _boxes(label: Any, position: int) -> tuple[list[str], Float64]:  # noqa: ANN401 - checked here
+def _read_boxes(label: Any, position: int) -> tuple[list[str], Float64]:  # noqa: ANN401 - checked here
     form = "should be a list of boxes [class, x0, y0, x1, y1]"
     if not isinstance(label, list | tuple):
         raise LabelError(position, f"{form}. Got {short(label)} instead.")

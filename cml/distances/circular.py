@@ -46,11 +46,33 @@ class Circular(LabelDistance):
         return "degrees" if self.period == 360 else "label units"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N numbers, or N lists of D numbers, as (N, D) float64 ``phases`` between -period and period."""
+        """Check numbers or vectors and pack them within one period.
+
+        Args:
+            labels: N numbers, or N lists of D numbers, in the unit of the period.
+
+        Returns:
+            Array ``phases`` (N, D) float64 between -period and period.
+
+        Raises:
+            LabelError: A label is no number or list of numbers, is not finite, or has another length than the first.
+            UserError: There is no label.
+        """
         return Labels({"phases": np.fmod(pack_vectors(labels), self.period)})  # fmod does not round
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32, at most half the period."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32 in the unit of the period, at most half the period.
+
+        Raises:
+            UserError: The vectors of the two sides differ in length.
+        """
         left, right = a.arrays["phases"], b.arrays["phases"]
         check_same_length(left, right)
         result = np.empty((len(a), len(b)), np.float32)
@@ -58,7 +80,14 @@ class Circular(LabelDistance):
         return result
 
     def label_vectors(self, labels: Labels) -> Float64:
-        """Points (N, 2 D) on a circle for each component, as long around as the period: what a regression predicts."""
+        """Place each component on a circle as long around as the period: what a regression predicts.
+
+        Args:
+            labels: N encoded labels.
+
+        Returns:
+            (N, 2 D) float64, in the unit of the period.
+        """
         angles = labels.arrays["phases"] * (2 * math.pi / self.period)
         return self.period / (2 * math.pi) * np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 

@@ -32,8 +32,19 @@ class Classes(LabelDistance):
     is_metric: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N classes as their ``names`` (N,), and ``digests`` (N, 2) uint64 of these, which are compared."""
-        values = [_class(label, position) for position, label in enumerate(labels)]
+        """Check and pack classes.
+
+        Args:
+            labels: N texts, or N whole numbers.
+
+        Returns:
+            Arrays ``names`` (N,) text, and ``digests`` (N, 2) uint64 of these, which are compared.
+
+        Raises:
+            LabelError: A label is no class, or texts and numbers are mixed.
+            UserError: There is no label.
+        """
+        values = [_read_class(label, position) for position, label in enumerate(labels)]
         kind = type(values[0])
         for position, value in enumerate(values):
             if type(value) is not kind:
@@ -45,18 +56,26 @@ class Classes(LabelDistance):
         return Labels({"names": np.array(names), "digests": packed})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """0 and 1, (len(a), len(b)) float32."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32, 0 or 1.
+        """
         left, right = a.arrays["digests"], b.arrays["digests"]
         distances: Float32 = (left[:, :1] != right[:, 0]).astype(np.float32)  # (A, B)
         np.maximum(distances, left[:, 1:] != right[:, 1], out=distances)
         return distances
 
     def class_names(self, labels: Labels) -> NDArray[np.str_]:
-        """The names (N,)."""
+        """Return the names (N,)."""
         return labels.arrays["names"]
 
 
-def _class(label: Any, position: int) -> Any:  # noqa: ANN401 - checked here
+def _read_class(label: Any, position: int) -> Any:  # noqa: ANN401 - checked here
     value = label.item() if isinstance(label, np.generic) else label
     if isinstance(value, float) and value.is_integer():
         value = int(value)

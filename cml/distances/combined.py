@@ -66,15 +66,37 @@ class Combined(Composed):
         return all(distance.is_metric for distance in self._parts.values())
 
     def fit(self, labels: Sequence[Any]) -> Self:
-        """This distance with the scales taken from ``labels``, unless they are given, and its parts fitted."""
-        columns = self._columns(labels)
+        """Take the scales from labels unless they are given, and fit the parts.
+
+        Args:
+            labels: Labels of the training set, dicts of the parts.
+
+        Returns:
+            The distance with its scales as settings.
+
+        Raises:
+            LabelError: A label is no dict of the parts.
+            UserError: No two labels differ in a part, so that it has no scale.
+        """
+        columns = self._labels_by_part(labels)
         fitted = {part: distance.fit(columns[part]) for part, distance in self._parts.items()}
         scales = self.scales or {part: _scale(part, fitted[part], columns[part]) for part in fitted}
         return replace(self, parts=fitted, scales=scales)
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N labels: the arrays of part k as ``k:name``, and ``scales`` (N, P) float64, the same in every row."""
-        columns = self._columns(labels)
+        """Check and pack dicts of labels.
+
+        Args:
+            labels: N dicts with an entry for each part.
+
+        Returns:
+            The arrays of part k as ``k:name``, and ``scales`` (N, P) float64, the same in every row.
+
+        Raises:
+            LabelError: A label is no dict of the parts, or a part refuses its entry.
+            UserError: A part has no scale, or there is no label.
+        """
+        columns = self._labels_by_part(labels)
         arrays: dict[str, Any] = {}
         for place, (part, distance) in enumerate(self._parts.items()):
             try:
@@ -87,7 +109,18 @@ class Combined(Composed):
         return Labels({**arrays, _SCALES: np.tile(row, (len(labels), 1))})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Weighted sums (len(a), len(b)) float32."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32, in scales of the parts.
+
+        Raises:
+            UserError: The two sides were encoded with different scales.
+        """
         total = np.zeros((len(a), len(b)))
         scales, other = a.arrays[_SCALES][0], b.arrays[_SCALES][0]
         if not np.array_equal(scales, other):
@@ -97,28 +130,30 @@ class Combined(Composed):
             )
         for place, (part, distance) in enumerate(self._parts.items()):
             weight = 1.0 if self.weights is None else self.weights[part]
-            total += distance.pairwise(_part(a, place), _part(b, place)) * (weight / scales[place])
+            total += distance.pairwise(_select_part(a, place), _select_part(b, place)) * (weight / scales[place])
         return total.astype(np.float32)
 
-    def _columns(self, labels: Sequence[Any]) -> dict[str, list[Any]]:
+    def _labels_by_part(self, labels: Sequence[Any]) -> dict[str, list[Any]]:
+        """Split the dicts into a list of labels for each part."""
         for position, label in enumerate(labels):
             if not isinstance(label, Mapping) or set(label) != set(self._parts):
                 raise LabelError(position, f"should be a dict of {', '.join(self._parts)}. Got {short(label)} instead.")
         return {part: [label[part] for label in labels] for part in self._parts}
 
 
-def _part(labels: Labels, place: int) -> Labels:
+def _select_part(labels: Labels, place: int) -> Labels:
     prefix = f"{place}:"
     return Labels({name.removeprefix(prefix): a for name, a in labels.arrays.items() if name.startswith(prefix)})
 
 
 def _scale(part: str, distance: LabelDistance, labels: list[Any]) -> float:
-    """Median of the positive, finite distances between pairs of a sample of ``labels``."""
+    """Compute the median of the positive, finite distances between pairs of a sample of ``labels``."""
     if len(labels) > SAMPLE:
         labels = [labels[i] for i in np.sort(np.random.default_rng(0).choice(len(labels), SAMPLE, replace=False))]
     encoded = distance.encode(labels)
     pairs = distance.pairwise(encoded, encoded)[np.triu_indices(len(labels), 1)]
-    if len(pairs := pairs[np.isfinite(pairs) & (pairs > 0)]) == 0:
+    pairs = pairs[np.isfinite(pairs) & (pairs > 0)]
+    if len(pairs) == 0:
         why = f"no two of {len(labels)} labels differ in it. Fit on more labels, or give 'scales'."
         raise UserError(f"The part {part!r} has no scale: {why}")
     return float(np.median(pairs))

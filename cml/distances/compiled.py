@@ -1,6 +1,8 @@
-"""Inner loops over pairs of labels, compiled by numba."""
-# numba keeps compiled code on disk and looks only at the file of the outermost function: after an edit of an inner
-# function in another file delete the __pycache__ of its callers.
+"""Inner loops over pairs of labels, compiled by numba.
+
+numba keeps compiled code on disk and looks only at the file of the outermost function: after an edit of an inner
+function in another file delete the ``__pycache__`` of its callers.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,14 +17,27 @@ FREE = ORDERED | {"reassoc", "contract"}  # sums in the machine's order, which i
 
 
 def compiled(*, fastmath: frozenset[str] = ORDERED, inline: bool = False) -> Callable[[F], F]:
-    """Compile at the first call, ``inline`` into all callers; keep the code where numba finds a folder to write to."""
+    """Create the decorator that compiles a function at its first call.
+
+    The code is kept where numba finds a folder to write to.
+
+    Args:
+        fastmath: What LLVM may assume of floating-point numbers: ``AS_WRITTEN``, ``ORDERED`` or ``FREE``.
+        inline: True to compile the function into all of its callers.
+
+    Returns:
+        The decorator.
+    """
 
     def decorate(function: F) -> F:
-        options: dict[str, Any] = {"fastmath": set(fastmath), "error_model": "numpy", "forceinline": inline}
+        def compile_(cache: bool) -> F:
+            jit = numba.njit(nogil=True, cache=cache, fastmath=set(fastmath), error_model="numpy", forceinline=inline)
+            fast: F = jit(function)
+            return fast
+
         try:
-            fast: F = numba.njit(nogil=True, cache=True, **options)(function)
-        except RuntimeError:  # no such folder
-            fast = numba.njit(nogil=True, **options)(function)
-        return fast
+            return compile_(cache=True)
+        except RuntimeError:  # no folder to write to
+            return compile_(cache=False)
 
     return decorate

@@ -24,8 +24,10 @@ class Composed(LabelDistance):
     @property
     def is_costly(self) -> bool | None:
         """True if a part is; None if a part is still to be measured."""
-        known = [part.is_costly for part in self._parts.values()]
-        return True if True in known else None if None in known else False
+        costs = [part.is_costly for part in self._parts.values()]
+        if True in costs:
+            return True
+        return None if None in costs else False
 
     @property
     def is_stored(self) -> bool:
@@ -33,7 +35,7 @@ class Composed(LabelDistance):
         return all(part.is_stored for part in self._parts.values())
 
     def fingerprint(self) -> str:
-        """Hex digest of name, parts and the settings that are not parts."""
+        """Return a hex digest of name, parts and the settings that are not parts."""
         parts = {name: part.fingerprint() for name, part in self._parts.items()}
         own = dict(list(self.settings().items())[1:])
         return hashlib.sha256(json.dumps([self.name, parts, own], sort_keys=True).encode()).hexdigest()

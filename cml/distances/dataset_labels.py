@@ -20,7 +20,20 @@ Mirror = Callable[[Any], Any]  # of a label
 def encode(
     distance: LabelDistance, dataset: PreparedDataset, role: str | Sequence[str], mirror: Mirror | None = None
 ) -> Labels:
-    """Encode the labels of one role or several, with ``mirror`` then those mirrored; an error names the item."""
+    """Encode the labels of a prepared dataset; an error names the item.
+
+    Args:
+        distance: The label distance.
+        dataset: The dataset.
+        role: The split, or several splits, whose labels follow each other.
+        mirror: Mirrors a label. If given, the mirrored labels follow the labels.
+
+    Returns:
+        The encoded labels.
+
+    Raises:
+        DataError: A label is refused, or a mask does not fit its image.
+    """
     splits = [dataset.split(name) for name in ([role] if isinstance(role, str) else role)]
     # of one role as they are: a million numbers are one array there
     labels = splits[0].labels if len(splits) == 1 else [label for split in splits for label in split.labels]
@@ -50,7 +63,15 @@ def encode(
 
 
 def label_faults(distance: LabelDistance, dataset: PreparedDataset) -> list[str]:
-    """Everything that a label distance refuses of a dataset's labels, one line per label."""
+    """List everything that a label distance refuses in a dataset.
+
+    Args:
+        distance: The label distance.
+        dataset: The dataset.
+
+    Returns:
+        One line for each label that is refused.
+    """
     found = []
     for role in dataset.info.roles:
         try:
@@ -63,6 +84,7 @@ def label_faults(distance: LabelDistance, dataset: PreparedDataset) -> list[str]
 
 
 def _fault(distance: LabelDistance, label: Any) -> str:  # noqa: ANN401 - a label of any form
+    """Encode a label alone and return why it is refused, or ""."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said of all of them together
@@ -73,7 +95,7 @@ def _fault(distance: LabelDistance, label: Any) -> str:  # noqa: ANN401 - a labe
 
 
 class _WithMirrored(Sequence[Any]):
-    """N labels, then the N mirrored ones, each made when it is asked for: masks are large."""
+    """N labels, then the N mirrored ones, each made when it is read: masks are large."""
 
     def __init__(self, labels: Sequence[Any], mirror: Mirror) -> None:
         self._labels, self._mirror = labels, mirror

@@ -44,11 +44,35 @@ class Euclidean(LabelDistance):
         return "label units^2" if self.squared else "label units"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N numbers as (N, 1) and N lists of D numbers as (N, D) float64, array ``vectors``."""
+        """Check and pack numbers or vectors.
+
+        Args:
+            labels: N numbers, or N lists of D numbers; an array (N,) or (N, D).
+
+        Returns:
+            Array ``vectors`` (N, D) float64; of numbers D is 1.
+
+        Raises:
+            LabelError: A label is no number or list of numbers, is not finite, has another length than the first, or is
+                longer than 1e18.
+            UserError: There is no label.
+        """
         return Labels({"vectors": pack_vectors(labels)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32.
+
+        Raises:
+            UserError: The vectors of the two sides differ in length, or a squared
+        distance is too small for float32.
+        """
         left, right = a.arrays["vectors"], b.arrays["vectors"]
         check_same_length(left, right)
         try:
@@ -67,5 +91,5 @@ class Euclidean(LabelDistance):
             ) from None
 
     def label_vectors(self, labels: Labels) -> NDArray[np.float64]:
-        """The vectors (N, D)."""
+        """Return the vectors (N, D)."""
         return labels.arrays["vectors"]

@@ -24,7 +24,16 @@ _DIRECT_BYTES = 16 << 20  # what the direct formula may gather at a time
 def compute_again(
     rows: Rows, columns: Rows, direct: Callable[[Rows, Rows], Float64], *, pair_bytes: int, root: bool, out: Float32
 ) -> None:
-    """Write P open pairs, or their roots, by the formula ``direct``, which takes ``pair_bytes`` for each."""
+    """Write the distances of open pairs by the direct formula.
+
+    Args:
+        rows: (P,) rows of the pairs.
+        columns: (P,) columns of the pairs.
+        direct: Computes squared distances (Q,) of rows (Q,) and columns (Q,).
+        pair_bytes: Memory that ``direct`` takes for a pair.
+        root: True to write the roots.
+        out: (A, B) distances, written in place.
+    """
     pairs = max(1, _DIRECT_BYTES // pair_bytes)
     for start in range(0, len(rows), pairs):
         row, column = rows[start : start + pairs], columns[start : start + pairs]
@@ -33,17 +42,42 @@ def compute_again(
 
 
 def noise_floor(a: Any, b: Any) -> Any:  # noqa: ANN401 - arrays or numbers
-    """Mean squared differences of equal labels whose coordinates carry rounding errors ``a`` and ``b``: up to this."""
+    """Bound the mean squared difference of equal labels by their rounding errors.
+
+    Args:
+        a: Rounding error of a coordinate of one side.
+        b: The same of the other side.
+
+    Returns:
+        Mean squared differences up to this are 0.
+    """
     return np.square(4 * (a + b))
 
 
 def running_sum(terms: Float64) -> Float64:
-    """Sum of (P, D) over D from left to right, one order whatever P: (P,)."""
+    """Sum up rows from left to right, in one order however many rows there are.
+
+    Args:
+        terms: (P, D).
+
+    Returns:
+        (P,).
+    """
     return np.add.accumulate(terms, axis=1)[:, -1]
 
 
 def squared_euclidean(a: Float64, b: Float64, *, root: bool, zero_below: float = 0.0) -> Float32:
-    """Squared distances (A, B), or their roots, of rows (A, D) and (B, D); up to ``zero_below``, their noise, 0."""
+    """Compute squared Euclidean distances, or their roots, with the digits of the direct formula.
+
+    Args:
+        a: (A, D) float64.
+        b: (B, D) float64.
+        root: True for the roots.
+        zero_below: Squared distances up to this are noise and become 0.
+
+    Returns:
+        (A, B) float32.
+    """
     dimension = a.shape[1]
     result = np.empty((len(a), len(b)), np.float32)
     center = b.mean(axis=0)  # a shift changes no distance, and short rows round less
@@ -53,7 +87,7 @@ def squared_euclidean(a: Float64, b: Float64, *, root: bool, zero_below: float =
     bound = 4 * (dimension + 8) * UNIT_ROUNDOFF  # twice the textbook bound of product and direct formula together
     error_a = bound * norms_a + zero_below
 
-    def settle(i: int, j: int, out: Float32) -> None:
+    def _settle(i: int, j: int, out: Float32) -> None:
         norms = norms_b[j : j + TILE_COLUMNS]
         estimate = -2 * near_a[i : i + TILE_ROWS] @ near_b[j : j + TILE_COLUMNS].T  # (R, C)
         estimate += norms_a[i : i + TILE_ROWS]
@@ -77,5 +111,5 @@ def squared_euclidean(a: Float64, b: Float64, *, root: bool, zero_below: float =
     with one_blas_thread():
         for i in range(0, len(a), TILE_ROWS):
             for j in range(0, len(b), TILE_COLUMNS):
-                settle(i, j, result[i : i + TILE_ROWS, j : j + TILE_COLUMNS])
+                _settle(i, j, result[i : i + TILE_ROWS, j : j + TILE_COLUMNS])
     return result

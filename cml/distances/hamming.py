@@ -31,7 +31,18 @@ class Hamming(LabelDistance):
     is_metric: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N lists of values as sets of (place, value), see ``pack_sets``."""
+        """Check and pack lists of values.
+
+        Args:
+            labels: N lists of equal length, of numbers, texts or booleans.
+
+        Returns:
+            The arrays of ``pack_sets``, of the pairs (place, value).
+
+        Raises:
+            LabelError: A label is no list, has another length than the first, or holds another kind of value.
+            UserError: There is no label.
+        """
         rows: list[list[str]] = []
         for position, label in enumerate(labels):
             values = label.tolist() if isinstance(label, np.ndarray) else label
@@ -43,7 +54,18 @@ class Hamming(LabelDistance):
         return pack_sets(rows)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Shares of differing places (len(a), len(b)) float32."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32 in 0..1.
+
+        Raises:
+            UserError: The lists of the two sides differ in length.
+        """
         length, other = int(a.arrays["size"][0]), int(b.arrays["size"][0])
         if length != other:
             raise UserError(f"The labels of the two sides differ in length: {length} values against {other}.")
@@ -51,7 +73,7 @@ class Hamming(LabelDistance):
 
 
 def _value_text(value: Any, position: int) -> str:  # noqa: ANN401 - checked here
-    """One text for each value, equal exactly if the values are."""
+    """Write a value as a text, equal exactly if the values are."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, str):
         return f"text {value}"

@@ -17,9 +17,9 @@ EARTH_RADIUS = 6_371_008.8  # metres, the mean radius
 
 @dataclass(frozen=True)
 class Haversine(LabelDistance):
-    """Great-circle distance in metres between [latitude, longitude] in degrees, on a sphere of the earth's mean radius.
+    """Great-circle distance in metres between [latitude, longitude] in degrees.
 
-    The sphere is up to 0.5 % away from the ellipsoid.
+    The earth is taken as a sphere of its mean radius, which is up to 0.5 % away from the ellipsoid.
 
     Example:
         >>> distance = Haversine()
@@ -33,20 +33,46 @@ class Haversine(LabelDistance):
     unit: ClassVar[str] = "m"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N places as (N, 3) float64 ``places``: latitude and longitude in radians, cosine of the latitude."""
+        """Check and pack points on the earth.
+
+        Args:
+            labels: N lists [latitude, longitude] in degrees.
+
+        Returns:
+            Array ``places`` (N, 3) float64: latitude and longitude in radians, cosine of the latitude.
+
+        Raises:
+            LabelError: A label is no pair of finite numbers, or lies outside -90..90 and -180..360 degrees.
+            UserError: There is no label.
+        """
         degrees = pack_vectors(labels, "[latitude, longitude]")
         check_on_earth(degrees)
         radians = np.radians(degrees)
         return Labels({"places": np.column_stack([radians, np.cos(radians[:, 0])])})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Metres (len(a), len(b)) float32."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32 in metres.
+        """
         result = np.empty((len(a), len(b)), np.float32)
         _fill(a.arrays["places"], b.arrays["places"], result)
         return result
 
     def label_vectors(self, labels: Labels) -> Float64:
-        """Points (N, 3) in space, in metres from the earth's centre: what a regression predicts."""
+        """Place the points in space: what a regression predicts.
+
+        Args:
+            labels: N encoded labels.
+
+        Returns:
+            (N, 3) float64 in metres from the earth's centre.
+        """
         latitude, longitude, cosine = labels.arrays["places"].T
         return EARTH_RADIUS * np.column_stack(
             [cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)]
@@ -54,10 +80,17 @@ class Haversine(LabelDistance):
 
 
 def check_on_earth(degrees: Float64) -> None:
-    """Raise ``LabelError`` unless the first two columns of (N, C) are a latitude and a longitude in degrees."""
-    for values, what, low, high in ((degrees[:, 0], "latitude", -90, 90), (degrees[:, 1], "longitude", -180, 360)):
+    """Check that positions are latitudes and longitudes.
+
+    Args:
+        degrees: (N, C) positions, whose first two columns are latitude and longitude in degrees.
+
+    Raises:
+        LabelError: A latitude is outside -90..90, or a longitude outside -180..360.
+    """
+    for values, axis, low, high in ((degrees[:, 0], "latitude", -90, 90), (degrees[:, 1], "longitude", -180, 360)):
         out = (values < low) | (values > high)
-        refuse(out, f"has the {what} {{:g}}; it should be in {low}..{high} degrees.", values)
+        refuse(out, f"has the {axis} {{:g}}; it should be in {low}..{high} degrees.", values)
 
 
 @compiled(fastmath=AS_WRITTEN)

@@ -34,7 +34,18 @@ class Jaccard(LabelDistance):
     is_metric: ClassVar[bool] = True
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N sets of names, see ``pack_sets``."""
+        """Check and pack sets of names.
+
+        Args:
+            labels: N sets or lists of names, or N vectors of 0 and 1 of equal length.
+
+        Returns:
+            The arrays of ``pack_sets``.
+
+        Raises:
+            LabelError: A label is neither, or a vector has another length than the first.
+            UserError: Sets and vectors are mixed, or there is no label.
+        """
         length: int | None = None
         names: list[list[str]] = []
         for position, label in enumerate(labels):
@@ -51,7 +62,15 @@ class Jaccard(LabelDistance):
         return pack_sets(names)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Jaccard distances (len(a), len(b)) float32."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32 in 0..1.
+        """
         shared = count_shared(a, b)
         either = np.add.outer(a.arrays["size"], b.arrays["size"]) - shared  # (A, B) float64
         block: Float32 = ((either - shared) / np.maximum(either, 1)).astype(np.float32)

@@ -21,8 +21,14 @@ _TILE = 1024
 
 
 def pack_sets(sets: Sequence[Iterable[str]]) -> Labels:
-    """Pack N sets of at most M names as ``digests`` (N, M) uint64, and how many count as ``size`` (N,) int32."""
-    # 64 bits need no common vocabulary, and two of a million names meet with a probability of about 3e-8
+    """Pack sets of names as digests.
+
+    Args:
+        sets: For each of N labels its names; a name that occurs twice counts once.
+
+    Returns:
+        Arrays ``digests`` (N, M) uint64, M the size of the largest set, and ``size`` (N,) int32, how many count.
+    """
     digests = [np.unique(np.array([_digest(name) for name in names], np.uint64)) for names in sets]
     size = np.array([len(row) for row in digests], np.int32)
     packed = np.zeros((len(digests), size.max()), np.uint64)
@@ -31,7 +37,15 @@ def pack_sets(sets: Sequence[Iterable[str]]) -> Labels:
 
 
 def count_shared(a: Labels, b: Labels) -> Float32:
-    """How many names the packed sets of ``a`` and ``b`` share: (len(a), len(b)) float32 whole numbers."""
+    """Count the names that two sets share.
+
+    Args:
+        a: A packed sets.
+        b: B packed sets.
+
+    Returns:
+        (A, B) float32 whole numbers.
+    """
     result = np.zeros((len(a), len(b)), np.float32)
     names = np.intersect1d(a.arrays["digests"], b.arrays["digests"])  # sorted; padding among them matches nothing
     if len(names) == 0:
@@ -45,7 +59,7 @@ def count_shared(a: Labels, b: Labels) -> Float32:
 
 
 def _members(labels: Labels, names: NDArray[np.uint64], *, dense: bool) -> Any:  # noqa: ANN401 - an array or a sparse matrix
-    """Which of the sorted ``names`` each set has: (N, len(names)) float32 of 0 and 1."""
+    """Find which of the sorted ``names`` each set has: (N, len(names)) float32 of 0 and 1."""
     digests = labels.arrays["digests"]
     places = np.minimum(np.searchsorted(names, digests), len(names) - 1)
     filled = np.arange(digests.shape[1]) < labels.arrays["size"][:, None]  # not padding

@@ -55,7 +55,19 @@ class Place(LabelDistance):
         check_word("coordinates", self.coordinates, ("degrees", "metres"))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N labels as (N, 3) float64 ``views``: x and y in metres or radians, heading in radians."""
+        """Check and pack positions with headings.
+
+        Args:
+            labels: N lists [latitude, longitude, heading] in degrees, or with ``coordinates="metres"`` [east, north,
+                heading].
+
+        Returns:
+            Array ``views`` (N, 3) float64: x and y in metres or radians, heading in radians.
+
+        Raises:
+            LabelError: A label is no list of three finite numbers, or lies nowhere on the earth.
+            UserError: There is no label.
+        """
         if self.coordinates == "metres":
             numbers = pack_vectors(labels, "[east, north, heading]")
             return Labels({"views": np.column_stack([numbers[:, :2], np.radians(numbers[:, 2])])})
@@ -64,7 +76,15 @@ class Place(LabelDistance):
         return Labels({"views": np.radians(numbers[:, [1, 0, 2]])})  # longitude is x
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32, 1 where nothing is seen from both."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32 in 0..1, 1 where nothing is seen from both.
+        """
         result = np.empty((len(a), len(b)), np.float32)
         on_globe = self.coordinates == "degrees"
         _fill(a.arrays["views"], b.arrays["views"], on_globe, self.metres, math.radians(self.degrees), result)
@@ -73,7 +93,7 @@ class Place(LabelDistance):
 
 @compiled(fastmath=AS_WRITTEN)
 def _sector(x: float, y: float, heading: float, radius: float, angle: float) -> Float64:
-    """The sector as a polygon (_CHORDS + 2, 2), clockwise."""
+    """Draw the sector as a polygon (_CHORDS + 2, 2), clockwise."""
     corners = np.empty((_CHORDS + 2, 2))
     corners[0] = x, y
     for k in range(_CHORDS + 1):
@@ -93,7 +113,7 @@ def _area(polygon: Float64, count: int) -> float:
 
 @compiled(fastmath=AS_WRITTEN)
 def _shared_area(polygon: Float64, other: Float64) -> float:
-    """Area that two convex clockwise polygons share, by cutting one along each side of the other."""
+    """Compute the area that two convex clockwise polygons share, by cutting one along each side of the other."""
     count = polygon.shape[0]
     old, new = np.empty((2 * count + 2, 2)), np.empty((2 * count + 2, 2))
     old[:count] = polygon

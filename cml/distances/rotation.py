@@ -78,10 +78,23 @@ class Rotation(LabelDistance):
         return self.symmetry == "none"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N rotations as (N, 4) float64 unit ``quaternions`` [x, y, z, w]."""
+        """Check and pack rotations.
+
+        Args:
+            labels: N rotations in the form that ``form`` says.
+
+        Returns:
+            Array ``quaternions`` (N, 4) float64, [x, y, z, w] of length 1.
+
+        Raises:
+            LabelError: A label has another form, is not finite, or is no rotation: a quaternion not of length 1, a
+                matrix that is not orthonormal or that mirrors.
+            UserError: There is no label.
+        """
         if self.form == "matrix":
             labels = [_flat(label, position) for position, label in enumerate(labels)]
-        if (numbers := pack_vectors(labels)).shape[1] != _LENGTHS[self.form]:
+        numbers = pack_vectors(labels)
+        if numbers.shape[1] != _LENGTHS[self.form]:
             wanted = f"should be a {self.form} of {_LENGTHS[self.form]} numbers"
             raise LabelError(0, f"{wanted}. It has {numbers.shape[1]} instead.")
         if self.form == "quaternion":
@@ -102,7 +115,15 @@ class Rotation(LabelDistance):
         return Labels({"quaternions": np.asarray(turns.as_quat(), np.float64).reshape(-1, 4)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Angles in degrees (len(a), len(b)) float32."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32 in degrees, 0 to 180.
+        """
         turned = a.arrays["quaternions"][:, None]
         if self.symmetry != "none":
             turned = np.stack([(Turn.from_quat(turned[:, 0]) * one).as_quat() for one in self._group], axis=1)
@@ -111,7 +132,14 @@ class Rotation(LabelDistance):
         return result
 
     def label_vectors(self, labels: Labels) -> Float64 | None:
-        """The rotation matrices (N, 9), which a regression predicts; None with a symmetry, which makes many equal."""
+        """Return the rotation matrices, which a regression predicts.
+
+        Args:
+            labels: N encoded labels.
+
+        Returns:
+            (N, 9) float64, or None with a symmetry, which makes many rotations equal.
+        """
         if self.symmetry != "none":
             return None
         return np.asarray(Turn.from_quat(labels.arrays["quaternions"]).as_matrix()).reshape(-1, 9)
@@ -133,7 +161,7 @@ def _flat(label: Any, position: int) -> Float64:  # noqa: ANN401 - checked here
 
 @compiled(fastmath=AS_WRITTEN)
 def _fill(turned: Float64, b: Float64, out: Float32) -> None:
-    """Angles between (A, G, 4) quaternions, the nearest of each G, and (B, 4)."""
+    """Compute the angles between (A, G, 4) quaternions, the nearest of each G, and (B, 4)."""
     for i in range(turned.shape[0]):
         for j in range(b.shape[0]):
             best, nearest = -1.0, 0

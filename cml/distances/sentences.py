@@ -20,7 +20,7 @@ _NOISE = 1e-6  # vectors of equal texts differ by rounding where they were compu
 
 @dataclass(frozen=True)
 class Sentences(LabelDistance):
-    """1 - cosine of sentence vectors, of an image's captions: what is said, in whatever words.
+    """1 - cosine of the vectors of whole sentences: the meaning of an image's captions, in whatever words.
 
     A label is a text, or the list of an image's captions, one or more.
 
@@ -28,7 +28,7 @@ class Sentences(LabelDistance):
         model: ``all-minilm-l6-v2`` (extra ``sentences``, no network), or any sentence-transformers model: the folder
             of one, or its name on the Hugging Face hub, downloaded once.
         reduce: ``sum``: over the captions of both images, the distance to the nearest caption of the other image, as
-            of ``captions``. ``mean``: 1 - cosine of the mean vectors of both images' captions.
+            in ``captions``. ``mean``: 1 - cosine of the mean vectors of both images' captions.
         model_sha256: Content that the model must have, if given. ``settings()`` fills it in, so that a saved config
             cannot be used with another model.
 
@@ -58,7 +58,7 @@ class Sentences(LabelDistance):
 
     @property
     def unit(self) -> str:
-        """The sum's is that of its parts."""
+        """1 - cosine, or the sum of such values."""
         return "1 - cosine" if self.reduce == "mean" else "summed 1 - cosine"
 
     @functools.cached_property
@@ -66,11 +66,22 @@ class Sentences(LabelDistance):
         return Cosine() if self.reduce == "mean" else Sets(Cosine())
 
     def settings(self) -> dict[str, Any]:
-        """The settings as JSON can hold them, with the digest of the model."""
+        """Return the settings as JSON can hold them, with the digest of the model."""
         return {**super().settings(), "model_sha256": model_sha256(self.model)}
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack the vectors of N texts or lists of texts, as ``cosine`` or ``sets`` packs them."""
+        """Embed the texts of N labels and pack their vectors.
+
+        Args:
+            labels: N texts, or N lists of one or more texts.
+
+        Returns:
+            The arrays of ``cosine`` or ``sets``.
+
+        Raises:
+            LabelError: A label is no text or list of texts, or a text is empty.
+            UserError: The extra ``sentences`` is not installed, the model cannot be opened, or there is no label.
+        """
         captions = [[label] if isinstance(label, str) else label for label in labels]
         for position, label in enumerate(captions):
             listed = isinstance(label, list | tuple) and all(isinstance(text, str) for text in label)
@@ -83,7 +94,15 @@ class Sentences(LabelDistance):
         return self._base.encode([part.mean(axis=0) for part in parts] if self.reduce == "mean" else parts)
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32; exactly 0 between equal texts."""
-        found = self._base.pairwise(a, b)
-        found[found < _NOISE] = 0
-        return found
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32, exactly 0 between equal texts.
+        """
+        distances = self._base.pairwise(a, b)
+        distances[distances < _NOISE] = 0
+        return distances

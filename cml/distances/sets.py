@@ -57,11 +57,29 @@ class Sets(Composed):
         return self._base.unit
 
     def fit(self, labels: Sequence[Any]) -> Self:
-        """These sets with the base fitted on all members."""
+        """Fit the base on all members.
+
+        Args:
+            labels: Labels of the training set, lists of members.
+
+        Returns:
+            The distance between sets with the fitted base.
+        """
         return replace(self, base=self._base.fit([member for label in labels for member in label]))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N sets of up to M members: the base's arrays as (N, M, ..), and ``count`` (N,) int32."""
+        """Check and pack sets of labels.
+
+        Args:
+            labels: N lists of at most M labels of the base, at least one each.
+
+        Returns:
+            The base's arrays as ``member.name`` (N, M, ...), and ``count`` (N,) int32.
+
+        Raises:
+            LabelError: A label is no list or empty, or the base refuses a member.
+            UserError: There is no label.
+        """
         form = f"should be a list of one or more {self._base.name} labels"
         for position, label in enumerate(labels):
             if not isinstance(label, list | tuple | np.ndarray) or len(label) == 0:
@@ -78,7 +96,15 @@ class Sets(Composed):
         return Labels({"count": count, **{_MEMBER + name: array[slots] for name, array in members.arrays.items()}})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Sums of least distances (len(a), len(b)) float32."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32, sums of least distances.
+        """
         result = np.empty((len(a), len(b)), np.float32)
         pair_bytes = 4 * int(a.arrays["count"].max()) * int(b.arrays["count"].max())
         columns = max(1, min(len(b), _BLOCK_BYTES // pair_bytes))
@@ -88,19 +114,20 @@ class Sets(Composed):
             for i in range(0, len(a), rows):
                 members_a, starts_a = _members(a[i : i + rows])
                 block = self._base.pairwise(members_a, members_b)  # members of a, members of b
-                there, back = _sum_of_least(block, starts_a, starts_b), _sum_of_least(block.T, starts_b, starts_a)
-                result[i : i + rows, j : j + columns] = there + back.T
+                from_a = _sum_of_least(block, starts_a, starts_b)
+                from_b = _sum_of_least(block.T, starts_b, starts_a)
+                result[i : i + rows, j : j + columns] = from_a + from_b.T
         return result
 
 
 def _sum_of_least(block: Float32, starts_a: NDArray[np.intp], starts_b: NDArray[np.intp]) -> NDArray[np.float64]:
-    """For each set of rows the sum of its rows' minima over each set of columns: (A, B)."""
+    """Sum up, for each set of rows, its rows' minima over each set of columns: (A, B)."""
     least = np.minimum.reduceat(block, starts_b, axis=1).astype(np.float64, "C")  # (members of a, B)
     return np.add.reduceat(least, starts_a, axis=0)
 
 
 def _members(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
-    """All members of N sets one after another, and where each set starts: (N,)."""
+    """List all members of N sets one after another, and where each set starts: (N,)."""
     count = labels.arrays["count"]
     arrays = {name.removeprefix(_MEMBER): array for name, array in labels.arrays.items() if name != "count"}
     filled = np.arange(next(iter(arrays.values())).shape[1]) < count[:, None]  # (N, M)

@@ -14,10 +14,22 @@ LARGEST = 1e18  # a label's length up to which squared distances fit into float3
 
 
 def pack_vectors(labels: Sequence[Any], form: str = "") -> NDArray[np.float64]:
-    """Check N numbers or equally long lists of numbers, as of ``form`` "[x, y]", and pack them as (N, D) float64."""
-    given: object = np.asarray(labels) if isinstance(labels, Numbers) else labels
-    if isinstance(given, np.ndarray) and given.ndim in (1, 2) and given.dtype.kind in "fiub":
-        vectors = given.reshape(len(given), -1).astype(np.float64)
+    """Check numbers or equally long lists of numbers, and pack them.
+
+    Args:
+        labels: N labels.
+        form: What a label should be, as in "[latitude, longitude]"; "" for any length.
+
+    Returns:
+        (N, D) float64; of numbers D is 1.
+
+    Raises:
+        LabelError: A label is no number or list of numbers, is not finite, has another length than the first or than
+            ``form``, or is longer than 1e18.
+    """
+    values: object = np.asarray(labels) if isinstance(labels, Numbers) else labels
+    if isinstance(values, np.ndarray) and values.ndim in (1, 2) and values.dtype.kind in "fiub":
+        vectors = values.reshape(len(values), -1).astype(np.float64)
     else:
         rows = [_numbers(label, position) for position, label in enumerate(labels)]
         for position, row in enumerate(rows):
@@ -27,7 +39,8 @@ def pack_vectors(labels: Sequence[Any], form: str = "") -> NDArray[np.float64]:
         vectors = np.stack(rows)
     if vectors.shape[1] == 0:
         raise LabelError(0, "is an empty list; it should hold at least one number.")
-    if len(bad := np.argwhere(~np.isfinite(vectors))):
+    bad = np.argwhere(~np.isfinite(vectors))
+    if len(bad):
         position, place = bad[0]
         raise LabelError(int(position), f"holds {vectors[position, place]} where a finite number should be.")
     with np.errstate(over="ignore"):
@@ -39,7 +52,15 @@ def pack_vectors(labels: Sequence[Any], form: str = "") -> NDArray[np.float64]:
 
 
 def check_same_length(a: NDArray[Any], b: NDArray[Any]) -> None:
-    """Raise ``UserError`` unless the packed vectors ``a`` (A, D) and ``b`` (B, D) have the same D."""
+    """Check that packed vectors of two sides have the same length.
+
+    Args:
+        a: (A, D) vectors.
+        b: (B, D) vectors.
+
+    Raises:
+        UserError: They differ in D.
+    """
     if a.shape[1] != b.shape[1]:
         raise UserError(f"The labels of the two sides differ in length: {a.shape[1]} numbers against {b.shape[1]}.")
 

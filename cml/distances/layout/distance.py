@@ -76,8 +76,20 @@ class Layout(LabelDistance):
         check_word("matching", self.matching, ("fixed", "hungarian"))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Read and pack N masks of one size: the bits of their ids, one a pixel, and how many pixels each id has."""
-        # planes (N, bits, words) uint64, areas (N, 1 + highest id) int32, size (N, 2) int32: height and width
+        """Read and pack masks of one size: the bits of their ids, one a pixel, and how many pixels each id has.
+
+        Args:
+            labels: N paths of mask images, or N arrays (H, W) of class ids.
+
+        Returns:
+            Arrays ``planes`` (N, bits, words) uint64, ``areas`` (N, 1 + highest id) int32, and ``size`` (N, 2) int32,
+            height and width.
+
+        Raises:
+            LabelError: A mask cannot be read, holds an id above ``largest_id``, is all ignored, is too large, or has
+                another size than the first where there is no resolution.
+            UserError: There is no label.
+        """
         size = (0, 0)
         maps: UInt8 = np.empty((0, 0), np.uint8)
         planes: NDArray[np.uint64] = np.empty((0, 8, 0), np.uint64)
@@ -98,7 +110,7 @@ class Layout(LabelDistance):
             maps[place] = flat
             if place == len(maps) - 1 or position == len(labels) - 1:  # a chunk is complete
                 for bit in range(8):
-                    planes[position - place : position + 1, bit] = _packed(maps[: place + 1] >> bit & 1)
+                    planes[position - place : position + 1, bit] = _pack_bits(maps[: place + 1] >> bit & 1)
         highest = int(np.flatnonzero(areas.any(axis=0)).max())
         used = planes[:, : max(1, highest.bit_length())].copy()
         sizes = np.tile(np.array(size, np.int32), (len(labels), 1))
@@ -108,7 +120,7 @@ class Layout(LabelDistance):
         """The checked masks in order, at the resolution; a few files are read ahead."""
 
         def load(position: int) -> UInt8:
-            mask = _mask(labels[position], position)
+            mask = _read_mask(labels[position], position)
             most = int(mask.max() if self.ignore is None else np.where(mask == self.ignore, 0, mask).max())
             if most > self.largest_id:
                 raise _fault(position, labels[position], f"holds the id {most}; ids should be 0 to {self.largest_id}")
@@ -125,7 +137,19 @@ class Layout(LabelDistance):
                 yield from pool.map(load, range(start, min(start + _AHEAD, len(labels))))
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """1 - mIoU (len(a), len(b)) float32; infinite where no pixel counts in both."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32 in 0..1, infinite where no pixel counts in both.
+
+        Raises:
+            UserError: The masks of the two sides differ in size, or have too many classes for
+                ``matching="hungarian"``.
+        """
         from cml.distances.layout.kernel import matched_iou_distances, mean_iou_distances
 
         result = np.empty((len(a), len(b)), np.float32)
@@ -136,9 +160,9 @@ class Layout(LabelDistance):
         ids = sorted(present - {self.ignore})
         fill = matched_iou_distances if self.matching == "hungarian" else mean_iou_distances
         for i in range(0, len(a), _TILE):
-            bits_a = self._bits(a[i : i + _TILE], ids)
+            bits_a = self._unpack_bits(a[i : i + _TILE], ids)
             for j in range(i if a is b else 0, len(b), _TILE):
-                bits_b = bits_a if a is b and i == j else self._bits(b[j : j + _TILE], ids)
+                bits_b = bits_a if a is b and i == j else self._unpack_bits(b[j : j + _TILE], ids)
                 tile = np.empty((len(bits_a.areas), len(bits_b.areas)), np.float32)
                 fill(bits_a, bits_b, bits_a is bits_b, tile)
                 result[i : i + _TILE, j : j + _TILE] = tile
@@ -146,7 +170,7 @@ class Layout(LabelDistance):
                     result[j : j + _TILE, i : i + _TILE] = tile.T
         return result
 
-    def _bits(self, labels: Labels, ids: list[int]) -> Bits:
+    def _unpack_bits(self, labels: Labels, ids: list[int]) -> Bits:
         from cml.distances.layout.kernel import Bits
 
         areas = np.stack([_area(labels, one) for one in ids], axis=1)  # (N, K)
@@ -154,37 +178,37 @@ class Layout(LabelDistance):
             raise UserError(
                 f"matching=hungarian takes at most {MOST_MATCHED} classes per mask. Got {most}; use matching=fixed."
             )
-        classes = np.stack([_unpacked(labels, one) for one in ids], axis=1)  # (N, K, W)
+        classes = np.stack([_class_pixels(labels, one) for one in ids], axis=1)  # (N, K, W)
         if self.ignore is None:
             return Bits(classes, areas, np.zeros((len(labels), 1), np.uint64), np.zeros(len(labels), bool))
-        return Bits(classes, areas, _unpacked(labels, self.ignore), _area(labels, self.ignore) > 0)
+        return Bits(classes, areas, _class_pixels(labels, self.ignore), _area(labels, self.ignore) > 0)
 
 
-def _packed(flat: NDArray[Any]) -> NDArray[np.uint64]:
-    """(.., P) zeros and ones as (.., P / 64) words, the last one filled with zeros."""
+def _pack_bits(flat: NDArray[Any]) -> NDArray[np.uint64]:
+    """Pack (..., P) zeros and ones as (..., P / 64) words, the last one filled with zeros."""
     packed = np.packbits(flat, axis=-1)
     padded = np.zeros((*packed.shape[:-1], -(-packed.shape[-1] // 8) * 8), np.uint8)
     padded[..., : packed.shape[-1]] = packed
     return padded.view(np.uint64)
 
 
-def _unpacked(labels: Labels, one: int) -> NDArray[np.uint64]:
-    """Where the id ``one`` is: (N, words), one bit per pixel."""
+def _class_pixels(labels: Labels, class_id: int) -> NDArray[np.uint64]:
+    """Find where a class id is: (N, words), one bit per pixel."""
     planes = labels.arrays["planes"]
     height, width = labels.arrays["size"][0].tolist()
-    where = np.tile(_packed(np.ones(height * width, np.uint8)), (len(labels), 1))  # filling is of no class
+    where = np.tile(_pack_bits(np.ones(height * width, np.uint8)), (len(labels), 1))  # filling is of no class
     for bit in range(planes.shape[1]):
-        where &= planes[:, bit] if one >> bit & 1 else ~planes[:, bit]
-    return where if one < 1 << planes.shape[1] else np.zeros_like(where)
+        where &= planes[:, bit] if class_id >> bit & 1 else ~planes[:, bit]
+    return where if class_id < 1 << planes.shape[1] else np.zeros_like(where)
 
 
-def _area(labels: Labels, one: int) -> NDArray[np.int64]:
-    """Pixels of the id ``one`` in each mask: (N,)."""
+def _area(labels: Labels, class_id: int) -> NDArray[np.int64]:
+    """Count the pixels of a class id in each mask: (N,)."""
     areas = labels.arrays["areas"]
-    return areas[:, one].astype(np.int64) if one < areas.shape[1] else np.zeros(len(labels), np.int64)
+    return areas[:, class_id].astype(np.int64) if class_id < areas.shape[1] else np.zeros(len(labels), np.int64)
 
 
-def _mask(label: Any, position: int) -> UInt8:  # noqa: ANN401 - checked here
+def _read_mask(label: Any, position: int) -> UInt8:  # noqa: ANN401 - checked here
     if isinstance(label, str | Path):
         from cml.data.masks import MaskFault, read_mask
 

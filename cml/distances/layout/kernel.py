@@ -16,12 +16,19 @@ _SUM_BITS = _IOU_BITS + 4  # room for the sum of up to 15 IoUs, below the pixels
 
 
 class Bits(NamedTuple):
-    """N masks of P pixels and K classes; both sides of a comparison name the classes alike unless they are matched."""
+    """N masks of P pixels and K classes as bits; both sides of a comparison name the classes alike unless matched.
 
-    classes: NDArray[np.uint64]  # (N, K, W) pixels of each class, one bit per pixel
-    areas: NDArray[np.int64]  # (N, K) how many they are
-    ignored: NDArray[np.uint64]  # (N, W) pixels that do not count
-    ignores: NDArray[np.bool_]  # (N,) whether there are any
+    Attributes:
+        classes: (N, K, W) pixels of each class, one bit per pixel.
+        areas: (N, K) how many they are.
+        ignored: (N, W) pixels that do not count.
+        ignores: (N,) whether there are any.
+    """
+
+    classes: NDArray[np.uint64]
+    areas: NDArray[np.int64]
+    ignored: NDArray[np.uint64]
+    ignores: NDArray[np.bool_]
 
 
 def _population_count(context: Any, word: Any) -> Any:  # noqa: ANN401 - numba's own types
@@ -44,7 +51,14 @@ def _overlap(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
 
 @compiled(fastmath=AS_WRITTEN)
 def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
-    """Write 1 - mIoU of masks of the same classes to ``out`` (A, B); ``mirror``: ``b`` is ``a``, one half will do."""
+    """Compute 1 - mIoU of masks of the same classes.
+
+    Args:
+        a: A masks.
+        b: B masks.
+        mirror: True if ``b`` is ``a``, so that one half is computed.
+        out: (A, B), written in place; infinite where no pixel counts in both.
+    """
     for strip in range(0, out.shape[1], _STRIP):
         for i in range(out.shape[0]):
             for j in range(max(strip, i) if mirror else strip, min(strip + _STRIP, out.shape[1])):
@@ -70,10 +84,18 @@ def mean_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
 
 @compiled(fastmath=AS_WRITTEN)
 def matched_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
-    """Write 1 - mIoU after the best matching of the classes of each pair into ``out`` (A, B); arguments as above."""
-    # Dynamic programming over the sets of classes of b that are taken, the classes of a one after another. A matching's
-    # score is a whole number, agreeing pixels in the high bits and the sum of IoUs in the low ones: both goals at once,
-    # the same whichever side comes first. Time and memory double with each class of a mask of b.
+    """Compute 1 - mIoU after the best matching of the classes of each pair of masks.
+
+    Dynamic programming over the sets of classes of ``b`` that are taken, the classes of ``a`` one after another. A
+    matching's score is a whole number, agreeing pixels in the high bits and the sum of IoUs in the low ones: both goals
+    at once, the same whichever side comes first. Time and memory double with each class of a mask of ``b``.
+
+    Args:
+        a: A masks.
+        b: B masks.
+        mirror: True if ``b`` is ``a``, so that one half is computed.
+        out: (A, B), written in place; infinite where no pixel counts in both.
+    """
     most = 0
     for j in range(out.shape[1]):
         most = max(most, int(np.count_nonzero(b.areas[j])))
@@ -100,9 +122,11 @@ def matched_iou_distances(a: Bits, b: Bits, mirror: bool, out: Float32) -> None:
 
 @compiled(fastmath=AS_WRITTEN)
 def _match(counts: NDArray[np.int64], scores: NDArray[np.int64], best: NDArray[np.int64]) -> tuple[int, np.int64]:
-    """Classes present on the side that has more, and the sum of IoUs of the best matching, in 2^-_IOU_BITS."""
-    # counts (m, n): pixels with class m in a and n in b; scores: room for (m, n) numbers; best: for 2^n, the best score
-    # with exactly a set of classes of b taken, -1 for none yet
+    """Match the classes of two masks; returns the classes present on the side that has more, and the best sum of IoUs.
+
+    The sum is in units of 2^-_IOU_BITS. ``counts`` (m, n) are the pixels with class m in a and n in b; ``scores`` is
+    room for (m, n) numbers; ``best`` for 2^n, the best score with exactly a set of classes of b taken, -1 for none yet.
+    """
     rows, columns = counts.shape
     present_a, present_b = 0, 0  # a class whose pixels are all ignored in the other mask is not present
     for k in range(rows):

@@ -1,1 +1,1 @@
-"""The label distance of body poses: joints visible in both, and its kernels."""
+"""Label distances of body poses, and what they have in common: joints visible in both."""

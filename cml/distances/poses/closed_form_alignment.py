@@ -27,7 +27,7 @@ _NOISE = 1e-13  # of a residual, by rounding
 
 @compiled(fastmath=AS_WRITTEN, inline=True)
 def _minor(matrix: Float64, row: int, column: int) -> float:
-    """Signed determinant of a 4 x 4 matrix without a row and a column."""
+    """Compute the signed determinant of a 4 x 4 matrix without a row and a column."""
     a, b, c = (0 if row > 0 else 1), (1 if row > 1 else 2), (2 if row > 2 else 3)
     p, q, r = (0 if column > 0 else 1), (1 if column > 1 else 2), (2 if column > 2 else 3)
     value: float = (
@@ -40,7 +40,7 @@ def _minor(matrix: Float64, row: int, column: int) -> float:
 
 @compiled(fastmath=AS_WRITTEN, inline=True)
 def _largest_eigenvalue(s: Float64, determinant: float, key: Float64) -> float:
-    """Of the matrix of a cross covariance ``s`` (3, 3) of unit-norm sets, which is written to ``key`` (4, 4)."""
+    """Find that of the matrix ``key`` (4, 4), which is written here, of a cross covariance (3, 3) of unit-norm sets."""
     square = 0.0
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
@@ -67,7 +67,7 @@ def _largest_eigenvalue(s: Float64, determinant: float, key: Float64) -> float:
 
 @compiled(fastmath=AS_WRITTEN)
 def _quaternion(key: Float64, value: float, out: Float64) -> None:
-    """The eigenvector (w, x, y, z) of ``key`` (4, 4), overwritten, to its largest eigenvalue."""
+    """Find the eigenvector (w, x, y, z) of ``key`` (4, 4), overwritten, to its largest eigenvalue."""
     for k in range(4):
         key[k, k] -= value
     best, row = 0.0, 0
@@ -89,8 +89,17 @@ def _quaternion(key: Float64, value: float, out: Float64) -> None:
 def align_pairs(
     a: Side, b: Side, plane: bool, reflection: bool, min_shared: int, mean_error: bool, out: Float32
 ) -> None:
-    """Align each of ``b`` onto each of ``a`` over the joints that both show; what remains goes to ``out`` (A, B)."""
-    # a side is points (N, J, 3), whose third coordinates are 0 in the plane, and which of them are visible
+    """Align poses onto others over the joints that both show, and write what remains.
+
+    Args:
+        a: Points (A, J, 3), whose third coordinates are 0 in the plane, and which of them are visible (A, J).
+        b: The same of the B poses that are aligned onto those of ``a``.
+        plane: True if all points lie in the plane.
+        reflection: True if mirroring is allowed too.
+        min_shared: Joints that two poses must share.
+        mean_error: True for the mean distance of joints; False for the residual, a share of the squared size.
+        out: (A, B), written in place; infinite where too few joints are shared.
+    """
     s, key, turn = np.empty((3, 3)), np.empty((4, 4)), np.empty(4)
     middle_x, middle_y, rotated = np.empty(3), np.empty(3), np.empty(3)
     joints = a[0].shape[1]

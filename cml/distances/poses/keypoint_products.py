@@ -9,10 +9,18 @@ from cml.distances.labels import Labels
 
 
 class PoseProducts:
-    """Products of the poses of ``a`` with others, tile by tile, all in the same memory, which stays in the cache."""
+    """Products of the poses of two sides, tile by tile in the same memory, which stays in the cache.
 
-    # With v for visible and p for coordinates, a pair needs sum v_a v_b, its shared joints; sum v_a v_b |p_a - p_b|^2;
-    # and, to be centred on its shared joints, the sums of v_a v_b (p_a - p_b) for x and y.
+    With v for visible and p for coordinates, a pair needs sum v_a v_b, its shared joints; sum v_a v_b |p_a - p_b|^2;
+    and, to be centred on its shared joints, the sums of v_a v_b (p_a - p_b) for x and y.
+
+    Args:
+        a: A poses as ``Keypoints.encode`` packs them.
+        others: All B poses that they will be compared with.
+        centered: True to centre each pair on its shared joints.
+        min_shared: Joints that two poses must share.
+        root: True for the root of the mean squared distance.
+    """
 
     def __init__(self, a: Labels, others: Labels, *, centered: bool, min_shared: int, root: bool) -> None:
         self._centered, self._min_shared, self._root = centered, float(min_shared), root
@@ -24,7 +32,16 @@ class PoseProducts:
         self._room, self._places = np.empty((4, size)), np.empty(size, np.int32)
 
     def estimate(self, b: Labels, out: Float32, first: int) -> tuple[Rows, Rows]:
-        """Write distances to ``b``, some of the others, to columns of ``out``; returns the pairs still open."""
+        """Write the distances to some of the other poses.
+
+        Args:
+            b: These poses.
+            out: (A, B) distances, of which the columns from ``first`` on are written in place.
+            first: Number of the first of these poses.
+
+        Returns:
+            Rows and columns of the pairs still open, whose last digit the estimate leaves in doubt.
+        """
         x, y, seen, squares, error = _parts(b, self._middle)
         terms = np.hstack([seen, squares, -2 * x, -2 * y])
         sums = [np.hstack([seen, -p]) for p in (x, y)] if self._centered else []
@@ -53,7 +70,7 @@ class PoseProducts:
 
 
 def _parts(labels: Labels, middle: Float64) -> tuple[Float64, Float64, Float64, Float64, Float64]:
-    """x, y, 1 for visible and squared length of N poses' joints (N, J), and their part of the error bound (N,)."""
+    """Compute x, y, visibility and squared length of joints (N, J), and each pose's part of the error bound (N,)."""
     visible = labels.arrays["visible"]
     xy = np.where(visible[:, :, None], labels.arrays["xy"] - middle, 0.0)
     x, y = np.ascontiguousarray(xy[:, :, 0]), np.ascontiguousarray(xy[:, :, 1])
@@ -70,7 +87,7 @@ def _parts(labels: Labels, middle: Float64) -> tuple[Float64, Float64, Float64, 
 def _ends(
     shared: float, total: float, x: float, y: float, error: float, centered: bool, min_shared: float, root: bool
 ) -> tuple[np.float32, np.float32]:
-    """The least and the largest that the distance of a pair can be, rounded."""
+    """Bound the distance of a pair from below and above, rounded."""
     if centered:
         total -= (x * x + y * y) / shared
     mean = total / shared
@@ -93,9 +110,21 @@ def settle_tile(
     out: Float32,
     places: Int32,
 ) -> int:
-    """Write a tile's distances, each to the last bit the direct formula's or left open; returns how many are open."""
-    # products (R, C): shared joints, sums of squares, and of differences in x and y; errors: each row's (R,) and
-    # column's (C,) part of the bound; places (R * C,): get the open pairs, row * C + column
+    """Write a tile's distances, each to the last bit the direct formula's or left open.
+
+    Args:
+        products: Four arrays (R, C): shared joints, sums of squares, and of differences in x and y.
+        errors: Each row's (R,) and each column's (C,) part of the error bound.
+        centered: True to centre each pair on its shared joints.
+        min_shared: Joints that two poses must share.
+        root: True for the root of the mean squared distance.
+        corner: Row and column of the tile in ``out``.
+        out: (A, B) distances, written in place.
+        places: (R * C,) the open pairs as row * C + column, written in place.
+
+    Returns:
+        How many pairs are open.
+    """
     shared, total, x, y = products
     error_rows, error_columns = errors
     count, columns = 0, shared.shape[1]

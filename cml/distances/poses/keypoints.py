@@ -75,12 +75,24 @@ class Keypoints(LabelDistance):
 
     @property
     def unit(self) -> str:
-        """Squared coordinate units a joint, or torso lengths; unsquared if the distance is."""
+        """Squared coordinate units of a joint, or torso lengths; not squared if the distance is not."""
         unit = "torso length" if "torso" in self.normalization else "px"
         return f"{unit}^2" if self.squared else unit
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N poses of J joints: ``xy`` (N, J, 2) float64, 0 where hidden, ``visible`` (N, J), ``noise`` (N,)."""
+        """Check and pack poses, normalised as far as each pose alone allows.
+
+        Args:
+            labels: N poses [[x, y, visible], ...] of J joints.
+
+        Returns:
+            Arrays ``xy`` (N, J, 2) float64, 0 where hidden, ``visible`` (N, J) bool, and ``noise`` (N,) float64, the
+            rounding error that normalising leaves in a coordinate.
+
+        Raises:
+            LabelError: A label is no pose, or has another number of joints than the first.
+            UserError: The poses have too few joints for ``min_shared`` or ``torso``, or there is no label.
+        """
         xy, visible = read_poses(labels)
         if xy.shape[1] < self.min_shared:
             raise UserError(f"Poses of {xy.shape[1]} joints can never share {self.min_shared}; lower min_shared.")
@@ -95,7 +107,8 @@ class Keypoints(LabelDistance):
         if self._centered:  # a shift of each pose changes nothing, and products of short vectors round less
             middle = xy.sum(axis=1) / np.maximum(visible.sum(axis=1), 1)[:, None]
             xy = np.where(visible[:, :, None], xy - middle[:, None, :], 0.0)
-        if alone := int(np.count_nonzero(visible.sum(axis=1) < self.min_shared)):
+        alone = int(np.count_nonzero(visible.sum(axis=1) < self.min_shared))
+        if alone:
             unmeasured = int(np.count_nonzero(~measured)) if "torso" in self.normalization else 0
             why = f" ({unmeasured} of them without a measurable torso)" if unmeasured else ""
             warnings.warn(
@@ -106,7 +119,18 @@ class Keypoints(LabelDistance):
         return Labels({"xy": xy, "visible": visible, "noise": noise})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32, infinite for pairs that share too few joints."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32, infinite for pairs that share too few joints.
+
+        Raises:
+            UserError: The poses of the two sides differ in their number of joints.
+        """
         joints = a.arrays["xy"].shape[1]
         if joints != b.arrays["xy"].shape[1]:
             raise UserError(f"The poses of the two sides have {joints} and {b.arrays['xy'].shape[1]} joints.")
@@ -124,7 +148,7 @@ class Keypoints(LabelDistance):
         return result
 
     def _direct(self, a: Labels, b: Labels, rows: Rows, columns: Rows) -> Float64:
-        """Squared distances of P pairs by differences: ``rows`` of a and ``columns`` of b that share enough joints."""
+        """Compute squared distances of P pairs by differences: ``rows`` of a, ``columns`` of b."""
         a, b = a[rows], b[columns]
         both = a.arrays["visible"] & b.arrays["visible"]  # (P, J)
         shared = np.count_nonzero(both, axis=1)

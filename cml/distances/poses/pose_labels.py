@@ -14,31 +14,46 @@ _JOINTS = {3: "[x, y, visible]", 4: "[x, y, z, visible]"}
 
 
 def read_poses(labels: Sequence[Any], widths: tuple[int, ...] = (3,)) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Coordinates (N, J, W - 1), 0 where hidden, and visibility (N, J) of joints of W numbers, one of ``widths``."""
-    poses = _stacked(labels, widths)
+    """Check poses and split them into coordinates and visibility.
+
+    Args:
+        labels: N lists of J joints, each W numbers: coordinates, then 1 for visible or 0 for hidden.
+        widths: The W that are allowed.
+
+    Returns:
+        Coordinates (N, J, W - 1) float64, 0 where hidden, and visibility (N, J) bool.
+
+    Raises:
+        LabelError: A label is no list of joints, has another number of joints than the first, or a visible joint has
+            coordinates that are not finite.
+        UserError: The labels are no list of poses.
+    """
+    poses = _stack(labels, widths)
     flags, coordinates = poses[:, :, -1], poses[:, :, :-1]
-    if bad := np.argwhere((flags != 0) & (flags != 1)).tolist():
+    bad = np.argwhere((flags != 0) & (flags != 1)).tolist()
+    if bad:
         position, joint = bad[0]
         fault = f"has visible={flags[position, joint]:g} at joint {joint}"
         raise LabelError(position, f"{fault}; it should be 0 (hidden) or 1.")
     visible: NDArray[np.bool_] = flags == 1
     with np.errstate(invalid="ignore"):
         usable = (np.abs(coordinates) <= LARGEST).all(axis=2)  # False for NaN as well
-    if bad := np.argwhere(visible & ~usable).tolist():
+    bad = np.argwhere(visible & ~usable).tolist()
+    if bad:
         position, joint = bad[0]
         place = ", ".join(f"{number:g}" for number in coordinates[position, joint])
         raise LabelError(position, f"has the visible joint {joint} at ({place}); coordinates should be finite numbers.")
     return np.where(visible[:, :, None], coordinates, 0.0), visible
 
 
-def _stacked(labels: Sequence[Any], widths: tuple[int, ...]) -> NDArray[np.float64]:
-    poses = _array(labels)
+def _stack(labels: Sequence[Any], widths: tuple[int, ...]) -> NDArray[np.float64]:
+    poses = _as_array(labels)
     if poses.ndim == 3 and poses.shape[1] > 0 and poses.shape[2] in widths:
         return poses
     form = " or ".join(_JOINTS[width] for width in widths)
     first: tuple[int, ...] = ()
     for position, label in enumerate(labels):
-        shape = _array(label).shape
+        shape = _as_array(label).shape
         if len(shape) != 2 or shape[1] not in widths or shape[0] == 0:
             raise LabelError(position, f"should be a list of joints {form}. Got {short(label)} instead.")
         first = first or shape
@@ -49,8 +64,8 @@ def _stacked(labels: Sequence[Any], widths: tuple[int, ...]) -> NDArray[np.float
     raise UserError(f"Poses should be a list of N lists of joints {form}. Got {short(labels)} instead.")
 
 
-def _array(given: Any) -> NDArray[np.float64]:  # noqa: ANN401 - checked by its shape
+def _as_array(label: Any) -> NDArray[np.float64]:  # noqa: ANN401 - checked by its shape
     try:
-        return np.asarray(given, dtype=np.float64)
+        return np.asarray(label, dtype=np.float64)
     except (ValueError, TypeError):
         return np.empty(0)

@@ -56,12 +56,34 @@ class Procrustes(LabelDistance):
         return "residual" if self.error == "residual" else "label units"
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Pack N poses of J joints: ``points`` (N, J, 2 or 3) float64 and ``visible`` (N, J) bool."""
+        """Check and pack poses in the plane or in space.
+
+        Args:
+            labels: N poses [[x, y, visible], ...] or [[x, y, z, visible], ...] of J joints.
+
+        Returns:
+            Arrays ``points`` (N, J, 2 or 3) float64 and ``visible`` (N, J) bool.
+
+        Raises:
+            LabelError: A label is no pose, or has another number of joints than the first.
+            UserError: There is no label.
+        """
         points, visible = read_poses(labels, (3, 4))
         return Labels({"points": points, "visible": visible})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances (len(a), len(b)) float32, infinite for pairs that share too few joints."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32, infinite for pairs that share too few joints.
+
+        Raises:
+            UserError: The poses of the two sides differ in joints or coordinates.
+        """
         left, right = a.arrays["points"], b.arrays["points"]
         if left.shape[1:] != right.shape[1:]:
             raise UserError(f"The poses of the two sides have joints of shape {left.shape[1:]} and {right.shape[1:]}.")
