@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from cml.distances.label_distance import LabelDistance, Neighbors
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError, Labels
+from cml.distances.nearest import Neighbors
 from cml.errors import UserError
 from cml.registry import Choice, Registry
 
@@ -47,17 +48,20 @@ def as_label_distance(
     metric: bool = False,
     symmetric: bool | None = None,
 ) -> LabelDistance:
-    """The label distance that is meant by a text, a function, a matrix, or one that is made already.
+    """Convert what a user gives as a label distance: a text, a function, a matrix, or a label distance.
 
     Args:
-        distance: A text as the command line takes it, ``keypoints(min_shared=2)``. A ``LabelDistance``, which stays as
-            it is. A function of two labels, called once for each pair with the labels as they were given; it returns
-            a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. Or all distances of N
-            items, an (N, N) array or tensor; a label is then the item's row number.
+        distance: A text as the command line takes it, ``keypoints(min_shared=2)``. A ``LabelDistance``, which is
+            returned as it is. A function of two labels, called once for each pair with the labels as they were given;
+            it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. Or all
+            distances of N items, an (N, N) array or tensor; a label is then the item's row number.
         unit: The unit of the distances of a function or matrix.
         metric: True if a function or matrix satisfies the triangle inequality.
-        symmetric: True if a function or matrix gives the same for (a, b) and (b, a). None: of a matrix it is seen, of
-            a function ``fit`` finds out from a sample of pairs; what is symmetric takes half the time.
+        symmetric: True if a function or matrix gives the same for (a, b) and (b, a), which takes half the time. None: a
+            matrix is compared with its transpose; for a function, ``fit`` finds out from a sample of pairs.
+
+    Returns:
+        The label distance.
 
     Raises:
         UserError: ``distance`` is none of these, or a text names nothing.
@@ -89,31 +93,34 @@ def as_label_distance(
 
         title = getattr(getattr(distance, "func", distance), "__name__", type(distance).__name__).strip("<>")
         return PairFunction(distance, title, unit, metric, symmetric)
-    from cml.distances.precomputed import Precomputed, packed
+    from cml.distances.precomputed import Precomputed, check_matrix
 
-    matrix = packed(distance)
+    matrix = check_matrix(distance)
     return Precomputed(matrix, unit, bool((matrix == matrix.T).all()) if symmetric is None else symmetric, metric)
 
 
 def register(
     name: str, *, unit: str = "label units", metric: bool = False, symmetric: bool = False
 ) -> Callable[[Entry], Entry]:
-    """Decorator that gives a label distance of your own a name: a function of two labels, or a ``LabelDistance``.
+    """Register a label distance of your own under a name: a function of two labels, or a ``LabelDistance``.
 
     The function is called once for each pair, with labels as they were given (those of a prepared dataset are as JSON
-    gives them); it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. What it
-    gives is kept in the cache on disk for as long as neither its code nor anything of your own that it refers to
+    gives them); it returns a number >= 0, 0 for equal labels, infinity for two labels that cannot be compared. Its
+    values are kept in the cache on disk for as long as neither its code nor anything of your own that it refers to
     changes; a function that reads files should be given the files' content. A class is the fast way for large data:
     it packs labels once and computes whole blocks; ``Cosine`` in ``cosine.py`` is a short model to follow.
 
     Args:
         name: The name, for ``get``, recipes and the command line.
-        unit: The unit of a function's distances. A class says it itself, as it does the following.
+        unit: The unit of a function's distances. A class declares its own, as it does the following.
         metric: True if the function satisfies the triangle inequality.
         symmetric: True if it gives the same for (a, b) and (b, a): a matrix then takes half the time.
 
+    Returns:
+        The decorator, which returns the function or class as it is.
+
     Raises:
-        UserError: the name is taken by something else.
+        UserError: The name is taken by something else, or the class has another name.
 
     Example:
         >>> import cml.distances

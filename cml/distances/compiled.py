@@ -30,14 +30,16 @@ def compiled(*, fastmath: frozenset[str] = ORDERED, inline: bool = False) -> Cal
     """
 
     def decorate(function: F) -> F:
-        def compile_(cache: bool) -> F:
-            jit = numba.njit(nogil=True, cache=cache, fastmath=set(fastmath), error_model="numpy", forceinline=inline)
+        def build(cache: bool) -> F:
+            jit: Any = numba.njit(
+                nogil=True, cache=cache, fastmath=set(fastmath), error_model="numpy", forceinline=inline
+            )
             fast: F = jit(function)
             return fast
 
         try:
-            return compile_(cache=True)
+            return build(cache=True)
         except RuntimeError:  # no folder to write to
-            return compile_(cache=False)
+            return build(cache=False)
 
     return decorate

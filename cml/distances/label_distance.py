@@ -7,7 +7,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
-from cml.distances.content import content
+from cml.distances.content_hash import content_digest
 from cml.distances.labels import Labels
+from cml.distances.nearest import Neighbors, Search, check_k, nearest_columns
 from cml.errors import UserError
 from cml.registry import Choice
 
@@ -25,29 +25,19 @@ Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 
 
-@dataclass(frozen=True)
-class Neighbors:
-    """The k nearest labels of each of N labels, nearest first.
-
-    Attributes:
-        ids: (N, k) int32. Ties go to the lower id. -1 fills a row that has fewer than k comparable labels.
-        distances: (N, k) float32 label distances; infinite where the id is -1.
-    """
-
-    ids: Int32
-    distances: Float32
-
-
-Search = Callable[[int, int], Neighbors]  # the neighbours of the rows start..stop-1
 Progress = Callable[[int], object]
 
 
 class LabelDistance(ABC):
-    """How far apart two labels are.
+    """Base of all label distances: how far apart two labels are.
 
     A concrete one is a frozen dataclass: its fields are its settings. Distances are float32 and >= 0. Infinity means
-    "these two cannot be compared" (two poses without a common visible joint): such a pair is nobody's neighbour, and
-    losses and metrics leave it out. NaN never occurs.
+    that two labels cannot be compared (two poses without a common visible joint): such a pair is nobody's neighbour,
+    and losses and metrics leave it out. NaN never occurs.
+
+    Attributes:
+        name: The registered name.
+        keeps_tensors: True if ``encode`` takes a tensor of labels as it is, not as an array.
     """
 
     name: ClassVar[str]
@@ -56,9 +46,9 @@ class LabelDistance(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "pairwise" in vars(cls):
-            cls.pairwise = _within_float32(cls.pairwise)  # type: ignore[method-assign]
+            cls.pairwise = _checked_pairwise(cls.pairwise)  # type: ignore[method-assign]
         if "encode" in vars(cls):
-            cls.encode = _encoded_once(cls.encode)  # type: ignore[method-assign]
+            cls.encode = _checked_encode(cls.encode)  # type: ignore[method-assign]
 
     @property
     def is_metric(self) -> bool:
@@ -72,7 +62,10 @@ class LabelDistance(ABC):
 
     @property
     def is_costly(self) -> bool | None:
-        """True if a pair takes many microseconds, so that a small set's are worth keeping; None: it is measured."""
+        """True if a pair takes many microseconds, so that the distances of a small set are worth keeping.
+
+        None if that is to be measured, as of a class of one's own that does not say it.
+        """
         return False if is_own(type(self)) else None
 
     @property
@@ -87,59 +80,107 @@ class LabelDistance(ABC):
 
     @abstractmethod
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check N labels, a list, an array or a tensor, and pack them into arrays; encoded ones are left as they are.
+        """Check N labels and pack them into arrays.
+
+        Args:
+            labels: A list, an array or a tensor of labels. Encoded labels are returned as they are.
+
+        Returns:
+            The encoded labels.
 
         Raises:
-            LabelError: a label has the wrong form, length or a value that is not finite; names its position.
-            UserError: there is no label.
+            LabelError: A label has the wrong form or length, or a value that is not finite; names its position.
+            UserError: There is no label.
         """
 
     @abstractmethod
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """Distances between every label of ``a`` and every label of ``b``: (len(a), len(b)) float32, >= 0 or inf.
+        """Compute the distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32, each >= 0 or infinite.
 
         Raises:
-            UserError: labels of the two sides do not fit, as vectors of two lengths.
+            UserError: Labels of the two sides do not fit, as vectors of two lengths.
         """
 
     def class_names(self, labels: Labels) -> NDArray[np.str_] | None:
-        """The class of each of N labels by its name, (N,) texts; None if labels are no classes, as most are not."""
+        """Name the class of each label.
+
+        Args:
+            labels: N encoded labels.
+
+        Returns:
+            (N,) texts; None if labels are not classes, as most are not.
+        """
         return None
 
     def label_vectors(self, labels: Labels) -> NDArray[np.floating] | None:
-        """N labels as vectors (N, V) in their own unit; None if labels are no vectors, as most are not."""
+        """Return labels as vectors in their own unit, for regressions and the explorer.
+
+        Args:
+            labels: N encoded labels.
+
+        Returns:
+            (N, V); None if labels are not vectors, as most are not.
+        """
         return None
 
     def fit(self, labels: Sequence[Any]) -> Self:
-        """This distance with the constants that it takes from a training set as settings; most take none.
+        """Take constants from a training set, such as scales; most label distances have none.
 
         Fit once on the training labels and save the result's settings, so that every later ``encode`` agrees.
+
+        Args:
+            labels: Labels of the training set, as ``encode`` takes them.
+
+        Returns:
+            This distance with its constants as settings.
         """
         return self
 
     def settings(self) -> dict[str, Any]:
-        """The settings as JSON can hold them; the registry makes an equal distance of them."""
+        """Return the settings as JSON can hold them; the registry builds an equal distance from them.
+
+        Returns:
+            Field names to values.
+
+        Raises:
+            TypeError: The class is not a dataclass.
+        """
         this: Any = self
         if not dataclasses.is_dataclass(this):
             raise TypeError(f"{type(self).__name__} must be a frozen dataclass: its fields are its settings.")
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(this)}
+        return {field.name: _as_json(getattr(self, field.name)) for field in dataclasses.fields(this)}
 
     def fingerprint(self) -> str:
-        """Hex digest of name, settings and, of a class that is not cml's, code: caches and jobs are keyed by it."""
-        code = [] if is_own(type(self)) else [content(type(self)).digest]
+        """Return a hex digest of name, settings and, of a class that is not cml's, code: the key of caches and jobs."""
+        code = [] if is_own(type(self)) else [content_digest(type(self)).digest]
         return hashlib.sha256(json.dumps([self.name, self.settings(), *code], sort_keys=True).encode()).hexdigest()
 
     def neighbors(
         self, labels: Labels, k: int, *, block_bytes: int = 64 << 20, threads: int = 2, progress: Progress | None = None
     ) -> Neighbors:
-        """The exact k nearest labels, 1 <= k < N, of each of N encoded labels, itself left out.
+        """Find the exact k nearest labels of each label, itself left out.
 
-        Memory is O(block), never N x N: rows are taken in blocks of about ``block_bytes`` of float32 distances, on
-        ``threads`` threads. The result depends on neither. ``progress`` is called with the number of rows of each block
-        that is done.
+        Memory is O(block), never N x N: rows are taken in blocks, on several threads. The result depends on neither.
+
+        Args:
+            labels: N encoded labels.
+            k: Neighbours of each label, 1 <= k < N.
+            block_bytes: About how many bytes of float32 distances a block has.
+            threads: Blocks computed at a time.
+            progress: Called with the number of rows of each block that is done.
+
+        Returns:
+            The lists, nearest first.
 
         Raises:
-            UserError: k is not in 1..N-1, or ``threads`` or ``block_bytes`` is below 1.
+            UserError: ``k`` is not in 1..N-1, or ``threads`` or ``block_bytes`` is below 1.
         """
         n = len(labels)
         check_k(k, n)
@@ -150,9 +191,10 @@ class LabelDistance(ABC):
         rows = max(1, min(block_bytes // (4 * n), n // (8 * threads)))  # several blocks a thread, to end together
 
         def fill(start: int) -> int:
-            found = search(start, min(start + rows, n))
-            result.ids[start : start + rows], result.distances[start : start + rows] = found.ids, found.distances
-            return len(found.ids)
+            part = search(start, min(start + rows, n))
+            result.ids[start : start + rows] = part.ids
+            result.distances[start : start + rows] = part.distances
+            return len(part.ids)
 
         with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
             for done in pool.map(fill, range(0, n, rows)):
@@ -161,11 +203,18 @@ class LabelDistance(ABC):
         return result
 
     def searcher(self, labels: Labels, k: int, *, block_bytes: int = 64 << 20) -> Search:
-        """The search behind ``neighbors`` and jobs: from (start, stop) to the k nearest labels of these rows.
+        """Prepare the search behind ``neighbors`` and jobs.
 
-        A distance that finds neighbours without computing all pairs overrides this method and no other. Its function
-        is called from several threads at a time, gives the same for a row in whatever range, and takes up to
-        ``block_bytes`` of memory beside a block of float32 distances of its rows to all labels.
+        A distance that finds neighbours without computing all pairs overrides this method and no other.
+
+        Args:
+            labels: N encoded labels.
+            k: Neighbours of each label, 1 <= k < N.
+            block_bytes: Memory that the search may take beside a block of float32 distances of its rows to all labels.
+
+        Returns:
+            A function from the rows (start, stop) to their neighbours. It is called from several threads at a time, and
+            gives the same for a row in whatever range.
         """
 
         def search(start: int, stop: int) -> Neighbors:
@@ -176,39 +225,12 @@ class LabelDistance(ABC):
         return search
 
 
-def check_k(k: int, items: int) -> None:
-    """Raise ``UserError`` unless lists of ``k`` neighbours can be made of so many items."""
-    if not 1 <= k < items:
-        raise UserError(f"k must be at least 1 and below the number of items, {items}. Got k={k} instead.")
+# The two wrappers stay in this module: the fingerprints of one's own classes contain its name.
+def _checked_encode(encode: Callable[..., Labels]) -> Callable[..., Labels]:
+    """Wrap an ``encode``: encoded labels are returned as they are, tensors become arrays, no labels are an error."""
 
-
-def nearest_columns(block: Float32, k: int) -> tuple[NDArray[np.int32], Float32]:
-    """Columns (R, k) of the k least entries of each row, least first, ties to the lower column, and these entries."""
-    # infinite entries are never chosen: -1 fills a row that has fewer than k finite ones
-    lowest = block.min(initial=np.inf)
-    if not lowest >= 0:  # as NaN is not
-        raise UserError(
-            f"A label distance gave {'NaN' if np.isnan(lowest) else lowest}; it should give a number >= 0, or infinity "
-            "for no comparison."
-        )
-    border = np.partition(block, k - 1, axis=1)[:, k - 1]  # the k-th smallest value of each row
-    chosen = block <= border[:, None]
-    counts = np.count_nonzero(chosen, axis=1)
-    for row in np.flatnonzero(counts > k):  # more entries tied at the border than there is room for
-        tied = np.flatnonzero(block[row] == border[row])
-        chosen[row, tied[k - counts[row] :]] = False
-    columns = (np.flatnonzero(chosen) % block.shape[1]).reshape(len(block), k)  # ascending in each row
-    values = np.take_along_axis(block, columns, axis=1)
-    order = np.argsort(values, axis=1, kind="stable")
-    columns = np.take_along_axis(columns, order, axis=1).astype(np.int32)
-    nearest = np.take_along_axis(values, order, axis=1)
-    columns[np.isinf(nearest)] = -1
-    return columns, nearest
-
-
-def _encoded_once(encode: Callable[..., Labels]) -> Callable[..., Labels]:
     @functools.wraps(encode)
-    def encoded(self: LabelDistance, labels: Any) -> Labels:  # noqa: ANN401 - labels of any kind
+    def encode_once(self: LabelDistance, labels: Any) -> Labels:  # noqa: ANN401 - labels of any kind
         if isinstance(labels, Labels):
             return labels
         if len(labels) == 0:
@@ -216,19 +238,19 @@ def _encoded_once(encode: Callable[..., Labels]) -> Callable[..., Labels]:
         tensor = hasattr(labels, "detach") and not self.keeps_tensors
         return encode(self, labels.detach().cpu().numpy() if tensor else labels)
 
-    return encoded
+    return encode_once
 
 
-def _within_float32(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
-    """Check what ``pairwise`` is given and gives: no number overflows to the infinity of "no comparison"."""
+def _checked_pairwise(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
+    """Wrap a ``pairwise``: sides must be encoded by it, and no finite number overflows to "no comparison"."""
 
     @functools.wraps(pairwise)
-    def checked(self: LabelDistance, a: Labels, b: Labels) -> Float32:
-        for given in (a, b):
-            if not isinstance(given, Labels):
+    def compute(self: LabelDistance, a: Labels, b: Labels) -> Float32:
+        for side in (a, b):
+            if not isinstance(side, Labels):
                 raise UserError(
                     f"The label distance {self.name!r} compares encoded labels: encode them once, as in "
-                    f"labels = distance.encode(labels). Got {type(given).__name__} instead."
+                    f"labels = distance.encode(labels). Got {type(side).__name__} instead."
                 )
         if len(a) == 0 or len(b) == 0:
             return np.empty((len(a), len(b)), np.float32)
@@ -236,7 +258,7 @@ def _within_float32(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
             with np.errstate(over="raise"):
                 return np.asarray(pairwise(self, a, b)).astype(np.float32, copy=False)
         except KeyError as error:
-            if all(error.args[0] in given.arrays for given in (a, b)):
+            if all(error.args[0] in side.arrays for side in (a, b)):
                 raise
             raise UserError(
                 f"The label distance {self.name!r} compares labels that it encoded itself: distance.encode(labels). "
@@ -248,15 +270,19 @@ def _within_float32(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
                 "float32, where a finite one should be; divide it by a constant."
             ) from None
 
-    return checked
+    return compute
 
 
 def is_own(kind: type) -> bool:
-    """Whether a class is one of cml's, whose numbers stay the same."""
+    """Check whether a class is one of cml's, whose numbers stay the same.
+
+    Args:
+        kind: The class.
+    """
     return kind.__module__.partition(".")[0] == "cml"
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any setting
+def _as_json(value: Any) -> Any:  # noqa: ANN401 - any setting
     match value:
         case np.ndarray():
             sha256 = hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()
@@ -264,9 +290,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any setting
         case LabelDistance():
             return str(Choice(value.name, value.settings()))
         case Mapping():
-            return {str(key): _plain(item) for key, item in value.items()}
+            return {str(key): _as_json(item) for key, item in value.items()}
         case tuple() | list():
-            return [_plain(item) for item in value]
+            return [_as_json(item) for item in value]
         case Path():
             return str(value)
     return value

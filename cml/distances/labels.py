@@ -1,4 +1,4 @@
-"""Labels as a label distance works with them: checked and packed into arrays once; and what is said of a wrong one."""
+"""Labels as a label distance works with them, checked and packed into arrays once; and the error of a wrong label."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,18 +8,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.content import content
+from cml.distances.content_hash import content_digest
 from cml.errors import DataError
 
 
 class LabelError(DataError):
     """One of the labels given to ``encode`` cannot be used.
 
-    Who knows where the labels come from can turn ``position`` into a file and a line.
+    Whoever knows where the labels come from can turn ``position`` into a file and a line.
 
-    Attributes:
+    Args:
         position: The label's place in the sequence, from 0.
         fault: What is wrong with it, to be read after "Label 17 ": "has 3 numbers, the first has 2."
+
+    Attributes:
+        position: As given.
+        fault: As given.
     """
 
     def __init__(self, position: int, fault: str) -> None:
@@ -28,29 +32,48 @@ class LabelError(DataError):
 
 
 def refuse(bad: NDArray[np.bool_], fault: str, *values: NDArray[Any]) -> None:
-    """Raise ``LabelError`` for the first of N labels that is ``bad`` (N,); ``{}`` in the fault are its ``values``."""
+    """Raise an error for the first bad label.
+
+    Args:
+        bad: (N,) True for the labels to refuse.
+        fault: What is wrong; each ``{}`` stands for the label's value in ``values``.
+        *values: (N,) values of the labels.
+
+    Raises:
+        LabelError: A label is bad.
+    """
     if bad.any():
         position = int(np.argmax(bad))
-        raise LabelError(position, fault.format(*(one[position] for one in values)))
+        raise LabelError(position, fault.format(*(value[position] for value in values)))
 
 
 def short(label: object) -> str:
-    """``label`` for an error message, cut to a line."""
+    """Write a label for an error message.
+
+    Args:
+        label: Any object.
+
+    Returns:
+        Its repr, cut to 60 characters.
+    """
     text = repr(label)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 @dataclass(frozen=True)
 class Labels:
-    """N labels, checked and packed: every array has N rows. Made by ``LabelDistance.encode`` only.
+    """N labels, checked and packed. Created by ``LabelDistance.encode`` only.
 
     ``labels[rows]`` are the labels of a slice, of item numbers (an array, list or tensor) or of a boolean mask.
+
+    Attributes:
+        arrays: Name to array; every array has N rows.
     """
 
     arrays: Mapping[str, NDArray[Any]]
 
     def __repr__(self) -> str:
-        return f"Labels({', '.join(f'{name}: {one.dtype} {one.shape}' for name, one in self.arrays.items())})"
+        return f"Labels({', '.join(f'{name}: {array.dtype} {array.shape}' for name, array in self.arrays.items())})"
 
     def __len__(self) -> int:
         return len(next(iter(self.arrays.values())))
@@ -59,10 +82,10 @@ class Labels:
         return type(self)({name: array[rows] for name, array in self.arrays.items()})
 
     def fingerprint(self) -> str:
-        """Hex digest of the packed content: equal exactly if the labels are."""
+        """Return a hex digest of the packed content: equal exactly if the labels are."""
         digest = hashlib.sha256()
         for name in sorted(self.arrays):
             array = np.ascontiguousarray(self.arrays[name])
             digest.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-            digest.update(content(array).digest.encode() if array.dtype.hasobject else array.data)
+            digest.update(content_digest(array).digest.encode() if array.dtype.hasobject else array.data)
         return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Label distances in memory-mapped files. Not for: making such files, which ``cml distances`` does."""
+"""Label distances in memory-mapped files. Not for: computing and writing such files, as ``cml distances`` does."""
 
 from __future__ import annotations
 
@@ -59,12 +59,14 @@ class Precomputed(LabelDistance):
                 "precomputed(path=FILE)."
             )
         if not isinstance(self.path, np.ndarray):
-            object.__setattr__(self, "path", str(self.path) if isinstance(self.path, str | Path) else packed(self.path))
+            object.__setattr__(
+                self, "path", str(self.path) if isinstance(self.path, str | Path) else check_matrix(self.path)
+            )
         _ = self._stored  # a missing or wrong file is said at once
 
     def __repr__(self) -> str:
-        what = f"matrix {self.path.shape}" if isinstance(self.path, np.ndarray) else f"path={self.path!r}"
-        return f"Precomputed({what}, unit={self.unit!r}, symmetric={self.symmetric}, metric={self.metric})"
+        source = f"matrix {self.path.shape}" if isinstance(self.path, np.ndarray) else f"path={self.path!r}"
+        return f"Precomputed({source}, unit={self.unit!r}, symmetric={self.symmetric}, metric={self.metric})"
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.settings() == self.settings()
@@ -74,26 +76,37 @@ class Precomputed(LabelDistance):
 
     @property
     def is_metric(self) -> bool:
-        """What ``metric`` says; False for neighbour lists."""
-        return self.metric and isinstance(self._stored, _Matrix)
+        """As declared by ``metric``; False for neighbour lists."""
+        return self.metric and isinstance(self._stored, _StoredMatrix)
 
     @property
     def is_symmetric(self) -> bool:
-        """What ``symmetric`` says; True for neighbour lists."""
-        return self.symmetric or isinstance(self._stored, _Lists)
+        """As declared by ``symmetric``; True for neighbour lists."""
+        return self.symmetric or isinstance(self._stored, _StoredLists)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path, self.unit, self.symmetric, self.metric)  # a file is opened there again
 
     @functools.cached_property
-    def _stored(self) -> _Matrix | _Lists:
+    def _stored(self) -> _StoredMatrix | _StoredLists:
         if isinstance(self.path, np.ndarray):
-            return _Matrix("the matrix of label distances", self.path)
+            return _StoredMatrix("the matrix of label distances", self.path)
         path = Path(self.path)
-        return _Lists(path) if path.is_dir() else _Matrix(str(path), _load(path))
+        return _StoredLists(path) if path.is_dir() else _StoredMatrix(str(path), _load(path))
 
     def encode(self, labels: Sequence[Any]) -> Labels:
-        """Check N row numbers and pack them as array ``rows`` (N,) int64."""
+        """Check and pack row numbers.
+
+        Args:
+            labels: N whole numbers, the rows of the items.
+
+        Returns:
+            Array ``rows`` (N,) int64.
+
+        Raises:
+            LabelError: A label is no whole number, or no row of the stored matrix or lists.
+            UserError: There is no label.
+        """
         stored = self._stored.rows
         form = f"should be a row number from 0 to {stored - 1} of {self._stored.name}"
         for position, label in enumerate(labels):
@@ -102,11 +115,22 @@ class Precomputed(LabelDistance):
         return Labels({"rows": np.array(labels, np.int64)})
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
-        """The stored distances (len(a), len(b)) float32."""
+        """Compute the label distances between all labels of two sides.
+
+        Args:
+            a: A encoded labels.
+            b: B encoded labels.
+
+        Returns:
+            (A, B) float32, as stored.
+
+        Raises:
+            DataError: A stored number is NaN or negative.
+        """
         return self._stored.block(a.arrays["rows"], b.arrays["rows"])
 
     def fingerprint(self) -> str:
-        """Hex digest of the settings and of the stored numbers, wherever the file lies. Reads the whole file, once."""
+        """Return a hex digest of the settings and the stored numbers, wherever the file lies. Reads the file once."""
         return self._fingerprint
 
     @functools.cached_property
@@ -121,8 +145,18 @@ class Precomputed(LabelDistance):
         return digest.hexdigest()
 
 
-def packed(values: Any) -> Float32:  # noqa: ANN401 - checked here
-    """A matrix of label distances that somebody gives in Python, checked, as an array that nobody changes."""
+def check_matrix(values: Any) -> Float32:  # noqa: ANN401 - checked here
+    """Check a matrix of label distances that is given in Python.
+
+    Args:
+        values: An array, a tensor or nested lists of N x N numbers >= 0 or infinite.
+
+    Returns:
+        (N, N) float32, a copy that cannot be written.
+
+    Raises:
+        UserError: It is no square matrix of numbers, or a number is NaN or negative.
+    """
     try:
         matrix = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     except (ValueError, TypeError):  # rows of different lengths
@@ -140,12 +174,12 @@ def packed(values: Any) -> Float32:  # noqa: ANN401 - checked here
             f"The matrix of label distances has {matrix[row, column]:g} at row {row}, column {column}; it should be a "
             "number >= 0, or infinity for no comparison."
         )
-    kept = matrix.astype(np.float32)
-    kept.setflags(write=False)
-    return kept
+    copy = matrix.astype(np.float32)
+    copy.setflags(write=False)
+    return copy
 
 
-class _Matrix:
+class _StoredMatrix:
     def __init__(self, name: str, matrix: NDArray[Any]) -> None:
         self.name, self.matrix = name, matrix
         self.arrays = [matrix]
@@ -170,7 +204,8 @@ class _Matrix:
         else:
             stored = self.matrix[rows[:, None], columns]
         block = np.array(stored, np.float32)
-        if len(bad := np.argwhere(~(block >= 0))):
+        bad = np.argwhere(~(block >= 0))
+        if len(bad):
             row, column = rows[bad[0][0]], columns[bad[0][1]]
             raise DataError(
                 f"{self.name} has {self.matrix[row, column]:g} at row {row}, column {column}; "
@@ -179,7 +214,7 @@ class _Matrix:
         return block
 
 
-class _Lists:
+class _StoredLists:
     def __init__(self, folder: Path) -> None:
         self.name = str(folder)
         self.ids, self.distances = _load(folder / "ids.npy"), _load(folder / "distances.npy")
@@ -195,20 +230,21 @@ class _Lists:
                 f"{folder / 'ids.npy'} names items {self.ids.min()} to {self.ids.max()}; "
                 f"it has {self.rows} rows, so they should be -1 (none) to {self.rows - 1}."
             )
-        if len(bad := np.argwhere(~(self.distances >= 0) & (self.ids >= 0))):
+        bad = np.argwhere(~(self.distances >= 0) & (self.ids >= 0))
+        if len(bad):
             row, place = bad[0]
-            found = f"has {self.distances[row, place]:g} at row {row}, place {place}"
-            raise DataError(f"{folder / 'distances.npy'} {found}; a label distance should be a number >= 0.")
+            fault = f"has {self.distances[row, place]:g} at row {row}, place {place}"
+            raise DataError(f"{folder / 'distances.npy'} {fault}; a label distance should be a number >= 0.")
 
     def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Float32:
         rows, row_places = np.unique(rows, return_inverse=True)
         columns, column_places = np.unique(columns, return_inverse=True)
-        block = np.minimum(self._listed(rows, columns), self._listed(columns, rows).T)
+        block = np.minimum(self._read_lists(rows, columns), self._read_lists(columns, rows).T)
         block[rows[:, None] == columns] = 0
         return block[row_places[:, None], column_places]
 
-    def _listed(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Float32:
-        """What the lists of ``rows`` say of the ascending ``columns``: (R, C), infinite where nothing."""
+    def _read_lists(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Float32:
+        """Read what the lists of ``rows`` say of the ascending ``columns``: (R, C), infinite where nothing."""
         block = np.full((len(rows), len(columns)), np.inf, np.float32)
         if block.size:
             ids = np.asarray(self.ids[rows])

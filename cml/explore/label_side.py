@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
-from cml.distances.label_distance import LabelDistance, Neighbors
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.nearest import Neighbors
 from cml.errors import UserError
 from cml.explore.item_pairs import choose_pairs
 from cml.explore.maps import landmark_mds

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from cml.distances.captions.distance import Captions
-from cml.distances.label_distance import nearest_columns
+from cml.distances.nearest import nearest_columns
 from cml.word_vectors.packaged_glove import PACKAGED
 
 K, THREADS, CHECKED = 10, 2, 20

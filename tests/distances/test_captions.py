@@ -22,8 +22,9 @@ from cml.distances.captions import transport
 from cml.distances.captions.captions_rwmd import CaptionsRwmd
 from cml.distances.captions.distance import Captions
 from cml.distances.captions.tokens import tokenize
-from cml.distances.label_distance import Float32, LabelDistance, nearest_columns
+from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError
+from cml.distances.nearest import nearest_columns
 from cml.errors import DataError, UserError
 
 Documents = list[list[list[str]]]

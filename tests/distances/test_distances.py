@@ -16,8 +16,9 @@ from scipy.spatial.transform import Rotation
 import cml.distances
 from cml.distances import LabelDistance, Labels, Neighbors, blas_threads
 from cml.distances.euclidean import Euclidean
-from cml.distances.label_distance import Float32, nearest_columns
+from cml.distances.label_distance import Float32
 from cml.distances.labels import LabelError
+from cml.distances.nearest import nearest_columns
 from cml.errors import UserError
 
 

@@ -19,7 +19,7 @@ import torch
 import cml.distances
 from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.distances.combined import Combined
-from cml.distances.content import content
+from cml.distances.content_hash import content_digest
 from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.stored_matrix import through_matrix
 from cml.distances.label_distance import Float32
@@ -92,7 +92,7 @@ def test_with_too_many_labels_values_are_not_kept_and_the_same(monkeypatch: pyte
 
     kept = whole(as_label_distance(rough, symmetric=True), labels)
     np.testing.assert_array_equal(kept, kept.T)
-    monkeypatch.setattr("cml.distances.pair_function.MOST_KEPT", 20)
+    monkeypatch.setattr("cml.distances.pair_cache.MOST_KEPT", 20)
     np.testing.assert_array_equal(whole(as_label_distance(rough, symmetric=True), labels), kept)
 
 
@@ -207,33 +207,33 @@ def maker(offset: float) -> Callable[[float, float], float]:
 
 
 def test_a_digest_sees_code_constants_closures_and_globals(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert content(scaled) == content(scaled)
-    assert content(scaled).complete
-    assert content(maker(1)) == content(maker(1))
-    assert content(maker(1)) != content(maker(2))
-    assert content(lambda a, b: abs(a - b)) != content(lambda a, b: abs(a - 2 * b))
-    before = content(scaled), content(Scale())
+    assert content_digest(scaled) == content_digest(scaled)
+    assert content_digest(scaled).complete
+    assert content_digest(maker(1)) == content_digest(maker(1))
+    assert content_digest(maker(1)) != content_digest(maker(2))
+    assert content_digest(lambda a, b: abs(a - b)) != content_digest(lambda a, b: abs(a - 2 * b))
+    before = content_digest(scaled), content_digest(Scale())
     monkeypatch.setitem(globals(), "FACTOR", 2.0)
-    assert content(scaled) != before[0]
+    assert content_digest(scaled) != before[0]
     monkeypatch.undo()
     monkeypatch.setitem(globals(), "hours", lambda a, b: abs(a - b))
-    assert content(scaled) != before[0]
+    assert content_digest(scaled) != before[0]
     monkeypatch.setattr(Scale, "factor", 3.0)
-    assert content(Scale()) != before[1]
-    assert content(functools.cache(lambda a, b: a - b)) != content(functools.cache(lambda a, b: b - a))
-    assert content(numba.njit(lambda a, b: a - b)) != content(numba.njit(lambda a, b: b - a))
-    assert content(functools.cache(hours)).complete
+    assert content_digest(Scale()) != before[1]
+    assert content_digest(functools.cache(lambda a, b: a - b)) != content_digest(functools.cache(lambda a, b: b - a))
+    assert content_digest(numba.njit(lambda a, b: a - b)) != content_digest(numba.njit(lambda a, b: b - a))
+    assert content_digest(functools.cache(hours)).complete
     handle = open(__file__)  # noqa: SIM115 - nothing is known of what an open file gives
     with handle:
-        assert not content(functools.partial(max_gap, scale=handle)).complete  # type: ignore[arg-type]
+        assert not content_digest(functools.partial(max_gap, scale=handle)).complete  # type: ignore[arg-type]
 
 
 def test_a_digest_tells_labels_apart() -> None:
     one = {"a": [1, 2.0, None], "b": {"x", "y"}}
-    assert content(one) == content({"b": {"y", "x"}, "a": [1, 2.0, None]})
+    assert content_digest(one) == content_digest({"b": {"y", "x"}, "a": [1, 2.0, None]})
     different = [1, 1.0, True, "1", b"1", (1,), [1], {1: 1}, np.int64(1), np.array([1]), np.array([1.0]), torch.ones(1)]
-    assert len({content(value).digest for value in different}) == len(different)
-    assert content(["a", "b"]) != content(["ab", ""])
+    assert len({content_digest(value).digest for value in different}) == len(different)
+    assert content_digest(["a", "b"]) != content_digest(["ab", ""])
 
 
 @pytest.fixture
@@ -285,8 +285,8 @@ def test_a_function_goes_through_a_matrix_in_memory(cache: Path) -> None:
 
 @pytest.mark.usefixtures("own_names")
 def test_a_registered_function_is_kept_until_its_code_changes(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cml.distances.pair_function._SAVE_SECONDS", 0.0)
-    monkeypatch.setattr("cml.distances.pair_function._SAVE_SHARE", 0)
+    monkeypatch.setattr("cml.distances.pair_cache._SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("cml.distances.pair_cache._SAVE_SHARE", 0)
     calls = np.zeros(1, int)
     labels = np.random.default_rng(0).normal(size=30).tolist()
 

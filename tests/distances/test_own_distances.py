@@ -16,7 +16,10 @@ from cml.distances.precomputed import Precomputed
 from cml.distances.sets import Sets
 from cml.errors import DataError, UserError
 
-MODULES = ["", ".euclidean", ".keypoints.distance", ".layout.distance", ".classes", ".precomputed", ".combined"]
+MODULES = [
+    *("", ".euclidean", ".cosine", ".poses.keypoints", ".layout.distance", ".classes", ".jaccard", ".hamming"),
+    *(".precomputed", ".combined", ".sets", ".jobs.run"),
+]
 
 
 def whole(distance: LabelDistance, labels: Any) -> Float32:  # noqa: ANN401

@@ -11,8 +11,8 @@ from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.run import write_neighbors
 from cml.distances.jobs.stored_lists import folder_of, note, stored_neighbors
 from cml.distances.jobs.work import NeighborsWork
-from cml.distances.label_distance import Neighbors, Search
 from cml.distances.labels import Labels
+from cml.distances.nearest import Neighbors, Search
 from cml.errors import UserError
 
 QUIET = JobOptions(bar_after=None)

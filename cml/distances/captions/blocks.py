@@ -19,8 +19,8 @@ from cml.distances.captions.packed_captions import (
     unpack_captions,
 )
 from cml.distances.captions.pot_reference import plain_distance
-from cml.distances.label_distance import Neighbors, Search
 from cml.distances.labels import Labels
+from cml.distances.nearest import Neighbors, Search
 
 if TYPE_CHECKING:
     from cml.distances.captions.workspace import WorkspaceSizes

@@ -12,8 +12,9 @@ import numpy as np
 
 from cml.distances.captions.packed_captions import Float, Int, pack_captions
 from cml.distances.captions.tokens import stop_words, tokenize
-from cml.distances.label_distance import Float32, LabelDistance, Search
+from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import LabelError, Labels, short
+from cml.distances.nearest import Search
 from cml.errors import DataError, UserError
 from cml.settings import check_word
 from cml.word_vectors.contract import WordVectors

@@ -12,8 +12,9 @@ from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.run import run_job
 from cml.distances.jobs.verify import open_job
 from cml.distances.jobs.work import NeighborsWork, Work
-from cml.distances.label_distance import LabelDistance, Neighbors
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.nearest import Neighbors
 from cml.errors import DataError, UserError
 from cml.storage.atomic import cache_folder, read_json, write_json
 from cml.storage.npy import map_array

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.distances.label_distance import LabelDistance, Search, check_k
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.distances.nearest import Search, check_k
 from cml.errors import UserError
 from cml.settings import check_word
 
