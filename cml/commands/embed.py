@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.command_line.options import others, parse, show
+from cml.command_line.options import parse, show
 from cml.command_line.shared import AsJson, BatchSize, Device, SharedRun, Splits, Threads
 from cml.export.decoding import DEFAULT_THREADS
 
@@ -32,7 +32,7 @@ class Embed:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Embed, and say what was written."""
+    """Embed, and print what was written."""
     import cml
     from cml.export.embeddings import embed_folder
     from cml.export.image_list import ImageList
@@ -41,13 +41,21 @@ def run(arguments: Sequence[str]) -> None:
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.export.parquet_file import write_parquet
     model, images = cml.load(options.run, device=options.device), ImageList.open(options.images, options.splits)
-    made = embed_folder(model, images, **others(options, "run", "images", "splits", "parquet", "device", "json"))
+    embedded = embed_folder(
+        model,
+        images,
+        options.out,
+        batch_size=options.batch_size,
+        threads=options.threads,
+        skip_bad=options.skip_bad,
+        tsv=options.tsv,
+    )
     if options.parquet:
-        write_parquet(made)
-    items, dimension, skipped = (made.manifest[key] for key in ("items", "dimension", "skipped"))
-    left_out = f", {skipped} skipped (skipped.jsonl)" if skipped else ""
+        write_parquet(embedded)
+    items, dimension, skipped = (embedded.manifest[key] for key in ("items", "dimension", "skipped"))
+    note = f", {skipped} skipped (skipped.jsonl)" if skipped else ""
     show(
-        {"folder": str(made.folder), "items": items, "dimension": dimension, "skipped": skipped},
-        f"{made.folder}: embeddings, {items} x {dimension} float32{left_out}",
+        {"folder": str(embedded.folder), "items": items, "dimension": dimension, "skipped": skipped},
+        f"{embedded.folder}: embeddings, {items} x {dimension} float32{note}",
         as_json=options.json,
     )

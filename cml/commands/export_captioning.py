@@ -47,9 +47,10 @@ class Captioning:
 def run(arguments: Sequence[str]) -> None:
     """Export features, and say where they are."""
     from cml.console.byte_sizes import format_bytes
-    from cml.export.captioning import export_captioning, open_trunk
+    from cml.export.captioning import export_captioning
     from cml.export.feature_stores import STORES
     from cml.export.image_list import ImageList
+    from cml.export.trunk import open_trunk
 
     options = parse(Captioning, arguments, prog="cml export captioning")
     images = ImageList.open(options.images).with_coco_ids(options.ids)
@@ -62,8 +63,17 @@ def run(arguments: Sequence[str]) -> None:
         say(f"{estimate.images} images, at most {needed} to write, {free} free")
 
     features = options.features
-    how = {name: getattr(options, name) for name in ("batch_size", "threads", "skip_bad")}
-    manifest = export_captioning(trunk.model, images, options.out, features, trunk=trunk.title, tell=tell, **how)
+    manifest = export_captioning(
+        trunk.model,
+        images,
+        options.out,
+        features,
+        trunk=trunk.title,
+        batch_size=options.batch_size,
+        threads=options.threads,
+        skip_bad=options.skip_bad,
+        tell=tell,
+    )
     if options.json:
         print_json(manifest)
         return

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -38,7 +38,7 @@ class IndexOptions:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Make or extend the index, and say what it holds and how much an approximate one misses."""
+    """Make or extend the index, and print what it holds and how much an approximate one misses."""
     import cml
     from cml.errors import UserError
     from cml.export.image_list import ImageList
@@ -50,14 +50,30 @@ def run(arguments: Sequence[str]) -> None:
     model = cml.load(run, device=options.device)
     images = ImageList.open(options.images, options.splits)
     images = images.prefixed(options.prefix) if options.prefix else images
-    how: dict[str, Any] = {name: getattr(options, name) for name in ("batch_size", "threads", "skip_bad")}
-    how["run"], known = str(run.absolute()), 0
-    if not options.add:
-        index = build_index(model, images, options.out, method=options.method, **how)
-    elif options.method == "auto":
-        index, known = add_to_index(model, images, options.out, **how)
-    else:
+    if options.add and options.method != "auto":
         raise UserError("An index keeps its method: leave --method out, or make a new index.")
+    known = 0
+    if options.add:
+        index, known = add_to_index(
+            model,
+            images,
+            options.out,
+            run=str(run.absolute()),
+            batch_size=options.batch_size,
+            threads=options.threads,
+            skip_bad=options.skip_bad,
+        )
+    else:
+        index = build_index(
+            model,
+            images,
+            options.out,
+            run=str(run.absolute()),
+            method=options.method,
+            batch_size=options.batch_size,
+            threads=options.threads,
+            skip_bad=options.skip_bad,
+        )
     if known:
         say(f"{known} of the {len(images)} images were in the index already")
     method, recall = index.manifest["method"], index.manifest["recall"]

@@ -37,8 +37,8 @@ def run(arguments: Sequence[str]) -> None:
     """Search, and print what was found."""
     import cml
     from cml.errors import UserError
-    from cml.export.found_page import own_label, write_page
     from cml.export.index import Index
+    from cml.export.search_page import own_label, write_index_page
     from cml.reporting.visible_text import visible_text
     from cml.storage.hugging_face import resolve_run
 
@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> None:
     index.check_model(model, source)
     found = index.search(model.embed(options.images), options.k, exact=options.exact)
     if options.html is not None:
-        write_page(options.html, options.images, found, index.folder, len(index))
+        write_index_page(options.html, options.images, found, index.folder, len(index))
     if options.json:
         listed = [[{**vars(hit), "path": str(hit.path)} for hit in hits] for hits in found]
         print_json([{"image": str(image), "found": hits} for image, hits in zip(options.images, listed, strict=True)])

@@ -16,31 +16,25 @@ from typing import Any, Literal, NamedTuple, TypedDict
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch.nn import functional
 
 from cml.console.byte_sizes import format_bytes
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
-from cml.data.images import Size, UInt8, read_image, resize_image
+from cml.data.images import UInt8
 from cml.errors import DataError, UserError
+from cml.export.captioning_view import CaptioningView
 from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
-from cml.export.embeddings import usual_batch
+from cml.export.embeddings import check_batch_size
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
 from cml.export.image_list import ImageList
-from cml.models import registry
 from cml.models.backbone import evaluating
-from cml.models.embedding import EmbeddingModel, ModelConfig, backbone_fingerprint
-from cml.processes.device import pick_device
-from cml.storage.hugging_face import resolve_run
+from cml.models.embedding import EmbeddingModel, backbone_fingerprint
 from cml.storage.resumable import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
-from cml.training.run_config import RunConfig
-from cml.training.saved_model import load_model
 from cml.version import __version__
 
 CHUNK = 64  # images decoded, computed and recorded together
-LEAST_SIDE = 32  # pixels: most networks halve an image five times
 
 
 @dataclass(frozen=True)
@@ -73,35 +67,17 @@ class CaptioningFeatures:
 
 
 class Estimate(NamedTuple):
-    """The remaining work of an export: images, the bytes that they need (at most, if compressed), and free bytes."""
+    """The remaining work of an export.
+
+    Attributes:
+        images: Images that are left.
+        needed: Bytes that their features take, or at most take if they are compressed.
+        free: Free bytes of the disk.
+    """
 
     images: int
     needed: int
     free: int
-
-
-class View:
-    """Decodes what a feature sees: all of an image, of ``longest`` pixels at most, or its centre, of ``image_size``."""
-
-    def __init__(self, kind: Literal["native", "crop"], image_size: Size, longest: int) -> None:
-        self._kind, self._image_size, self._longest = kind, image_size, longest
-        self.scaled: set[Path] = set()  # images that were scaled down or had a side stretched to 32 pixels
-
-    def __call__(self, path: Path) -> UInt8:
-        """Pixels (H, W, 3); ``DataError`` if the image cannot be read."""
-        pixels = read_image(path)
-        height, width = pixels.shape[:2]
-        if self._kind == "crop":  # the largest centre box of the size's aspect
-            h, w = self._image_size
-            across, down = (min(height / h, width / w) * side for side in (w, h))
-            box = ((width - across) / 2, (height - down) / 2, (width + across) / 2, (height + down) / 2)
-            return np.asarray(resize_image(Image.fromarray(pixels), self._image_size, box))
-        scale = min(1.0, self._longest / max(height, width))
-        size = max(LEAST_SIDE, round(height * scale)), max(LEAST_SIDE, round(width * scale))
-        if size == (height, width):
-            return pixels
-        self.scaled.add(path)
-        return np.asarray(resize_image(Image.fromarray(pixels), size))
 
 
 def export_captioning(
@@ -117,15 +93,31 @@ def export_captioning(
     quiet: bool = False,
     tell: Callable[[Estimate], object] | None = None,
 ) -> dict[str, Any]:
-    """Write features of a model's trunk; a killed call is continued by the same call. Returns the manifest in ``out``.
+    """Write features of a model's trunk for captioning code. A call that was killed is resumed by the same call.
 
-    The images are under their COCO ids (``ImageList.with_coco_ids``). ``batch_size`` is in images of 640 x 480 pixels,
-    16 by default, or 1 on a CPU. ``tell`` is called before the work begins.
+    Args:
+        model: The model; its head is not used.
+        images: The images, under their COCO ids (``ImageList.with_coco_ids``).
+        out: Folder to write to.
+        options: Which features, in which layout; None for the defaults.
+        trunk: Name of the network in the manifest; by default that of its backbone.
+        batch_size: Images of 640 x 480 pixels per forward pass; by default 16, or 1 on a CPU.
+        threads: Images decoded at a time.
+        skip_bad: Leave out images that cannot be read; the manifest lists them.
+        quiet: No progress bar.
+        tell: Called with an estimate of the space before the work begins.
+
+    Returns:
+        The manifest, which is also written to ``out``.
+
+    Raises:
+        UserError: The disk has too little space, or ``out`` holds features with other options.
+        DataError: No image can be read, or without ``skip_bad`` one of them; or features hold NaN or infinity.
     """
     options = CaptioningFeatures() if options is None else options
-    batch_size = usual_batch(model, batch_size, threads, 16, 1)
+    batch_size = check_batch_size(model, batch_size, threads, on_gpu=16, on_cpu=1)
     store = STORES[options.layout]
-    view = View(options.view, model.config.image_size, options.longest)
+    view = CaptioningView(options.view, model.config.image_size, options.longest)
     made_with = {
         "trunk": backbone_fingerprint(model),
         "images": images.fingerprint(),
@@ -165,7 +157,7 @@ def export_captioning(
 class _Work(NamedTuple):  # what every chunk needs
     model: EmbeddingModel
     images: ImageList
-    view: View
+    view: CaptioningView
     files: FeatureStore
     batch_size: int
 
@@ -224,14 +216,22 @@ def _chunk_features(work: _Work, chunk: Decoded) -> Iterator[Features]:
 
 
 def same_size_batches(chunk: Decoded, batch_size: int) -> Iterator[tuple[list[int], UInt8]]:
-    """Batches (B, H, W, 3) of equal size, of ``batch_size`` times 640 x 480 pixels, and their rows in the chunk."""
+    """Group the images of a chunk into batches of images of one size.
+
+    Args:
+        chunk: Decoded images.
+        batch_size: Images of 640 x 480 pixels per batch; of larger images there are fewer.
+
+    Yields:
+        Rows in the chunk, and their pixels (B, H, W, 3).
+    """
     groups: dict[tuple[int, ...], list[int]] = {}
     for row, pixels in enumerate(chunk.pixels):
         groups.setdefault(pixels.shape, []).append(row)
     for (height, width, _), rows in groups.items():
-        fitting = max(1, min(CHUNK, batch_size * 640 * 480 // (height * width)))
-        for start in range(0, len(rows), fitting):
-            batch = rows[start : start + fitting]
+        size = max(1, min(CHUNK, batch_size * 640 * 480 // (height * width)))
+        for start in range(0, len(rows), size):
+            batch = rows[start : start + size]
             yield batch, np.stack([chunk.pixels[row] for row in batch])
 
 
@@ -250,33 +250,3 @@ def _channels(model: EmbeddingModel) -> int:
     height, width = model.config.image_size
     blank = torch.zeros(1, 3, height, width, dtype=torch.uint8, device=model.mean.device)
     return int(model.feature_maps(blank).shape[1])
-
-
-class Trunk(NamedTuple):
-    """A network for features (the head of ``model`` is not used), its title, and a warning for the user or ""."""
-
-    model: EmbeddingModel
-    title: str
-    warning: str = ""
-
-
-def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Trunk:
-    """Open the trunk of a run, here or on the hub, or with ``imagenet`` its backbone's published one, or a backbone."""
-    place = pick_device(device)
-    folder = resolve_run(run)
-    if not folder.exists() and (run == folder.name or run.partition("/")[0] in registry.names()):
-        config = ModelConfig(run, "imagenet", dimension=1, normalize=False, image_size=(224, 224))
-        try:
-            return Trunk(EmbeddingModel(config).to(place).eval(), f"{run}, ImageNet")
-        except UserError as error:
-            raise UserError(f"There is no run folder {run!r}, and as a backbone: {error}") from None
-    saved = RunConfig.load(folder)
-    if imagenet:
-        return Trunk(EmbeddingModel(saved.model.published).to(place).eval(), f"{saved.model.backbone}, ImageNet")
-    warning = (
-        f"{run} was trained with --freeze-backbone: its trunk is the published network, so these features equal "
-        "those of --imagenet. Train the whole network for features of its own."
-    )
-    told = warning if saved.train.freeze_backbone and saved.model.weights != "none" else ""
-    title = f"{saved.model.backbone}, run {folder.resolve().name}"
-    return Trunk(load_model(folder, saved.model, place), title, told)

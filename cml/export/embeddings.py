@@ -71,7 +71,11 @@ class EmbeddingFolder:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Open a folder; ``DataError`` if it is not finished, or damaged."""
+        """Open a folder that ``cml embed`` wrote.
+
+        Raises:
+            DataError: The folder is not finished, or damaged.
+        """
         manifest = read_record(folder / "manifest.json", Manifest, "what 'cml embed' wrote", "Embed again.")
         path, shape = folder / EMBEDDINGS, (manifest["items"], manifest["dimension"])
         try:
@@ -105,10 +109,22 @@ def model_fingerprint(model: EmbeddingModel) -> str:
     return weights_fingerprint(model, json.dumps(asdict(model.config) | {"weights": ""}, sort_keys=True))
 
 
-def usual_batch(model: EmbeddingModel, given: int | None, threads: int, on_accelerator: int, on_processor: int) -> int:
-    """Images per forward pass, checked if they are ``given``: a CPU is faster with few, whose memory it reuses."""
-    usual = on_processor if model.mean.device.type == "cpu" else on_accelerator
-    if (batch_size := usual if given is None else given) < 1 or threads < 1:
+def check_batch_size(model: EmbeddingModel, batch_size: int | None, threads: int, on_gpu: int, on_cpu: int) -> int:
+    """Check the number of images per forward pass, or choose it.
+
+    Args:
+        model: The model, whose device decides.
+        batch_size: Images per forward pass; None for the default of the device.
+        threads: Images decoded at a time.
+        on_gpu: Default on a GPU.
+        on_cpu: Default on a CPU, which is faster with few images, whose memory it reuses.
+
+    Raises:
+        UserError: ``batch_size`` or ``threads`` is below 1.
+    """
+    if batch_size is None:
+        batch_size = on_cpu if model.mean.device.type == "cpu" else on_gpu
+    if batch_size < 1 or threads < 1:
         raise UserError(f"'batch_size' and 'threads' must be 1 or more. Got {batch_size} and {threads} instead.")
     return batch_size
 
@@ -124,12 +140,23 @@ def embed_folder(
     tsv: bool = False,
     quiet: bool = False,
 ) -> EmbeddingFolder:
-    """Embed images into a folder; memory is O(batch). A killed call is continued by the same call, byte for byte.
+    """Embed images into a folder, in memory of O(batch). A call that was killed is resumed by the same call.
 
-    A forward pass takes 64 images by default, or 16 on a CPU. With ``tsv`` also vectors.tsv and metadata.tsv are
-    written, the pair that the TensorBoard projector loads.
+    Args:
+        model: The model.
+        images: The images.
+        out: Folder to write to.
+        batch_size: Images per forward pass; by default 64, or 16 on a CPU.
+        threads: Images decoded at a time.
+        skip_bad: Leave out images that cannot be read, and list them in skipped.jsonl.
+        tsv: Also write vectors.tsv and metadata.tsv, which the TensorBoard projector loads.
+        quiet: No progress bar.
+
+    Raises:
+        DataError: No image can be read, or without ``skip_bad`` one of them; or an embedding holds NaN or infinity.
+        UserError: ``out`` holds embeddings of other images or of another model.
     """
-    batch_size = usual_batch(model, batch_size, threads, 64, 16)
+    batch_size = check_batch_size(model, batch_size, threads, on_gpu=64, on_cpu=16)
     # without batch size and threads: they change at most rounding, and a call may be continued with others
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
     about = {"images": str(images.root)}
@@ -147,16 +174,38 @@ def embed_folder(
     return EmbeddingFolder.open(out)
 
 
-def embed_anew(model: EmbeddingModel, images: ImageList, out: Path, how: Mapping[str, Any]) -> EmbeddingFolder:
-    """As ``embed_folder``, for an internal folder: what a killed call left of other images is deleted."""
+def embed_part(
+    model: EmbeddingModel,
+    images: ImageList,
+    out: Path,
+    *,
+    batch_size: int | None = None,
+    threads: int = DEFAULT_THREADS,
+    skip_bad: bool = False,
+    quiet: bool = False,
+) -> EmbeddingFolder:
+    """Embed images into a part of an index; what a killed call left there of other images is deleted.
+
+    Args:
+        model: The model.
+        images: The images.
+        out: Folder of the part.
+        batch_size: As for ``embed_folder``, like the others.
+        threads: Images decoded at a time.
+        skip_bad: Leave out images that cannot be read.
+        quiet: No progress bar.
+    """
     if out.is_symlink():
         out.unlink()
+    embed = functools.partial(
+        embed_folder, model, images, out, batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet
+    )
     try:
-        return embed_folder(model, images, out, **how)
+        return embed()
     except DifferentSettingsError:
         say(f"{out} was begun with other images; starting over.")
         delete(out, strict=True)
-        return embed_folder(model, images, out, **how)
+        return embed()
 
 
 def _write(

@@ -1,34 +1,38 @@
 """``cml export hub``: a folder to upload or share, with weights, config and model card; ``cml.load`` reads it."""
 
-import html
-import json
-import math
-import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError
-from cml.reporting.visible_text import visible_text
+from cml.export.model_card import build_model_card
 from cml.retrieval.results import Evaluation
 from cml.storage.atomic import atomic_folder, read_json, write_json
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import MODEL, load_model, save_model
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|~$])")
-
 
 def export_hub(
     run: Path, out: Path, *, name: str = "", licence: str = "other", data: Path | None = None, repository: str = ""
 ) -> list[str]:
-    """Write the new folder of a finished run; returns one sentence for each gap in its card.
+    """Write a finished run as a folder to share: weights, config without paths of this machine, and model card.
 
-    The ``name`` is by default that of the hub's ``repository``, ``user/name``, or of the run; the ``licence`` an
-    identifier of the hub. ``data`` is the dataset's folder, if it was moved after training.
+    Args:
+        run: The run folder.
+        out: The new folder.
+        name: Name of the model; by default that of ``repository``, or of the run folder.
+        licence: Licence of the weights, as the Hugging Face hub calls it: mit, apache-2.0, ...
+        data: Dataset path, if it moved since training.
+        repository: Where the folder will be uploaded, ``user/name``; "" if it is not.
+
+    Returns:
+        What the card lacks, a sentence each.
+
+    Raises:
+        UserError: ``run`` is not a finished run, or ``out`` exists.
+        DataError: ``data`` is not the dataset that the run was trained on.
     """
     config = RunConfig.load(run)
     model = load_model(run, config.model, torch.device("cpu"))
@@ -44,7 +48,7 @@ def export_hub(
         gaps.append("the weights' licence is not chosen (--licence)")
     place = f"hf:{repository}" if repository else "PATH OF THIS FOLDER"
     name = name or repository.rpartition("/")[2] or run.resolve().name
-    card = model_card(name, config, licence=licence, data=info, evaluation=evaluation, place=place)
+    card = build_model_card(name, config, licence=licence, data=info, evaluation=evaluation, place=place)
     # the run's config, so that it loads like a run, without the paths of this machine
     shared = {**read_json(run / "config.json", "the run's config"), "dataset": "", "made_of": {}, "library_name": "cml"}
     for part in ("train", "model"):
@@ -70,104 +74,3 @@ def _dataset_info(config: RunConfig, data: Path | None) -> DatasetInfo | None:
             raise
         return None
     return dataset.info
-
-
-def model_card(
-    name: str,
-    config: RunConfig,
-    *,
-    licence: str = "other",
-    data: DatasetInfo | None = None,
-    evaluation: Evaluation | None = None,
-    place: str = "PATH OF THIS FOLDER",
-) -> str:
-    """The README.md of a model, which ``cml.load(place)`` loads: Markdown with a YAML header."""
-    header: dict[str, Any] = {  # its values are written as JSON, a subset of YAML, so that no text can break its line
-        "library_name": "cml",
-        "license": licence,
-        "pipeline_tag": "image-feature-extraction",
-        "tags": ["metric-learning", "image-retrieval", "embeddings", config.task or "arrays"],
-    }
-    if evaluation is not None and "embedding" in evaluation.rows:
-        row = evaluation.rows["embedding"]
-        last = {metric.partition("@")[0]: metric for metric in row}  # of each kind the one with the largest K
-        result = {
-            "task": {"type": "image-feature-extraction", "name": "retrieval"},
-            "dataset": {"type": "cml", "name": visible_text("held-out items" if data is None else data.name, 100)},
-            "metrics": [
-                {"type": metric, "value": round(row[metric].mean, 6), "name": metric}
-                for metric in last.values()
-                if math.isfinite(row[metric].mean)
-            ],
-        }
-        header["model-index"] = [{"name": visible_text(name, 100), "results": [result]}]
-    model, train = config.model, config.train
-    trunk = "head trained on frozen features" if train.freeze_backbone else "trained as a whole"
-    trunk = f"trained by adapters of rank {train.lora}, merged" if train.lora else trunk
-    facts = {
-        "task": _plain(config.task or "arrays"),
-        "label distance": _code(config.label_distance),
-        "loss": f"{_code(train.loss)}, batches {_code(train.sampler)}",
-        "backbone": f"{_code(model.backbone)}, {trunk}, {train.steps} steps, seed {train.seed}",
-        "images": "{} x {} pixels (height x width)".format(*model.image_size),
-    }
-    about_data = "Not stated: the dataset was not available when this folder was made."
-    if data is not None:
-        said = {
-            "name": data.name,
-            "source": data.source,
-            "licence": data.licence,
-            "items": ", ".join(f"{data.counts[role]:,} {role}" for role in data.roles if role in data.counts),
-            "label": f"{data.label_column} ({data.label_unit})" if data.label_unit else data.label_column,
-            "frame": data.frame,
-        }
-        about_data = _table({key: _plain(text) for key, text in said.items() if text})
-    results = "Not measured: `cml evaluate` was not run before this folder was made."
-    if evaluation is not None:
-        results = "Retrieval on held-out items; `embedding` is this model, `oracle` ranks by the labels themselves.\n\n"
-        results += html.escape("\n".join(evaluation.table(markdown=True).splitlines()), quote=False)
-    values = "\n".join(f"{key}: {json.dumps(value)}" for key, value in header.items())
-    return f"""---
-{values}
----
-# {_plain(name)}
-
-An image embedding of {model.dimension} numbers{" of length 1" if model.normalize else ""}, trained with cml so \
-that distances between embeddings mirror distances between labels: near images have similar labels.
-
-{_table(facts)}
-
-## How to load it
-
-```python
-import cml
-
-model = cml.load({json.dumps(place)})
-embeddings = model.embed(["a.jpg", "b.jpg"])  # (2, {model.dimension}) float32
-```
-
-`cml embed`, `cml index` and `cml export onnx` take this folder as their run.
-
-## Data
-
-{about_data}
-
-## Evaluation
-
-{results}
-"""
-
-
-def _table(facts: Mapping[str, str]) -> str:
-    return "\n".join(["| | |", "|---|---|", *(f"| {key} | {text} |" for key, text in facts.items())])
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown and HTML show as it is."""
-    return html.escape(_SPECIAL.sub(r"\\\1", visible_text(text, 400)), quote=False)
-
-
-def _code(text: str) -> str:
-    """Text as inline code."""
-    shown = visible_text(text, 400).replace("`", "'").replace("|", "\\|")
-    return f"`{shown}`"

@@ -15,7 +15,8 @@ import numpy as np
 
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, Method, Recall, measured_recall, method_for
-from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_anew, model_fingerprint
+from cml.export.decoding import DEFAULT_THREADS
+from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_part, model_fingerprint
 from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.metrics import Float32
@@ -33,12 +34,19 @@ _NAME = re.compile(r"\w[\w.-]*")  # of a part or an approximate index: no path t
 
 @dataclass(frozen=True)
 class Hit:
-    """One answer to a query."""
+    """One answer to a query.
+
+    Attributes:
+        item_id: Id of the item.
+        path: Its image.
+        distance: L2 distance of its embedding to the query's.
+        label: Its label, if the index was made from a dataset whose labels are numbers or texts.
+    """
 
     item_id: str
     path: Path
-    distance: float  # L2, of its embedding to the query's
-    label: str = ""  # if the index was made from a dataset whose labels are numbers or texts
+    distance: float
+    label: str = ""
 
 
 class Manifest(TypedDict):
@@ -102,7 +110,20 @@ class Index:
             )
 
     def search(self, query: Float32, k: int, *, exact: bool = False) -> list[list[Hit]]:
-        """The k nearest items, or fewer, of each query (Q, D); ``exact`` does without an approximate index."""
+        """Find the items nearest to queries.
+
+        Args:
+            query: Embeddings (Q, D) of the queries.
+            k: Items found for each, or fewer if the index holds fewer.
+            exact: Compare with every item, even if the index is approximate.
+
+        Returns:
+            The hits of each query, nearest first.
+
+        Raises:
+            UserError: ``k`` is below 1.
+            DataError: The index is damaged.
+        """
         if k < 1:
             raise UserError(f"'k' must be 1 or more. Got {k} instead.")
         k = min(k, len(self))
@@ -130,9 +151,34 @@ class Index:
 
 
 def build_index(
-    model: EmbeddingModel, images: ImageList, out: Path, *, run: str, method: Method | Auto = "auto", **how: object
+    model: EmbeddingModel,
+    images: ImageList,
+    out: Path,
+    *,
+    run: str,
+    method: Method | Auto = "auto",
+    batch_size: int | None = None,
+    threads: int = DEFAULT_THREADS,
+    skip_bad: bool = False,
+    quiet: bool = False,
 ) -> Index:
-    """Embed images, ``how`` as ``embed_folder`` takes it, and index them; the same call continues a killed one."""
+    """Embed images and index them. A call that was killed is resumed by the same call.
+
+    Args:
+        model: The model.
+        images: The images.
+        out: Folder of the index.
+        run: Run folder of the model, which a search opens.
+        method: exact compares a query with every item, the others are faiss's, auto chooses by the number of items.
+        batch_size: Images per forward pass; by default 64, or 16 on a CPU.
+        threads: Images decoded at a time.
+        skip_bad: Leave out images that cannot be read.
+        quiet: No progress bar.
+
+    Raises:
+        UserError: ``out`` holds an index of other images or with another method.
+        DataError: An image cannot be read.
+    """
     with _alone(out):
         if (out / _MANIFEST).exists():
             index = Index.open(out)
@@ -144,14 +190,44 @@ def build_index(
                     "Add images to it with --add, or choose another folder."
                 )
             return index
-        part = embed_anew(model, images, out / _PARTS / "0001", how)
+        part = embed_part(
+            model, images, out / _PARTS / "0001", batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet
+        )
         chosen = method_for(len(part.embeddings)) if method == "auto" else method
         made = None if chosen == "exact" else ApproximateIndex.build(chosen, [part.embeddings])
         return _publish(out, run, chosen, (part,), made)
 
 
-def add_to_index(model: EmbeddingModel, images: ImageList, out: Path, *, run: str, **how: object) -> tuple[Index, int]:
-    """Add the images that an index does not hold yet, as ``build_index`` does; returns it, and how many it held."""
+def add_to_index(
+    model: EmbeddingModel,
+    images: ImageList,
+    out: Path,
+    *,
+    run: str,
+    batch_size: int | None = None,
+    threads: int = DEFAULT_THREADS,
+    skip_bad: bool = False,
+    quiet: bool = False,
+) -> tuple[Index, int]:
+    """Add the images that an index does not hold yet.
+
+    Args:
+        model: The model that the index was made with.
+        images: The images.
+        out: Folder of the index.
+        run: Run folder of the model.
+        batch_size: Images per forward pass; by default 64, or 16 on a CPU.
+        threads: Images decoded at a time.
+        skip_bad: Leave out images that cannot be read.
+        quiet: No progress bar.
+
+    Returns:
+        The index, and the number of images that it already held.
+
+    Raises:
+        UserError: The index is of another model.
+        DataError: ``out`` is not an index, an id is already taken, or an image cannot be read.
+    """
     with _alone(out):
         index = Index.open(out)
         index.check_model(model, run)
@@ -168,7 +244,15 @@ def add_to_index(model: EmbeddingModel, images: ImageList, out: Path, *, run: st
         if not fresh:
             return index, known
         try:
-            part = embed_anew(model, images.chosen(fresh), out / _PARTS / f"{len(index.parts) + 1:04}", how)
+            part = embed_part(
+                model,
+                images.chosen(fresh),
+                out / _PARTS / f"{len(index.parts) + 1:04}",
+                batch_size=batch_size,
+                threads=threads,
+                skip_bad=skip_bad,
+                quiet=quiet,
+            )
         except AllBadError:
             if not known:
                 raise

@@ -3,7 +3,7 @@
 import copy
 import json
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +12,44 @@ import torch
 from torch import Tensor, nn
 
 from cml.data.augmentation import stored_size
-from cml.data.images import RESIZING
 from cml.errors import UserError, require_extra
+from cml.export.onnx_preprocessing import INPUT, OUTPUT, describe_preprocessing
 from cml.models.embedding import EmbeddingModel
 from cml.storage.atomic import atomic_file, atomic_folder, write_json
-from cml.version import __version__
 
-INPUT, OUTPUT = "images", "embeddings"
 LEAST_COSINE, LARGEST_ERROR = 0.99999, 1e-4  # limits of the difference between the graph and torch
 
 
 @dataclass(frozen=True)
 class OnnxExport:
-    """The written graph and its difference from torch."""
+    """The written graph and its difference from torch.
+
+    Attributes:
+        path: File of the graph.
+        cosine: Smallest cosine between the embeddings of the graph and of torch.
+        error: Largest difference between two numbers, relative to the largest number if that is above 1.
+    """
 
     path: Path
-    cosine: float  # the least one between the embeddings of the graph and of torch
-    error: float  # the largest difference between two numbers, relative to the largest number if that is above 1
+    cosine: float
+    error: float
 
 
 def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
-    """Write the model as ONNX, if its graph agrees with torch; else ``UserError``, and nothing is written.
+    """Write a model as an ONNX graph, and check it against torch.
 
-    ``out`` is a file, such as ``model.onnx``, with the config in ``model.json``, or a new folder for both.
+    Args:
+        model: The model.
+        out: A file, such as model.onnx, with the config beside it in model.json, or a new folder for both.
+
+    Returns:
+        The file, and how far its embeddings are from torch's.
+
+    Raises:
+        UserError: The graph differs from torch, in which case nothing is written, or the extra ``onnx`` is missing.
     """
     model = copy.deepcopy(model).cpu().eval()
-    config = onnx_config(model)
+    config = describe_preprocessing(model)
     if out.suffix == ".onnx":
         with atomic_file(out) as temporary:
             checked = _write(model, config, temporary)
@@ -47,31 +59,6 @@ def export_onnx(model: EmbeddingModel, out: Path) -> OnnxExport:
         checked = _write(model, config, folder / "model.onnx")
         write_json(folder / "config.json", config)
     return OnnxExport(out / "model.onnx", *checked)
-
-
-def onnx_config(model: EmbeddingModel) -> dict[str, Any]:
-    """A description of the graph's input and output, and of the preprocessing that it needs."""
-    height, width = stored_size(model.config.image_size, model.config.crop)
-    pillow = f"image.resize(({width}, {height}), Image.Resampling.BILINEAR)"
-    shape, normalized = ["batch", model.config.dimension], model.config.normalize
-    return {
-        "cml": __version__,
-        "input": {
-            "name": INPUT,
-            "type": "uint8",
-            "shape": ["batch", height, width, 3],
-            "meaning": "RGB pixels 0..255, rows first, upright, transparent parts on white, 16 bits divided by 257",
-            "decode": "at full size: JPEG files without a draft, which gives other pixels",
-            "resize": {"height": height, "width": width, "how": RESIZING, "pillow": pillow},
-        },
-        "in_the_graph": {
-            "centre_box": list(model.config.image_size),
-            "mean": [round(value, 6) for value in model.mean.flatten().tolist()],
-            "std": [round(value, 6) for value in model.std.flatten().tolist()],
-        },
-        "output": {"name": OUTPUT, "type": "float32", "shape": shape, "distance": "L2", "normalized": normalized},
-        "model": asdict(model.config),
-    }
 
 
 class _Graph(nn.Module):
@@ -90,7 +77,7 @@ class _Graph(nn.Module):
 
 
 def _write(model: EmbeddingModel, config: dict[str, Any], path: Path) -> tuple[float, float]:
-    """Write the graph and compare it; returns the least cosine and the largest difference."""
+    """Write the graph and compare it with torch: the smallest cosine and the largest difference."""
     with require_extra("onnx", "ONNX"):
         import onnx  # noqa: F401 - torch's exporter needs both, but its message is less readable
         import onnxruntime

@@ -191,8 +191,9 @@ class Run(TrainedRun):
             features: Which features, in which layout.
             skip_bad: Leave out images that cannot be read; the manifest, which is returned, lists them.
         """
-        from cml.export.captioning import CaptioningFeatures, export_captioning, open_trunk
+        from cml.export.captioning import CaptioningFeatures, export_captioning
         from cml.export.image_list import ImageList
+        from cml.export.trunk import open_trunk
 
         trunk = open_trunk(str(self.folder), device=str(self.model.mean.device))
         found, features = ImageList.open(Path(images)).with_coco_ids(None), features or CaptioningFeatures()

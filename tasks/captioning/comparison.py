@@ -19,8 +19,9 @@ from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
 from cml.distances.captions.tokens import WORDS, tokenize
 from cml.errors import DataError, UserError
-from cml.export.captioning import CaptioningFeatures, export_captioning, open_trunk
+from cml.export.captioning import CaptioningFeatures, export_captioning
 from cml.export.image_list import ImageList
+from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.retrieval.comparison import over_seeds

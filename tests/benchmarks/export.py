@@ -27,10 +27,12 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.export.captioning import CHUNK, CaptioningFeatures, View, export_captioning, open_trunk, same_size_batches
+from cml.export.captioning import CHUNK, CaptioningFeatures, export_captioning, same_size_batches
+from cml.export.captioning_view import CaptioningView
 from cml.export.decoding import decoded_chunks
 from cml.export.feature_stores import Layout
 from cml.export.image_list import ImageList
+from cml.export.trunk import open_trunk
 from cml.processes.heap import keep_freed_memory
 
 BAR = 0.95
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         (folder / "images").mkdir()
         draw_images(folder / "images", options.images, options.scale)
         images = ImageList.open(folder / "images").with_coco_ids()
-        view = View(kinds[0].view, model.config.image_size, kinds[0].longest)
+        view = CaptioningView(kinds[0].view, model.config.image_size, kinds[0].longest)
 
         def clock() -> tuple[float, float]:
             return time.perf_counter(), time.process_time()

@@ -27,7 +27,8 @@ from PIL import Image
 from cml.data.images import Size, read_image
 from cml.export.embeddings import embed_folder
 from cml.export.image_list import ImageList
-from cml.export.onnx_graph import export_onnx, onnx_config
+from cml.export.onnx_graph import export_onnx
+from cml.export.onnx_preprocessing import describe_preprocessing
 from cml.models.embedding import EmbeddingModel, ModelConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +62,7 @@ def by_doors(model: EmbeddingModel, folder: Path, work: Path) -> dict[str, NDArr
     arrays = [np.asarray(Image.open(path).convert("RGB")) for path in paths]
     graph = export_onnx(model, work / "model.onnx")
     session = onnxruntime.InferenceSession(graph.path, providers=["CPUExecutionProvider"])
-    says = onnx_config(model)["input"]
+    says = describe_preprocessing(model)["input"]
     return {
         "path": model.embed(paths),
         "Pillow": model.embed([Image.open(path) for path in paths]),

@@ -16,9 +16,9 @@ import cml
 from cml.cli import main
 from cml.errors import DataError, UserError
 from cml.export.approximate import ApproximateIndex, method_for
-from cml.export.found_page import Found, own_label, write_search_page
 from cml.export.image_list import ImageList
 from cml.export.index import Hit, Index, add_to_index, build_index
+from cml.export.search_page import SearchPicture, own_label, write_search_page
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
 
@@ -476,14 +476,14 @@ class Elements(HTMLParser):
 def test_page_shows_hostile_text_as_text(tmp_path: Path) -> None:
     hostile = '<script>alert(1)</script>"><img src=x onerror=alert(1)>{{7*7}}\x00'
     image = Image.new("RGB", (8, 6), "red")
-    rows = [(Found(image, hostile), [Found(image, hostile, 0.25), Found(None, "gone", 0.5)])]
+    rows = [(SearchPicture(image, hostile), [SearchPicture(image, hostile, 0.25), SearchPicture(None, "gone", 0.5)])]
     write_search_page(tmp_path / "a.html", rows, title=hostile, summary=hostile)
     page = Elements((tmp_path / "a.html").read_text())
     assert not page.names & {"script", "img"}
     assert page.text.count("<script>alert(1)</script>") == 5  # title twice, summary, two captions
     assert "gone (cannot be read)" in page.text
     assert "0.2500" in page.text
-    write_search_page(tmp_path / "b.html", [(Found(image, "a"), [])], title="")
+    write_search_page(tmp_path / "b.html", [(SearchPicture(image, "a"), [])], title="")
     assert "nothing found" in (tmp_path / "b.html").read_text()
     with pytest.raises(UserError, match="at least one query"):
         write_search_page(tmp_path / "c.html", [], title="")

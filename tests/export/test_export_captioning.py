@@ -27,9 +27,11 @@ import cml
 from cml.cli import main
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
-from cml.export.captioning import CaptioningFeatures, Estimate, View, export_captioning, open_trunk
+from cml.export.captioning import CaptioningFeatures, Estimate, export_captioning
+from cml.export.captioning_view import CaptioningView
 from cml.export.feature_stores import STORES, FeatureStore, Layout
 from cml.export.image_list import ImageList
+from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel, ModelConfig, backbone_fingerprint
 
 NATIVE = CaptioningFeatures()
@@ -165,12 +167,12 @@ def test_a_centre_crop_has_the_models_size_and_keeps_the_aspect(tmp_path: Path) 
     ramp[..., 0] = np.arange(120)[None]
     ramp[..., 1] = np.arange(60)[:, None]
     Image.fromarray(ramp).save(tmp_path / "1.png")
-    pixels = View("crop", (30, 30), 1280)(tmp_path / "1.png").astype(int)
+    pixels = CaptioningView("crop", (30, 30), 1280)(tmp_path / "1.png").astype(int)
     assert pixels.shape == (30, 30, 3)
     assert pixels[0, 0, :2] == pytest.approx([30.5, 0.5], abs=1)  # the middle 60 x 60, halved
     assert pixels[29, 29, :2] == pytest.approx([88.5, 58.5], abs=1)
     Image.new("RGB", (9000, 1), (1, 2, 3)).save(tmp_path / "line.png")
-    assert (View("crop", (30, 40), 1280)(tmp_path / "line.png") == [1, 2, 3]).all()
+    assert (CaptioningView("crop", (30, 40), 1280)(tmp_path / "line.png") == [1, 2, 3]).all()
 
 
 def test_odd_images_get_the_features_of_what_they_show(model: EmbeddingModel, tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ def test_odd_images_get_the_features_of_what_they_show(model: EmbeddingModel, tm
         wanted_fc, wanted_att = slow_features(model, paths[kind], 7)
         np.testing.assert_allclose(fc(key), wanted_fc, atol=1e-4, err_msg=kind)
         np.testing.assert_allclose(att(key), wanted_att, atol=1e-4, err_msg=kind)
-    view = View("native", (32, 32), 640)
+    view = CaptioningView("native", (32, 32), 640)
     assert view(paths["large"]).shape == (160, 640, 3)
     assert view(paths["line"]).shape == (32, 640, 3)
     assert view(paths["pixel"]).shape == (32, 32, 3)
@@ -281,7 +283,7 @@ from pathlib import Path
 import cml.export.captioning as captioning
 from cml.export.feature_stores import STORES
 from cml.export.image_list import ImageList
-from cml.export.captioning import open_trunk
+from cml.export.trunk import open_trunk
 Hdf5Store = STORES["hdf5"]
 captioning.CHUNK, real, calls = 2, Hdf5Store.write, []
 def write(self, features):

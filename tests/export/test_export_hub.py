@@ -18,7 +18,8 @@ from cml.cli import main
 from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
 from cml.export.embeddings import model_fingerprint
-from cml.export.hub import export_hub, model_card
+from cml.export.hub import export_hub
+from cml.export.model_card import build_model_card
 from cml.training.run_config import RunConfig
 
 
@@ -111,7 +112,7 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     config = RunConfig.load(make_run(tmp_path / "run"))
     config = replace(config, task=hostile, label_distance=hostile, train=replace(CONFIG, loss=hostile))
     info = DatasetInfo(hostile, hostile, hostile, hostile, hostile, hostile, hostile, counts={"train": 3})
-    text = model_card(hostile, config, licence=hostile, data=info)
+    text = build_model_card(hostile, config, licence=hostile, data=info)
     header, body = text.split("\n---\n", 1)
     values = yaml.safe_load(header.removeprefix("---\n"))
     assert values["license"] == hostile

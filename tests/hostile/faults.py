@@ -65,7 +65,7 @@ IMPORTED = [
     "cml.data_prep.folder",
     "cml.distances.poses.keypoint_products",
     "cml.export.captioning",
-    "cml.export.found_page",
+    "cml.export.search_page",
     "cml.export.hub",
     "cml.export.index",
     "cml.export.onnx_graph",

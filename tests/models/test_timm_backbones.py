@@ -127,7 +127,7 @@ def test_embed_onnx_hub_and_captioning_features_of_a_run(run: Path, tmp_path: Pa
 
 
 def test_a_backbone_of_timm_is_a_trunk_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cml.export.captioning import open_trunk
+    from cml.export.trunk import open_trunk
 
     made = timm.create_model
     monkeypatch.setattr(timm, "create_model", lambda name, **options: made(name, **options | {"pretrained": False}))

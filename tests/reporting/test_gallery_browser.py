@@ -13,8 +13,8 @@ import pytest
 from hostile_texts import attacks
 from PIL import Image
 
-from cml.export.found_page import write_page
 from cml.export.index import Hit
+from cml.export.search_page import write_index_page
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 from cml.reporting.visible_text import visible_text
 
@@ -108,7 +108,7 @@ def test_a_page_of_search_results_shows_names_as_text(
         Image.new("RGB", (30, 30), "red").save(images[-1], "PNG")
     hits = [[Hit(text, images[0], 0.5), Hit(text, Path(f"/gone/{text}"), 1.0)] for text in texts]
     page = tmp_path / "search.html"
-    write_page(page, images, hits, Path(TITLE + "".join(names)), 7)
+    write_index_page(page, images, hits, Path(TITLE + "".join(names)), 7)
     shown = browse(chromium, tmp_path / "profile", page, "--dump-dom")
     assert f"<title>Nearest in {TITLE}&lt;script&gt;document.title=" in shown
     Seen(shown).check([*names, *texts])

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFont
 
 from cml.errors import UserError
-from cml.export.found_page import Found, write_search_page
+from cml.export.search_page import SearchPicture, write_search_page
 from cml.reporting.curves import smoothed, write_curves
 from cml.reporting.drawing import LEFT, RIGHT, contact_sheet, draw_gauge, draw_regions, draw_skeleton, draw_text, flat
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
@@ -334,14 +334,17 @@ def test_pictures_are_made_as_they_are_written_one_at_a_time_and_once_each(
             return image
 
     monkeypatch.setattr("cml.reporting.gallery.BAR_DELAY", 0.0)
-    monkeypatch.setattr("cml.export.found_page.BAR_DELAY", 0.0)
+    monkeypatch.setattr("cml.export.search_page.BAR_DELAY", 0.0)
     top = [Picture(Made(level), "", float(level)) for level in range(20)]
     rows = [GalleryRow(Picture(Made(query), ""), {"a": top, "b": top[::-1]}, 0.0) for query in range(15, 30)]
     write_gallery(tmp_path / "gallery.html", rows, title="", unit="")
     assert len(made) == 30
     assert len(embedded((tmp_path / "gallery.html").read_text())) == 30
     assert "gallery: 100% 15/15" in capsys.readouterr().err
-    found = [(Found(Made(query), ""), [Found(Made(level), "", 1.0) for level in range(20)]) for query in range(15, 30)]
+    found = [
+        (SearchPicture(Made(query), ""), [SearchPicture(Made(level), "", 1.0) for level in range(20)])
+        for query in range(15, 30)
+    ]
     write_search_page(tmp_path / "found.html", found, title="")
     assert len(made) == 60
     assert "page: 100% 15/15" in capsys.readouterr().err

@@ -1,0 +1,56 @@
+"""The trunk of a network, below its embedding head, that captioning features are taken from."""
+
+from typing import NamedTuple
+
+from cml.errors import UserError
+from cml.models import registry
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.processes.device import pick_device
+from cml.storage.hugging_face import resolve_run
+from cml.training.run_config import RunConfig
+from cml.training.saved_model import load_model
+
+
+class Trunk(NamedTuple):
+    """A network for features.
+
+    Attributes:
+        model: The network; its head is not used.
+        title: Its name in the manifest.
+        warning: A warning for the user; "" for none.
+    """
+
+    model: EmbeddingModel
+    title: str
+    warning: str = ""
+
+
+def open_trunk(run: str, *, imagenet: bool = False, device: str = "auto") -> Trunk:
+    """Open the trunk of a run, or a backbone with its published weights.
+
+    Args:
+        run: Run folder, ``hf:user/name``, or name of a backbone.
+        imagenet: Take the run's backbone with its published weights instead of the trained ones.
+        device: auto, cpu, cuda, ...
+
+    Raises:
+        UserError: There is no such run or backbone.
+    """
+    place = pick_device(device)
+    folder = resolve_run(run)
+    if not folder.exists() and (run == folder.name or run.partition("/")[0] in registry.names()):
+        config = ModelConfig(run, "imagenet", dimension=1, normalize=False, image_size=(224, 224))
+        try:
+            return Trunk(EmbeddingModel(config).to(place).eval(), f"{run}, ImageNet")
+        except UserError as error:
+            raise UserError(f"There is no run folder {run!r}, and as a backbone: {error}") from None
+    saved = RunConfig.load(folder)
+    if imagenet:
+        return Trunk(EmbeddingModel(saved.model.published).to(place).eval(), f"{saved.model.backbone}, ImageNet")
+    warning = (
+        f"{run} was trained with --freeze-backbone: its trunk is the published network, so these features equal "
+        "those of --imagenet. Train the whole network for features of its own."
+    )
+    is_published = saved.train.freeze_backbone and saved.model.weights != "none"
+    title = f"{saved.model.backbone}, run {folder.resolve().name}"
+    return Trunk(load_model(folder, saved.model, place), title, warning if is_published else "")
