@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -79,7 +80,10 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
     )
     if workers:
         _prepare_fork()
-    batches = iter(loader)
+    with warnings.catch_warnings():
+        # from Python 3.12 on. torch lets a worker use one thread, and it takes no lock that another thread may hold
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork", DeprecationWarning)
+        batches = iter(loader)
     _running.append(batches)
     for step in steps:
         watch = threading.Timer(timeout, _kill_workers, (batches, timeout))  # torch's omits the transfer of a batch
