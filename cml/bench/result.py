@@ -22,6 +22,7 @@ from cml.bench.scores import Ranks
 from cml.bench.sets import BenchSet, open_set
 from cml.bench.suite import SUITES, TRACKS, Method, Suite, known, method
 from cml.errors import DataError, UserError
+from cml.renamed_options import with_current_names
 from cml.runs.search_space import with_settings
 from cml.storage.atomic import atomic_file, write_json
 from cml.storage.provenance import as_json
@@ -215,8 +216,9 @@ def _check_method(
     shared = rules.config(track, found.config.get("backbone", ""))
     expected = how.options(replace(shared, label_distance=data.label_distance), data.vectors)
     chosen = next((one.settings for one in found.trials if one.number == found.chosen), {})
+    saved = with_current_names(found.config, asdict(expected))
     for name, value in as_json(asdict(with_settings(expected, chosen))).items():
-        said = found.config.get(name, value)  # an option that came later is not in it
+        said = saved.get(name, value)  # an option that came later is not in it
         refuse(said != value, f"it was trained with {name} {said}, where the suite gives {value}")
 
 

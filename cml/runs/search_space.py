@@ -22,7 +22,7 @@ _FIXED = {
     "label_distance": "it decides what is measured",
     "seed": "'seeds' says how many runs there are of each",
     "evaluate_every": "it decides what the trials are chosen by",
-    "validation_share": "it decides what the trials are chosen by",
+    "validation_fraction": "it decides what the trials are chosen by",
 }
 _RANGE = re.compile(r"(?P<low>[^,()'\"]+?)\.\.(?P<high>[^,()'\":]+)(?P<log>:log)?")
 _PARTS = re.compile(r"""('[^']*'|"[^"]*"|[^'",()\[\]]|[()\[\],])""")

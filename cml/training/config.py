@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from cml.errors import UserError, did_you_mean
+from cml.renamed_options import with_current_names
 from cml.storage.atomic import read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
 from cml.storage.strict_yaml import parse_yaml
@@ -28,10 +29,10 @@ _BOUNDS = {  # an untrusted config may hold any number
     (0, 2**63 - 1): ("seed",),
     (0, 2**50): ("cache_bytes",),
     (0, 512): ("workers", "lora"),
-    (TINY, 1e38): ("learning_rate", "backbone_rate", "proxy_rate", "clip_gradient"),
+    (TINY, 1e38): ("learning_rate", "backbone_lr_scale", "proxy_rate", "clip_gradient"),
     (TINY, 1): ("crop",),
-    (0, 1 - TINY): ("average",),
-    (TINY, 1 - TINY): ("validation_share",),
+    (0, 1 - TINY): ("ema_decay",),
+    (TINY, 1 - TINY): ("validation_fraction",),
     (0, 0.5): ("scale_jitter", "shift_jitter", "brightness_jitter"),
 }
 
@@ -85,10 +86,10 @@ class TrainConfig:
     steps: int = 1000
     """Number of training steps, one batch each."""
     optimizer: Literal["sgd", "adamw"] = "adamw"
-    """SGD with momentum 0.9 (the paper's), or AdamW."""
+    """Optimiser: sgd with momentum 0.9, as in the paper, or adamw."""
     learning_rate: float = 1e-3
-    """Learning rate of the head; the backbone's is this times backbone_rate."""
-    backbone_rate: float = 1.0
+    """Learning rate of the head; the backbone's is this times backbone_lr_scale."""
+    backbone_lr_scale: float = 1.0
     """Learning rate of the backbone relative to that of the head. Use a value below 1 for pretrained weights."""
     proxy_rate: float = 100.0
     """Learning rate of a loss's proxies relative to that of the head; 100 is the published value of Proxy-Anchor."""
@@ -107,7 +108,7 @@ class TrainConfig:
     """Number of initial steps in which only the head and the loss are trained."""
     clip_gradient: float | None = None
     """Maximum gradient norm. By default the gradient is not clipped."""
-    average: float = 0.0
+    ema_decay: float = 0.0
     """Decay of an exponential moving average of the weights, such as 0.99; 0 disables it. The average is validated and
     saved instead of the weights. It includes the statistics of batch normalisation and needs memory for a second copy
     of the weights."""
@@ -127,8 +128,8 @@ class TrainConfig:
     evaluate_every: int = 0
     """Number of steps between validations on held-out training items; 0 disables validation. The score is 1 - rank
     correlation, and the best weights are kept."""
-    validation_share: float = 0.1
-    """Share of the training items held out when evaluate_every is set: the last ones, at least 8 and at most 1,000."""
+    validation_fraction: float = 0.1
+    """Fraction of the training items held out when evaluate_every is set: the last ones, at least 8 and at most 1,000."""
     patience: int = 0
     """Number of validations without improvement after which training stops early; 0 disables early stopping."""
     checkpoint_every: int = 200
@@ -144,7 +145,7 @@ class TrainConfig:
     cache_bytes: int = 1 << 30
     """Keep decoded images in memory if they take at most this many bytes."""
     device: str = "auto"
-    """auto | cpu | cuda | mps .."""
+    """Device: auto | cpu | cuda | mps, or another name of torch, such as cuda:1."""
 
     def __post_init__(self) -> None:
         size = self.image_size if isinstance(self.image_size, tuple | list) else ()
@@ -186,7 +187,8 @@ class TrainConfig:
         if isinstance(value, dict) and {"cml", "train"} <= value.keys():  # the config.json of a run
             value = value["train"]
         if isinstance(value, dict):
-            value = {**asdict(cls() if base is None else base), **value}
+            defaults = asdict(cls() if base is None else base)
+            value = {**defaults, **with_current_names(value, defaults)}
         return saved_options(cls, value, str(path), _OPTIONS)
 
     def difference(self, other: Self) -> dict[str, tuple[Any, Any]]:

@@ -31,7 +31,7 @@ def label_order(data: TrainingData) -> Int32:
     if not (order > 0).any():
         raise UserError(
             f"The labels of the {len(order)} items held out for validation cannot be ranked: all are equally far from "
-            "each other, or not comparable. Raise validation_share, shuffle the items, or set evaluate_every to 0."
+            "each other, or not comparable. Raise validation_fraction, shuffle the items, or set evaluate_every to 0."
         )
     return order
 

@@ -139,7 +139,7 @@ def train(
     # what changes from step to step, and is restored from a checkpoint
     optimizer = make_optimizer(model, loss, config)
     memory = CrossBatchMemory(config.memory)
-    average = AveragedWeights(model.head if config.freeze_backbone else model, config.average)
+    average = AveragedWeights(model.head if config.freeze_backbone else model, config.ema_decay)
     validation = Validation(model, network, held_out, config, ranks, score)
     checkpoint = Checkpoint(model, loss, optimizer, memory, average, validation, config.steps, len(data))
     first = checkpoint.load(out) if out is not None and resume else 0

@@ -40,7 +40,7 @@ def make_optimizer(model: EmbeddingModel, loss: Loss, config: TrainConfig) -> to
     if proxies:
         groups.append({"params": list(proxies.values()), "base_lr": config.learning_rate * config.proxy_rate})
     if not config.freeze_backbone:
-        rate = config.learning_rate * config.backbone_rate
+        rate = config.learning_rate * config.backbone_lr_scale
         # with adapters, only theirs
         trained = [parameter for parameter in model.backbone.parameters() if parameter.requires_grad]
         groups.append({"params": trained, "base_lr": rate, "waits": config.head_first})

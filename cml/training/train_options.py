@@ -27,7 +27,7 @@ class FitOptions(TypedDict, total=False):
     steps: int
     optimizer: Literal["sgd", "adamw"]
     learning_rate: float
-    backbone_rate: float
+    backbone_lr_scale: float
     proxy_rate: float
     weight_decay: float
     schedule: Literal["cosine", "inverse", "step", "constant"]
@@ -36,13 +36,13 @@ class FitOptions(TypedDict, total=False):
     warmup: int
     head_first: int
     clip_gradient: float | None
-    average: float
+    ema_decay: float
     memory: int
     micro_batch: int | None
     batch_norm: Literal["batch", "fixed"]
     precision: Literal["float32", "bfloat16"]
     evaluate_every: int
-    validation_share: float
+    validation_fraction: float
     patience: int
     checkpoint_every: int
     keep_models: bool

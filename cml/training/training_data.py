@@ -76,7 +76,7 @@ def count_trained_items(config: TrainConfig, items: int) -> int:
     """
     if not config.evaluate_every:
         return items
-    share = round(config.validation_share * items)
+    share = round(config.validation_fraction * items)
     held_out = min(MOST_HELD_OUT, max(FEWEST_HELD_OUT, share))
     if items - held_out < FEWEST_HELD_OUT:
         raise UserError(

@@ -44,7 +44,7 @@ BEGIN = {  # how the sound files are made; those with a bad image or an interrup
     "spoken": "prepare folder --images photos --labels spoken.jsonl --kind captions --out spoken",
     "run": f"{TRAIN} --out run",
     "run evaluated": "evaluate run --device cpu",
-    "begun": f"{TRAIN} --evaluate-every 1 --validation-share 0.4 --out begun",
+    "begun": f"{TRAIN} --evaluate-every 1 --validation-fraction 0.4 --out begun",
     "compared": COMPARE,
     "index": "index run photos --out index --device cpu",
     "flat": "index run photos --out flat --method flat --device cpu",

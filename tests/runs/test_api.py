@@ -108,7 +108,7 @@ def test_fit_keeps_a_run_that_opens(tmp_path: Path) -> None:
 def test_validation_works_as_on_the_command_line(tmp_path: Path) -> None:
     out = tmp_path / "run"
     cml.fit(
-        IMAGES, LEVELS, steps=6, evaluate_every=2, validation_share=0.5, sampler="random(batch_size=10)", out=out,
+        IMAGES, LEVELS, steps=6, evaluate_every=2, validation_fraction=0.5, sampler="random(batch_size=10)", out=out,
         quiet=True, **TINY
     )  # fmt: skip
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]

@@ -103,7 +103,7 @@ def test_a_range_is_whole_where_the_option_or_both_ends_are() -> None:
         ("steps.x=1", "loss, sampler, backbone"),
         ("seed=1,2", "'seeds'"),
         ("label_distance=euclidean,cosine", "what is measured"),
-        ("validation_share=0.1,0.2", "chosen by"),
+        ("validation_fraction=0.1,0.2", "chosen by"),
     ],
 )
 def test_what_cannot_vary_is_refused(text: str, said: str) -> None:

@@ -40,7 +40,7 @@ WORDS = ("red", "green", "blue", "grey")
 CONFIG = cml.TrainConfig(
     backbone="small-cnn", weights="none", image_size=(16, 16), dimension=8, sampler="random(batch_size=15)", steps=8,
     checkpoint_every=4, workers=0, flip="list", shift_jitter=0.05, crop=0.9, memory=20, optimizer="sgd",
-    learning_rate=0.001, clip_gradient=5.0, average=0.9,
+    learning_rate=0.001, clip_gradient=5.0, ema_decay=0.9,
 )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def test_a_tracker_gets_the_curves_the_validations_and_the_picture(tmp_path: Pat
     tracker = Kept()
     out = tmp_path / "run"
     cml.fit(
-        IMAGES, LEVELS, steps=25, evaluate_every=20, validation_share=0.3, clip_gradient=1.0, out=out,
+        IMAGES, LEVELS, steps=25, evaluate_every=20, validation_fraction=0.3, clip_gradient=1.0, out=out,
         tracker=tracker, **TINY,
     )  # fmt: skip
     kinds = [kind for kind, _ in tracker.calls]
@@ -105,7 +105,7 @@ def test_callbacks_see_the_run_and_may_end_it(tmp_path: Path) -> None:
     )
     out = tmp_path / "run"
     cml.fit(
-        IMAGES, LEVELS, steps=50, evaluate_every=5, validation_share=0.3, checkpoint_every=3, out=out,
+        IMAGES, LEVELS, steps=50, evaluate_every=5, validation_fraction=0.3, checkpoint_every=3, out=out,
         callbacks=[watch], **TINY,
     )  # fmt: skip
     assert [step for name, step in seen if name == "step"] == [1, 2, 3, 4, 5, 6, 7]

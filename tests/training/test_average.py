@@ -17,7 +17,7 @@ from cml.training.checkpoint import CHECKPOINT, Checkpoint
 from cml.training.loop import train
 from cml.training.training_data import TrainingData
 
-AVERAGED = replace(CONFIG, average=0.7, checkpoint_every=1)
+AVERAGED = replace(CONFIG, ema_decay=0.7, checkpoint_every=1)
 
 
 def slow_average(steps: list[dict[str, torch.Tensor]], decay: float) -> dict[str, np.ndarray]:
@@ -62,7 +62,7 @@ def test_training_itself_does_not_see_the_average() -> None:
     kept = []
     for decay, seen in heads.items():
         watch = cml.Callback(on_step=lambda state, seen=seen: seen.append(state.model.head.weight.detach().clone()))
-        config = replace(CONFIG, average=decay, evaluate_every=4)
+        config = replace(CONFIG, ema_decay=decay, evaluate_every=4)
         kept.append(cml.fit(*bars(), config, callbacks=[watch], quiet=True).state_dict())
     assert all(torch.equal(a, b) for a, b in zip(*heads.values(), strict=True))
     assert not same(*kept)
@@ -118,5 +118,5 @@ def test_a_run_cut_off_and_resumed_has_the_average_of_the_whole_run(
 
 def test_a_decay_of_one_would_keep_nothing_of_the_run() -> None:
     for decay in (1.0, -0.1, float("nan")):
-        with pytest.raises(UserError, match="'average' must be"):
-            replace(CONFIG, average=decay)
+        with pytest.raises(UserError, match="'ema_decay' must be"):
+            replace(CONFIG, ema_decay=decay)

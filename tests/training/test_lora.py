@@ -69,8 +69,8 @@ def test_a_run_with_adapters_goes_on_and_its_model_is_one_like_any_other(tmp_pat
 
         watch = cml.Callback(on_step=stopped)
         return cml.fit(
-            IMAGES, LEVELS, steps=6, checkpoint_every=2, evaluate_every=3, validation_share=0.4, average=0.9, out=out,
-            resume=resume, callbacks=[watch], **TINY,
+            IMAGES, LEVELS, steps=6, checkpoint_every=2, evaluate_every=3, validation_fraction=0.4, ema_decay=0.9,
+            out=out, resume=resume, callbacks=[watch], **TINY,
         )  # fmt: skip
 
     whole = fit(tmp_path / "whole")
