@@ -129,7 +129,7 @@ class TrainConfig:
     """Number of steps between validations on held-out training items; 0 disables validation. The score is 1 - rank
     correlation, and the best weights are kept."""
     validation_fraction: float = 0.1
-    """Fraction of the training items held out when evaluate_every is set: the last ones, at least 8 and at most 1,000."""
+    """Fraction of the training items that are held out for validation: the last ones, at least 8 and at most 1,000."""
     patience: int = 0
     """Number of validations without improvement after which training stops early; 0 disables early stopping."""
     checkpoint_every: int = 200
