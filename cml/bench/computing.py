@@ -21,8 +21,8 @@ from cml.data.augmentation import stored_size
 from cml.data.images import Images, Size
 from cml.distances.label_distance import Float32
 from cml.errors import UserError
-from cml.retrieval.metrics import retrieved_distances
-from cml.retrieval.rankers import embedding_ranker
+from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.retrieval.ranking import retrieved_distances
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:

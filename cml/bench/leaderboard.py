@@ -17,8 +17,8 @@ from cml.errors import DataError, UserError
 from cml.reporting.gallery import write_gallery
 from cml.reporting.gallery_style import write_html
 from cml.reporting.visible_text import visible_text
-from cml.retrieval.evaluation import ORACLE
-from cml.retrieval.rankers import ranked_columns
+from cml.retrieval.oracle_row import ORACLE
+from cml.retrieval.ranking_ties import rank_columns
 from cml.runs.retrieved import BEHIND, Retrieved, shown_row
 
 _FIRST = 5  # pictures of a method in a gallery
@@ -107,7 +107,7 @@ def _write_gallery(one: Board, data: BenchSet, results: Path, page: Path, querie
         np.array([place_of[item] for item in part.item_ids])
         for place_of, part in zip(places, (query, gallery), strict=True)
     )
-    tops = {ORACLE: ranked_columns(data.test_distances, _FIRST)[0]}
+    tops = {ORACLE: rank_columns(data.test_distances, _FIRST)[0]}
     for method in one.order:
         found = one.results[method].get(data.name)
         if found is None or found.failed or method == ORACLE:

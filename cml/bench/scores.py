@@ -8,10 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.label_distance import Float32
-from cml.retrieval.evaluation import Ranker
-from cml.retrieval.metrics import h_ap, mean_label_distance, ndcg, relevance_gains, retrieved_distances, spearman_rho
-from cml.retrieval.over_queries import over_mean, score_terms
-from cml.retrieval.rankers import ranked_columns
+from cml.retrieval.metrics.gains import compute_gains
+from cml.retrieval.metrics.h_ap import compute_h_ap
+from cml.retrieval.metrics.label_distance import compute_label_distance
+from cml.retrieval.metrics.ndcg import compute_ndcg
+from cml.retrieval.metrics.score import over_mean, score_terms
+from cml.retrieval.metrics.spearman_rho import compute_spearman_rho
+from cml.retrieval.ranker import Ranker
+from cml.retrieval.ranking import retrieved_distances
+from cml.retrieval.ranking_ties import rank_columns
 
 Float64 = NDArray[np.float64]
 
@@ -33,8 +38,8 @@ class Ranks:
     def of(cls, runs: list[Ranker], queries: int, gallery: int) -> Self:
         """Rank the gallery by each of the rankers; equal scores in random order."""
         blocks, probes = [ranker(slice(0, queries)) for ranker in runs], min(PROBES, gallery)
-        top = [ranked_columns(block, depth(gallery))[0] for block in blocks]
-        probe = [ranked_columns(np.ascontiguousarray(block[:, :probes]), probes)[0] for block in blocks]
+        top = [rank_columns(block, depth(gallery))[0] for block in blocks]
+        probe = [rank_columns(np.ascontiguousarray(block[:, :probes]), probes)[0] for block in blocks]
         return cls(np.stack(top).astype(np.uint16), np.stack(probe).astype(np.uint8))
 
     @classmethod
@@ -74,14 +79,14 @@ def per_query(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
     queries, gallery = distances.shape
     kept = depth(gallery)
     ideal = retrieved_distances(distances, distances, kept)
-    best = mean_label_distance(ideal, [FIRST])[:, 0]
+    best = compute_label_distance(ideal, [FIRST])[:, 0]
     finite = np.isfinite(distances)
     chance = np.where(finite, distances, 0).sum(axis=1, dtype=np.float64) / np.maximum(finite.sum(axis=1), 1)
-    ideal_gains = relevance_gains(ideal, distances, "rank")
+    ideal_gains = compute_gains(ideal, distances, "rank")
     runs: list[dict[str, Float64]] = []
     for top, probe in zip(ranks.top.astype(np.int64), ranks.probe.astype(np.int64), strict=True):
         retrieved = np.take_along_axis(distances, top, axis=1)
-        ours = mean_label_distance(retrieved, [FIRST])[:, 0]
+        ours = compute_label_distance(retrieved, [FIRST])[:, 0]
         score = over_mean(*score_terms(ours, chance, best))
         places = np.full((queries, gallery), float(kept))
         np.put_along_axis(places, top, np.arange(kept, dtype=np.float64)[None], axis=1)
@@ -92,9 +97,9 @@ def per_query(ranks: Ranks, distances: Float32) -> dict[str, Float64]:
         each = {
             "score": score,
             "label_distance": ours,
-            "ndcg": ndcg(relevance_gains(retrieved, distances, "rank"), ideal_gains, [kept])[:, 0],
-            "h_ap": h_ap(places, distances),
-            "spearman": spearman_rho(order, np.ascontiguousarray(distances[:, : probe.shape[1]])),
+            "ndcg": compute_ndcg(compute_gains(retrieved, distances, "rank"), ideal_gains, [kept])[:, 0],
+            "h_ap": compute_h_ap(places, distances),
+            "spearman": compute_spearman_rho(order, np.ascontiguousarray(distances[:, : probe.shape[1]])),
             "worst": worst,
         }
         runs.append(each)

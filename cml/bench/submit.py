@@ -17,7 +17,7 @@ from cml.distances.label_distance import Float32
 from cml.errors import DataError, UserError
 from cml.export.embeddings import EmbeddingFolder
 from cml.registry import NAME
-from cml.retrieval.rankers import embedding_ranker
+from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.storage.npy import map_array
 
 

@@ -18,8 +18,9 @@ from cml.bench.suite import UNTRAINED, Method, Suite
 from cml.bench.suite import method as method_of
 from cml.console.messages import say
 from cml.errors import UserError
-from cml.retrieval.evaluation import Ranker
-from cml.retrieval.rankers import embedding_ranker, random_ranker
+from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.retrieval.random_row import random_ranker
+from cml.retrieval.ranker import Ranker
 from cml.runs.search_space import with_settings
 from cml.storage.provenance import as_json
 from cml.storage.resumable import FolderError, WorkFolder, work_folder

@@ -81,7 +81,8 @@ def build_embedding_view(
         stages: Training step to embeddings (N, D) at that step; None for no stages.
         seed: Random seed of the maps.
     """
-    from cml.retrieval.rankers import embedding_ranker, ranked_columns
+    from cml.retrieval.embedding_ranker import embedding_ranker
+    from cml.retrieval.ranking_ties import rank_columns
 
     n, k = len(side), min(NEAREST, len(side) - 1)
     ranker = embedding_ranker(embeddings, embeddings)
@@ -91,7 +92,7 @@ def build_embedding_view(
     for rows in row_blocks(n, f"neighbours, {title}"):
         scores = ranker(rows)
         scores[np.arange(len(scores)), np.arange(rows.start, rows.stop)] = np.inf  # an item is no neighbour of itself
-        ids[rows] = ranked_columns(scores, k, first=rows.start)[0]
+        ids[rows] = rank_columns(scores, k, first=rows.start)[0]
         near[rows] = np.sqrt(np.take_along_axis(scores, ids[rows], axis=1))
         label_scores = np.take_along_axis(scores, label_ids[rows], axis=1)
         label_near[rows] = np.sqrt(label_scores)

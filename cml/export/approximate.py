@@ -10,8 +10,8 @@ from typing import Any, Literal, Self, TypedDict, cast
 import numpy as np
 
 from cml.errors import DataError, require_extra
-from cml.retrieval.metrics import Float32
-from cml.retrieval.search import Int64, distances_to, nearest_embeddings, rows_at
+from cml.retrieval.array_types import Float32, Int64
+from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
 from cml.storage.atomic import atomic_file, open_regular
 
 Method = Literal["exact", "flat", "hnsw", "ivf"]

@@ -19,7 +19,7 @@ from cml.export.decoding import DEFAULT_THREADS
 from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_part, model_fingerprint
 from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
-from cml.retrieval.metrics import Float32
+from cml.retrieval.array_types import Float32
 from cml.retrieval.search import distances_to, nearest_embeddings
 from cml.storage.atomic import exclusive_lock, make_folder, write_json
 from cml.storage.safe_paths import check_no_link

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.retrieval import text_table
-from cml.retrieval.results import Evaluation, none_if_nan
+from cml.retrieval.metric_result import MetricResult, none_if_nan
+from cml.retrieval.metrics import LABEL_DISTANCE, family
+from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import FEW_QUERIES, main_metric
 
 if TYPE_CHECKING:
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 Interval = tuple[float, float, float]  # mean and the two ends of its 95 % interval
 Rows = Mapping[str, Mapping[str, Interval]]  # method to metric to interval
 
-METRICS = ("label_distance@1", "label_distance@10", "score@10", "ndcg@10", "ndcg@100", "hit@10", "spearman_rho")
-CLASS_METRICS = ("score@10", "map@r", "r_precision")  # besides every Recall@K, where labels are classes
 _MOST_SEEDS = 20
 CUT = ", cut"  # ends the name of a method with larger embeddings that were cut to their first dimensions
 APART = "*"  # marks a figure whose interval does not overlap that of the first method
@@ -76,13 +76,10 @@ class Comparison:
         return found
 
     def table(self) -> list[list[str]]:
-        """Header and rows as text; a kind that was only measured below K = 10 is shown at its largest K."""
+        """Header and rows as text, with the columns that the ``info`` of each metric names."""
         rows = self.rows()
         first = next(iter(rows.values()))
-        last = {name.partition("@")[0]: name for name in first}  # of each kind the one with the largest K
-        wanted = {*(CLASS_METRICS if "map@r" in first else METRICS)}
-        wanted |= {name for kind, name in last.items() if kind != "worst_decile" and re.search(r"@[1-9]$", name)}
-        metrics = [name for name in first if name in wanted or name.startswith("recall@")]
+        metrics = compared_columns(list(self.references.rows[self.row].values()))
         lines = [["method", *metrics]]
         for method, row in rows.items():
             marked = {name for name in metrics if self.seeds > 1 and apart(row[name], first[name])}
@@ -96,6 +93,12 @@ class Comparison:
         better = "Higher is better"
         if "label_distance" in kinds:
             better = f"Label distances in {self.unit}, lower is better; the rest, higher is better"
+        results = self.references.rows[self.row]
+        for name in self.table()[0][1:]:
+            info = results[name].info
+            if not info.higher_is_better and family(name) != "label_distance":
+                unit = self.unit if info.unit == LABEL_DISTANCE else info.unit
+                better += f"; {name}{f' in {unit}' if unit else ''}, lower is better"
         if "score" in kinds:
             better += "; score is 1 for the oracle, 0 in the mean of random rankings, of which 'random' is one"
         if self.references.recall_within:
@@ -163,6 +166,37 @@ class Comparison:
         sizes = {size: {method: _lists(row) for method, row in self.rows(size).items()} for size in self.dimensions}
         figures = {"unit": self.unit, "seeds": self.seeds, "dimension": self.dimension, "rows": sizes[self.dimension]}
         return {**figures, "values": values, "dimensions": {str(size): rows for size, rows in sizes.items()}}
+
+
+def compared_columns(results: Sequence[MetricResult]) -> list[str]:
+    """The columns that the table of a comparison shows.
+
+    Each metric is shown at the K that its ``info`` names, or at its largest K where none of these was measured. Label
+    distances of classes, 0 and 1, are not shown beside metrics of classes.
+
+    Args:
+        results: The results of one row, in the order of the columns.
+
+    Returns:
+        Names of columns.
+    """
+    are_classes = any(result.name == "map@r" for result in results)
+    by_family: dict[str, list[MetricResult]] = {}
+    for result in results:
+        if result.info.compared:
+            by_family.setdefault(family(result.name), []).append(result)
+    columns: set[str] = set()
+    for name, members in by_family.items():
+        info, largest = members[0].info, members[-1].name
+        wanted = {f"{name}@{k}" for k in info.compared_ks}
+        if info.shown == "every_k":
+            wanted = {member.name for member in members}
+        elif not wanted or re.search(r"@[1-9]$", largest):
+            wanted.add(largest)
+        elif are_classes and members[0].is_label_distance:
+            wanted = set()
+        columns |= wanted
+    return [result.name for result in results if result.name in columns]
 
 
 def over_seeds(values: Sequence[float]) -> Interval:

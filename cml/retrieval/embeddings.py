@@ -10,10 +10,13 @@ from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.distances import LabelDistance, Labels, as_label_distance
 from cml.distances.classes import Classes
 from cml.errors import UserError
+from cml.retrieval.embedding_ranker import as_array, embedding_ranker
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.retrieval.evaluation import Evaluation, Ranker, embedding_ranker, evaluate, random_ranker
-from cml.retrieval.rankers import as_array
-from cml.retrieval.results import largest_k
+from cml.retrieval.evaluation import evaluate
+from cml.retrieval.metrics.metric import largest_k
+from cml.retrieval.random_row import RANDOM, random_ranker
+from cml.retrieval.ranker import Ranker
+from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import with_verdict
 
 if TYPE_CHECKING:
@@ -77,7 +80,7 @@ def evaluate_embeddings(
         if len(points) != len(given):
             raise UserError(f"Each {name} needs a label. Got {len(points)} embeddings and {len(given)} labels instead.")
     options = options or EvaluateOptions()
-    rankers = {EMBEDDING: embedding_ranker(query, among), "random": random_ranker(len(query), len(among), options.seed)}
+    rankers = {EMBEDDING: embedding_ranker(query, among), RANDOM: random_ranker(len(query), len(among), options.seed)}
     evaluation = evaluate_by_label_kind(rankers, distance, query_labels, among_labels, options, same_items=itself)
     return with_verdict(evaluation, EMBEDDING)
 

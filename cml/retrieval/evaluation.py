@@ -1,9 +1,12 @@
-"""Evaluation of rankings of a gallery against label distances, in blocks of queries that all rankers share."""
+"""Evaluation of rankings of a gallery against label distances, in blocks of queries that all rankers share.
+
+A block of label distances is computed once for all rankers. Memory is O(block), never queries x gallery.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +16,24 @@ from numpy.typing import NDArray
 from cml.distances import LabelDistance, Labels
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
-from cml.retrieval import over_queries
-from cml.retrieval.block_measures import BlockMeasures, Measures
+from cml.retrieval.array_types import Float64
+from cml.retrieval.bootstrap import mean_intervals
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.retrieval.metrics import Float64, Floats
-from cml.retrieval.rankers import Ranker, embedding_ranker, random_ranker, ranked_columns
-from cml.retrieval.results import Evaluation, Metric
+from cml.retrieval.metric_result import MetricResult
+from cml.retrieval.metrics import BUILT_IN, Metric, describe, family, make_metrics
+from cml.retrieval.metrics.all_queries import SCORE_K, AllQueriesMetric, QueryTable
+from cml.retrieval.metrics.hit import choose_hit_neighbors
+from cml.retrieval.metrics.label_distance import compute_label_distance
+from cml.retrieval.oracle_row import ORACLE, measure_oracle
+from cml.retrieval.own_column import mask_own_column
+from cml.retrieval.ranker import Ranker
+from cml.retrieval.ranking import LabelBlock, Ranking
+from cml.retrieval.ranking_ties import rank_columns
+from cml.retrieval.results import Evaluation
 
 if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
 
-__all__ = ["ORACLE", "Evaluation", "Metric", "Ranker", "embedding_ranker", "evaluate", "random_ranker"]
-
-ORACLE = "oracle"
-SCORE_K = 10
-_FEWEST_TENTHS = 100  # queries needed for the worst tenth
 _FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery to be read from memory
 
 
@@ -45,11 +51,12 @@ def evaluate(
 ) -> Evaluation:
     """Measure every ranker, and the ranking by the label distance itself as the row "oracle".
 
-    The measures are those of the log-ratio paper (Kim et al., Deep Metric Learning Beyond Binary Supervision, 2019):
-    label_distance@K, ndcg@K, hit@K, and besides kendall_tau, spearman_rho and h_ap over the whole gallery. score@10 is
-    (random - ours) / (random - oracle) of the mean label distances@10, with what a random ranking has in expectation;
-    worst_decile@10 is the mean label distance@10 in that tenth of the labels where it is largest, from 100 queries on.
-    Both take the largest K where none is 10.
+    Every registered metric is measured that the options allow, see ``cml.retrieval.metrics``. cml's own are
+    label_distance@K, ndcg@K and hit@K, those of the log-ratio paper (Kim et al., Deep Metric Learning Beyond Binary
+    Supervision, 2019); recall@K, map@r and r_precision of classes; kendall_tau, spearman_rho and h_ap of the whole
+    ranking; score@10, which is (random - ours) / (random - oracle) of the mean label distances@10, with what a random
+    ranking has in expectation; and, from 100 queries on, worst_decile@10, the mean label distance@10 in that tenth of
+    the labels where it is largest. The last two take the largest K where none is 10.
 
     Items with the same score are taken in random order, for h_ap in all orders. Neither ``block_bytes`` nor
     ``threads`` of the options changes the result, unless a ranker's scores depend on the block.
@@ -67,6 +74,9 @@ def evaluate(
         ranks: The processes that share the blocks of queries, all of which call this with the same arguments and get
             the same result; None for this one alone.
 
+    Returns:
+        A row for each ranker and one for the oracle, each metric with its 95 % interval over queries.
+
     Raises:
         UserError: a setting is out of range, there is nothing to rank, or a ranker or the label distance gives a
             block of another shape or with NaN.
@@ -83,117 +93,207 @@ def evaluate(
             stacklevel=2,
         )
     ranked = gallery - 1 if same_items else gallery
-    measures = Measures.of(options).fitted(ranked)
+    hit_neighbors = choose_hit_neighbors(options.hit_neighbors, ranked)
+    metrics = make_metrics(options, ranked)
+    per_query = [metric for metric in metrics if not isinstance(metric, AllQueriesMetric)]
+    columns = [column for metric in per_query for column in metric.columns]
     names = [*rankers, *([ORACLE] if oracle else [])]
-    if not queries or not gallery or not names or not measures.names:
-        raise UserError(
-            "An evaluation needs at least one query, gallery item, ranker and measure. Got "
-            f"{queries}, {gallery}, {len(names)} and {len(measures.names)} instead."
-        )
-    if wrong := [name for name, ranker in rankers.items() if not callable(ranker)]:
-        raise UserError(
-            f"The ranker {wrong[0]!r} must be a function, such as cml.retrieval.embedding_ranker(query, gallery). "
-            f"Got {type(rankers[wrong[0]]).__name__} instead."
-        )
-    if oracle and ORACLE in rankers:
-        raise UserError(f"The ranker name {ORACLE!r} is taken by the row of the label distance; choose another one.")
-    k = max((k for k in measures.ks["label_distance"] if k <= SCORE_K), default=0)  # of score and worst tenth
-    # the last column: whether there are ties; the last row: chance and oracle, of every query
-    values = np.zeros((len(names) + 1, queries, len(measures.names) + 1))
-    size = max(_FEWEST_ROWS, min(-(-queries // options.threads), options.block_bytes // (4 * gallery)))
+    _check_rankers(rankers, names, queries, gallery, len(columns), oracle=oracle)
 
-    def measure(start: int) -> int:
-        rows = slice(start, min(start + size, queries))
-        distances = distance.pairwise(query_labels[rows], gallery_labels)  # (R, G)
-        _check_block(distances, queries, gallery, f"label distance {distance.name!r}", rows)
-        if not (least := distances.min()) >= 0:
-            got = f"Got {least} for a query in {start}..{rows.stop - 1} instead."
-            raise UserError(f"The label distance {distance.name!r} must be at least 0. {got}")
-        if same_items:
-            leave_out_itself(distances, rows)
-        block = BlockMeasures(measures, distances)
-        for index, ranker in enumerate(rankers.values()):
-            scores = np.asarray(ranker(rows))
-            _check_block(scores, queries, gallery, f"ranker {names[index]!r}", rows)
-            if same_items:
-                leave_out_itself(scores := scores.copy(), rows)
-            columns, tied = ranked_columns(scores, block.depth, first=start, seed=options.seed)
-            values[index, rows, :-1] = block.measure(scores, columns)
-            values[index, rows, -1] = tied
-        if oracle:
-            values[-2, rows, :-1] = block.measure_oracle()
-        if k:
-            values[-1, rows, :2] = block.bounds(k)
-        return rows.stop - start
+    blocks = _Blocks(rankers, distance, query_labels, gallery_labels, options, per_query, columns, same_items, oracle)
+    blocks.measure(progress, ranks)
 
-    starts = range(0, queries, size)
-    if ranks is not None:
-        starts = starts[ranks.share(len(starts))]
-    left, progress = queries, progress or (lambda _: None)
-    # BLAS threads below these threads would only wait for each other
-    with one_blas_thread(), ThreadPoolExecutor(options.threads) as pool:
-        for done in pool.map(measure, starts):
-            left -= done
-            progress(done)
-    if ranks is not None and ranks.size > 1:
-        values = ranks.all_reduce_array(values)  # rows that others have measured are 0 here
-        progress(left)
-
-    ties = {name: int(row[:, -1].sum()) for name, row in zip(names, values, strict=False) if row[:, -1].any()}
-    columns = dict(zip(measures.names, values[:-1, :, :-1].transpose(2, 0, 1), strict=True))  # (names, Q) each
-    ours, bounds = columns.get(f"label_distance@{k}"), values[-1, :, :2].T
-    ratios = np.empty((0, 2))
-    if ours is not None:
-        terms = np.array([over_queries.score_terms(one, *bounds) for one in ours])
-        gains, reaches = terms.transpose(1, 2, 0)  # (Q, names) each
-        ratios = over_queries.ratio_intervals(gains, reaches, resamples=options.bootstrap, seed=options.seed)
-        whole = {f"score@{k}": over_queries.over_mean(gains, reaches).T}
-        if queries >= _FEWEST_TENTHS and not measures.precision:
-            parts = over_queries.label_parts(distance.label_vectors(query_labels), bounds[1])
-            whole[f"worst_decile@{k}"] = np.array([over_queries.in_worst_part(one, parts) for one in ours])
-        first = dict(list(columns.items())[: len(measures.ks["label_distance"])])
-        columns = {**first, **whole, **columns}
-    flat = np.concatenate([*columns.values()])  # (measures x names, Q)
-    intervals = over_queries.mean_intervals(flat.T, resamples=options.bootstrap, seed=options.seed).reshape(
-        len(columns), len(names), 2
-    )
-    ends = dict(zip(columns, intervals, strict=True)) | {f"score@{k}": ratios}
-    table = {
-        ranker: {name: _metric(name, column[row], ends[name][row]) for name, column in columns.items()}
-        for row, ranker in enumerate(names)
-    }
+    measured = dict(zip(columns, blocks.values.transpose(2, 0, 1), strict=True))  # (names, Q) each
+    vectors = distance.label_vectors(query_labels)
+    table = QueryTable(measured, blocks.chance, blocks.best, blocks.best_k, vectors)
+    results = _summarize(metrics, table, names, options)
+    ties = {name: int(tied.sum()) for name, tied in zip(rankers, blocks.tied, strict=True) if tied.any()}
     return Evaluation(
-        rows=table,
+        rows=results,
         unit=distance.unit,
         gain=options.gain,
         queries=queries,
         gallery=ranked,
-        hit_neighbors=measures.hit_neighbors,
+        hit_neighbors=hit_neighbors,
         ties=ties,
         singletons_as_misses=options.singletons_as_misses,
         recall_within=options.recall_within,
     )
 
 
-def leave_out_itself(block: Floats, rows: slice) -> None:
-    """Set the distance of each query in a slice to itself, in a (R, G) block, to infinity."""
-    block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = np.inf
-
-
-def _check_block(block: NDArray[Any], queries: int, gallery: int, what: str, rows: slice) -> None:
-    if block.shape != (rows.stop - rows.start, gallery) or block.dtype.kind != "f":
+def _check_rankers(
+    rankers: Mapping[str, Ranker], names: Sequence[str], queries: int, gallery: int, columns: int, *, oracle: bool
+) -> None:
+    if not queries or not gallery or not names or not columns:
         raise UserError(
-            f"The {what} must give floating-point numbers for {queries} queries and {gallery} gallery items, "
-            f"({queries}, {gallery}) in all, as there are labels. Got shape {block.shape}, {block.dtype} instead for "
-            f"the queries {rows.start}..{rows.stop - 1}."
+            "An evaluation needs at least one query, gallery item, ranker and metric. Got "
+            f"{queries}, {gallery}, {len(names)} and {columns} instead."
         )
-    if np.isnan(block.max()):
-        where = f"a query in {rows.start}..{rows.stop - 1}"
-        raise UserError(f"The {what} gives NaN for {where}: nothing can be ranked by it.")
+    wrong = [name for name, ranker in rankers.items() if not callable(ranker)]
+    if wrong:
+        raise UserError(
+            f"The ranker {wrong[0]!r} must be a function, such as cml.retrieval.embedding_ranker(query, gallery). "
+            f"Got {type(rankers[wrong[0]]).__name__} instead."
+        )
+    if oracle and ORACLE in rankers:
+        raise UserError(f"The ranker name {ORACLE!r} is taken by the row of the label distance; choose another one.")
 
 
-def _metric(name: str, per_query: Float64, interval: Float64) -> Metric:
+class _Blocks:
+    """Measures the queries block by block, several blocks at a time.
+
+    ``values`` is (rankers and oracle, Q, columns), ``tied`` (rankers, Q), ``chance`` and ``best`` (Q,).
+    """
+
+    def __init__(
+        self,
+        rankers: Mapping[str, Ranker],
+        distance: LabelDistance,
+        query_labels: Labels,
+        gallery_labels: Labels,
+        options: EvaluateOptions,
+        metrics: Sequence[Metric],
+        columns: Sequence[str],
+        same_items: bool,
+        oracle: bool,
+    ) -> None:
+        self.rankers = rankers
+        self.distance = distance
+        self.query_labels = query_labels
+        self.gallery_labels = gallery_labels
+        self.options = options
+        self.metrics = metrics
+        self.same_items = same_items
+        self.oracle = oracle
+        self.queries, self.gallery = len(query_labels), len(gallery_labels)
+        self.best_k = _largest_score_k(columns)
+        # one array, so that several processes merge it at once: the last column says whether there are ties, the last
+        # row holds chance and best of every query
+        self._all = np.zeros((len(rankers) + oracle + 1, self.queries, len(columns) + 1))
+
+    @property
+    def values(self) -> Float64:
+        return self._all[:-1, :, :-1]
+
+    @property
+    def tied(self) -> Float64:
+        return self._all[: len(self.rankers), :, -1]
+
+    @property
+    def chance(self) -> Float64:
+        return self._all[-1, :, 0]
+
+    @property
+    def best(self) -> Float64:
+        return self._all[-1, :, 1]
+
+    def measure(self, progress: Callable[[int], object] | None, ranks: Ranks | None) -> None:
+        """Measure all blocks; of several processes each measures its share, and all get the whole."""
+        threads, block_bytes = self.options.threads, self.options.block_bytes
+        size = max(_FEWEST_ROWS, min(-(-self.queries // threads), block_bytes // (4 * self.gallery)))
+        starts = range(0, self.queries, size)
+        if ranks is not None:
+            starts = starts[ranks.share(len(starts))]
+        slices = [slice(start, min(start + size, self.queries)) for start in starts]
+        left = self.queries
+        # BLAS threads below these threads would only wait for each other
+        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+            for done in pool.map(self._measure_block, slices):
+                left -= done
+                if progress is not None:
+                    progress(done)
+        if ranks is not None and ranks.size > 1:
+            self._all = ranks.all_reduce_array(self._all)  # rows that others have measured are 0 here
+            if progress is not None:
+                progress(left)
+
+    def _measure_block(self, rows: slice) -> int:
+        labels = LabelBlock(self._label_distances(rows), self.metrics)
+        for index, (name, ranker) in enumerate(self.rankers.items()):
+            scores = self._scores(name, ranker, rows)
+            columns, tied = rank_columns(scores, labels.depth, first=rows.start, seed=self.options.seed)
+            ranking = Ranking.from_columns(labels, scores, columns)
+            self._all[index, rows, :-1] = _measure_ranking(self.metrics, ranking)
+            self._all[index, rows, -1] = tied
+        if self.oracle:
+            self._all[-2, rows, :-1] = measure_oracle(self.metrics, labels)
+        if self.best_k:
+            self._all[-1, rows, 0] = labels.chance
+            self._all[-1, rows, 1] = compute_label_distance(labels.ideal, [self.best_k])[:, 0]
+        done: int = rows.stop - rows.start
+        return done
+
+    def _label_distances(self, rows: slice) -> NDArray[np.float32]:
+        distances = self.distance.pairwise(self.query_labels[rows], self.gallery_labels)  # (R, G)
+        self._check_block(distances, f"label distance {self.distance.name!r}", rows)
+        least = distances.min()
+        if not least >= 0:
+            got = f"Got {least} for a query in {rows.start}..{rows.stop - 1} instead."
+            raise UserError(f"The label distance {self.distance.name!r} must be at least 0. {got}")
+        if self.same_items:
+            mask_own_column(distances, rows)
+        return distances
+
+    def _scores(self, name: str, ranker: Ranker, rows: slice) -> NDArray[np.floating[Any]]:
+        scores = np.asarray(ranker(rows))
+        self._check_block(scores, f"ranker {name!r}", rows)
+        if self.same_items:
+            scores = scores.copy()
+            mask_own_column(scores, rows)
+        return scores
+
+    def _check_block(self, block: NDArray[Any], source: str, rows: slice) -> None:
+        queries, gallery = self.queries, self.gallery
+        if block.shape != (rows.stop - rows.start, gallery) or block.dtype.kind != "f":
+            raise UserError(
+                f"The {source} must give floating-point numbers for {queries} queries and {gallery} gallery items, "
+                f"({queries}, {gallery}) in all, as there are labels. Got shape {block.shape}, {block.dtype} instead "
+                f"for the queries {rows.start}..{rows.stop - 1}."
+            )
+        if np.isnan(block.max()):
+            where = f"a query in {rows.start}..{rows.stop - 1}"
+            raise UserError(f"The {source} gives NaN for {where}: nothing can be ranked by it.")
+
+
+def _measure_ranking(metrics: Sequence[Metric], ranking: Ranking) -> Float64:
+    """All columns of all metrics: (R, columns)."""
+    return np.column_stack([metric.measure(ranking) for metric in metrics])
+
+
+def _largest_score_k(columns: Sequence[str]) -> int:
+    """The largest K of the mean label distance up to that of the score; 0 for none."""
+    ks = [int(column.partition("@")[2]) for column in columns if column.startswith("label_distance@")]
+    return max((k for k in ks if k <= SCORE_K), default=0)
+
+
+def _summarize(
+    metrics: Sequence[Metric], table: QueryTable, names: Sequence[str], options: EvaluateOptions
+) -> dict[str, dict[str, MetricResult]]:
+    """Means and intervals: ranker name -> column -> result, the columns in the order of the metrics."""
+    columns: dict[str, Float64] = {}  # (names, Q) each
+    intervals: dict[str, Float64] = {}  # (names, 2) each
+    for metric in metrics:
+        if not isinstance(metric, AllQueriesMetric):
+            columns |= {column: table.columns[column] for column in metric.columns}
+            continue
+        values = metric.measure_queries(table)
+        if values is not None:
+            columns[metric.columns[0]] = values.per_query
+            if values.intervals is not None:
+                intervals[metric.columns[0]] = values.intervals
+    flat = np.concatenate([*columns.values()])  # (columns x names, Q)
+    ends = mean_intervals(flat.T, resamples=options.bootstrap, seed=options.seed)
+    intervals = dict(zip(columns, ends.reshape(len(columns), len(names), 2), strict=True)) | intervals
+    results: dict[str, dict[str, MetricResult]] = {ranker: {} for ranker in names}
+    for column, rows in columns.items():
+        for ranker, per_query, interval in zip(names, rows, intervals[column], strict=True):
+            results[ranker][column] = _metric_result(column, per_query, interval)
+    return results
+
+
+def _metric_result(column: str, per_query: Float64, interval: Float64) -> MetricResult:
     present = per_query[~np.isnan(per_query)]
     mean = float(present.mean()) if len(present) else float("nan")
     low, high = interval.tolist()
-    return Metric(name, per_query.copy(), mean, low, high, len(per_query) - len(present))
+    info = None if family(column) in BUILT_IN else describe(column)
+    return MetricResult(column, per_query.copy(), mean, low, high, len(per_query) - len(present), info)

@@ -11,7 +11,6 @@ Int32 = NDArray[np.int32]
 Floats = NDArray[np.floating[Any]]
 Jit = Any  # an array, or a number of NumPy's, as numba sees it
 
-NEIGHBORS = 10  # as of the loss h-ap
 _DIGIT = 11  # bits a pass of the radix sort: six passes over 64 bits, 2,048 counters stay in the first-level cache
 _PASSES = 6
 _BUCKETS = 1 << _DIGIT
@@ -25,15 +24,6 @@ def dense_ranks(label_distances: Floats) -> Int32:
     return ranks
 
 
-def graded_gains(label_distances: Floats, nearest: Floats) -> Float64:
-    """exp(-d / d_10), d_10 the last of the query's first 10 in ``nearest``, rising; 0 where nothing can be compared."""
-    near = nearest[:, :NEIGHBORS].astype(np.float64)
-    scale = np.where(np.isfinite(near), near, 0).max(axis=1, keepdims=True)
-    # where ten items are at distance 0 the others gain nothing
-    ratio: Float64 = label_distances * (-1 / np.maximum(scale, np.finfo(np.float64).tiny))
-    return np.exp(ratio, out=ratio)
-
-
 def rank_correlations(
     scores: Floats, label_ranks: Int32, gains: Float64 | None = None
 ) -> tuple[Float64, Float64, Float64]:
@@ -41,7 +31,8 @@ def rank_correlations(
 
     tau-b = (P - Q) / sqrt((P + Q + T) (P + Q + U)) with P concordant and Q discordant pairs, T and U pairs tied in one
     side only (Kendall, Rank Correlation Methods, 1945); rho = Pearson's correlation of the average ranks; H-AP as
-    ``metrics.h_ap`` says, NaN without ``gains`` (R, G), which fall with the label rank. Rank -1 is left out.
+    ``cml.retrieval.metrics.compute_h_ap`` says, NaN without ``gains`` (R, G), which fall with the label rank. Rank -1
+    is left out.
     """
     tau, rho, h_ap = np.empty((3, len(scores)))
     _correlate(_bits(scores), label_ranks, np.empty((0, 0)) if gains is None else gains, tau, rho, h_ap)

@@ -1,58 +1,42 @@
-"""The result of an evaluation: metrics with their intervals, as a text table and as JSON."""
+"""The result of an evaluation: metrics with their intervals, as a text table, as JSON and as a pandas frame."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
-from cml.errors import DataError, UserError
+from cml.errors import DataError
+from cml.renamed_options import with_current_names
 from cml.retrieval import text_table
-from cml.retrieval.metrics import GAINS, Float64
+from cml.retrieval.evaluation_table import format_table
+from cml.retrieval.metric_result import MetricResult, nan_if_none, none_if_nan
+from cml.retrieval.metrics import MetricInfo, family
 from cml.storage.saved_options import Count, record
 
 if TYPE_CHECKING:
     import pandas
 
-T = TypeVar("T")
-_UNASKED = ("h_ap", "worst_decile@")  # left out of a table by default
+Rows = Mapping[str, Mapping[str, MetricResult]]
+
+_MEND = "Run cml evaluate again."
 
 
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """One measure of one ranker.
-
-    Attributes:
-        name: "label_distance@10", "score@10", "ndcg@100", "hit@5", "spearman_rho" ..
-        per_query: (Q,) float64, NaN for a query without a value; empty if it was not saved.
-        mean: Mean over the queries with a value; NaN if there are none.
-        low: Lower end of the 95 % bootstrap interval of the mean over queries.
-        high: Upper end.
-        undefined: Number of queries left out.
-    """
-
-    name: str
-    per_query: Float64 = field(repr=False)
-    mean: float
-    low: float
-    high: float
-    undefined: int = 0
-
-    @property
-    def higher_is_better(self) -> bool:
-        """False only for label distances."""
-        return not self.name.startswith(("label_distance@", "worst_decile@"))
-
-
-class _SavedMetric(TypedDict):
+class _SavedResult(TypedDict):
     mean: float | None
     low: float | None
     high: float | None
     undefined: Count
     per_query: NotRequired[list[float | None]]
+
+
+class _SavedInfo(TypedDict):
+    higher_is_better: bool
+    unit: str
+    note: str
+    shown: Literal["largest_k", "every_k", "never"]
 
 
 class _Saved(TypedDict):
@@ -66,7 +50,8 @@ class _Saved(TypedDict):
     recall_within: NotRequired[float]
     verdict: NotRequired[str]
     ties: NotRequired[dict[str, Count]]
-    rows: dict[str, dict[str, _SavedMetric]]
+    metrics: NotRequired[dict[str, _SavedInfo]]
+    rows: dict[str, dict[str, _SavedResult]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,20 +59,20 @@ class Evaluation:
     """The metrics of every ranker on one set of queries and one gallery.
 
     Attributes:
-        rows: Ranker name -> metric name -> metric.
+        rows: Ranker name -> metric name -> its result.
         unit: Unit of the label distance, on which nDCG depends for most gains.
         gain: Name of nDCG's gain.
         queries: Q.
         gallery: G.
         hit_neighbors: Number of true nearest items that Hit@K looks for.
-        reported_unit: Unit of label_distance@K if it is another one; see ``reported``.
+        reported_unit: Unit of label_distance@K if it is another one; see ``in_unit``.
         ties: Ranker name -> queries with tied scores among the measured top items, which are in random order.
         singletons_as_misses: Whether Recall@K counts a query that has no item of its class as a miss.
         recall_within: The label distance up to which an item is relevant to Recall@K, as reported; 0 for classes.
         verdict: A conclusion in one sentence, where embeddings were evaluated; "" of rankers.
     """
 
-    rows: Mapping[str, Mapping[str, Metric]]
+    rows: Rows
     unit: str
     gain: str
     queries: int
@@ -104,148 +89,125 @@ class Evaluation:
         """Unit of label_distance@K."""
         return self.reported_unit or self.unit
 
-    def reported(self, factor: float, unit: str) -> Evaluation:
-        """The evaluation with label distances multiplied by ``factor``, in ``unit``; nDCG does not change."""
+    def in_unit(self, factor: float, unit: str) -> Evaluation:
+        """Express label distances in another unit; nDCG does not change.
 
-        def scaled(_: str, metric: Metric) -> Metric:
-            keys = () if metric.higher_is_better else ("per_query", "mean", "low", "high")
-            return replace(metric, **{key: factor * getattr(metric, key) for key in keys})
+        Args:
+            factor: What label distances are multiplied by.
+            unit: Their unit then.
 
-        rows, within = _changed(self.rows, scaled), factor * self.recall_within
-        unit = "" if factor == 1 and unit == self.unit else unit
-        return replace(self, rows=rows, reported_unit=unit, recall_within=within)
+        Returns:
+            The evaluation in that unit.
+        """
+        rows = {
+            ranker: {name: _scale(result, factor) for name, result in row.items()} for ranker, row in self.rows.items()
+        }
+        reported_unit = "" if factor == 1 and unit == self.unit else unit
+        return replace(self, rows=rows, reported_unit=reported_unit, recall_within=factor * self.recall_within)
 
     def to_json(self, *, per_query: bool = False) -> dict[str, Any]:
-        """The evaluation as JSON can hold it, NaN as null; ``per_query`` adds the values of all queries (megabytes)."""
+        """Give the evaluation as JSON can hold it, NaN as null.
 
-        def plain(_: str, metric: Metric) -> dict[str, Any]:
-            values: dict[str, Any] = {key: none_if_nan(float(getattr(metric, key))) for key in ("mean", "low", "high")}
-            values["undefined"] = metric.undefined
-            if per_query:
-                values["per_query"] = list(map(none_if_nan, metric.per_query.tolist()))
-            return values
+        Args:
+            per_query: Add the values of all queries (megabytes).
 
-        said = {name: getattr(self, name) for name in _Saved.__annotations__}
-        return {**said, "ties": dict(self.ties), "rows": _changed(self.rows, plain)}
+        Returns:
+            What ``from_json`` reads, with the direction, the unit and the note of each metric as "metrics".
+        """
+        values = {name: getattr(self, name) for name in _Saved.__annotations__ if name != "metrics"}
+        first = next(iter(self.rows.values()))
+        infos = {family(name): result.info for name, result in first.items()}
+        keys = _SavedInfo.__annotations__
+        metrics = {kind: {key: getattr(info, key) for key in keys} for kind, info in infos.items()}
+        rows = {
+            ranker: {name: _result_to_json(result, per_query) for name, result in row.items()}
+            for ranker, row in self.rows.items()
+        }
+        return {**values, "ties": dict(self.ties), "metrics": metrics, "rows": rows}
 
     @classmethod
     def from_json(cls, value: Any) -> Evaluation:  # noqa: ANN401 - whatever a file held
-        """Read the result of ``to_json``; ``DataError`` if the value has another form."""
+        """Read the result of ``to_json``.
 
-        def metric(name: str, found: _SavedMetric) -> Metric:
-            mean, low, high = (_nan(one) for one in (found["mean"], found["low"], found["high"]))
-            per_query = np.array([_nan(item) for item in found.get("per_query", [])], np.float64)
-            return Metric(name, per_query, mean, low, high, found["undefined"])
+        Args:
+            value: What a JSON file held.
 
-        mend = "Run cml evaluate again."
-        if isinstance(value, dict) and "count_lone" in value:
-            value = {**value, "singletons_as_misses": value["count_lone"]}
-        saved = record(value, _Saved, "The evaluation", "an evaluation that cml wrote", mend)
-        fields: dict[str, Any] = {**saved, "rows": (rows := _changed(saved["rows"], metric))}
+        Returns:
+            The evaluation.
+
+        Raises:
+            DataError: the value has another form.
+        """
+        if isinstance(value, dict):
+            value = with_current_names(value, _Saved.__annotations__)
+        saved = record(value, _Saved, "The evaluation", "an evaluation that cml wrote", _MEND)
+        infos = {kind: MetricInfo(**info) for kind, info in saved.get("metrics", {}).items()}
+        rows = {
+            ranker: {name: _result_from_json(name, result, infos) for name, result in row.items()}
+            for ranker, row in saved["rows"].items()
+        }
         if not rows or len({tuple(sorted(metrics)) for metrics in rows.values()}) > 1 or not all(rows.values()):
-            raise DataError(f"The rankers of an evaluation should have the same metrics, one at least. {mend}")
-        return cls(**fields)
+            raise DataError(f"The rankers of an evaluation should have the same metrics, one at least. {_MEND}")
+        fields: dict[str, Any] = {name: value for name, value in saved.items() if name != "metrics"}
+        return cls(**{**fields, "rows": rows})
 
     def table(self, metrics: Sequence[str] | None = None, *, markdown: bool = False) -> str:
-        """A table with a row per ranker and "mean [low, high]" per metric.
+        """Write a table with a row per ranker and "mean [low, high]" per metric.
 
         Args:
             metrics: Metric names; by default one of each kind, at its largest K, without h_ap and worst_decile.
             markdown: A Markdown table instead of aligned text.
 
+        Returns:
+            The table with its notes.
+
         Raises:
             UserError: a metric was not measured.
         """
-        measured = list(next(iter(self.rows.values())))
-        last = {name if name.startswith("recall@") else name.partition("@")[0]: name for name in measured}
-        names = [name for name in last.values() if not name.startswith(_UNASKED)] if metrics is None else list(metrics)
-        if unknown := [name for name in names if name not in measured]:
-            raise UserError(f"No metric {unknown[0]!r} was measured. There are: {', '.join(measured)}.")
-        columns = [_cells([row[name] for row in self.rows.values()]) for name in names]
-        grid = [["", *names], *([ranker, *cells] for ranker, *cells in zip(self.rows, *columns, strict=True))]
-        made = f"{text_table.markdown(grid)}\n" if markdown else text_table.aligned(grid)
-        return "\n".join([made, *self._notes(names)])
+        return format_table(self, metrics, markdown=markdown)
 
     def markdown(self) -> str:
         """The table as Markdown."""
         return self.table(markdown=True)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One line per ranker and metric: mean, ends of its 95 % interval, queries left out; it needs pandas."""
+        """Give one line per ranker and metric: mean, ends of its 95 % interval, queries left out.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
         keys = ("mean", "low", "high", "undefined")
         return text_table.frame(
-            {"ranker": ranker, "metric": name, **{key: getattr(metric, key) for key in keys}}
-            for ranker, metrics in self.rows.items()
-            for name, metric in metrics.items()
+            {"ranker": ranker, "metric": name, **{key: getattr(result, key) for key in keys}}
+            for ranker, row in self.rows.items()
+            for name, result in row.items()
         )
 
     def __str__(self) -> str:
         return self.table()
 
-    def _notes(self, names: Sequence[str]) -> list[str]:
-        kinds, unit = {name.partition("@")[0] for name in names}, self.distance_unit
-        formula = GAINS[self.gain][0] if self.gain in GAINS else self.gain
-        singletons = "a miss" if self.singletons_as_misses else "left out"
-        recall = f"has the query's class; a query alone of its class is {singletons}"
-        if self.recall_within:
-            recall = f"is within {self.recall_within:g} {unit}"
-        meaning = {
-            "label_distance": f"label_distance in {unit}, lower is better",
-            "score": "score: (random - it) / (random - oracle) of label_distance; 1 is the oracle; "
-            "0 is the mean of all random rankings, of which the row random is one",
-            "worst_decile": f"worst_decile: label_distance in {unit}, in the worst tenth of the labels",
-            "ndcg": f"ndcg with gain {formula}" + (f", d in {self.unit}" if "d" in formula else ""),
-            "pair_spearman": "pair_spearman: correlation with the similarity that people see, its interval over "
-            "resamples",
-            "hit": f"hit: one of the {self.hit_neighbors} true nearest is found",
-            "recall": f"recall: one of the first K {recall}",
-        }
-        parts = [f"{self.queries} queries, {self.gallery} gallery items; mean [95 % interval over queries]"]
-        notes = ["; ".join([*parts, *(text for kind, text in meaning.items() if kind in kinds)]) + "."]
-        unseen = [name for name in next(iter(self.rows.values())) if name.startswith(_UNASKED) and name not in names]
-        if unseen:
-            notes.append(f"Also measured: {', '.join(unseen)}.")
-        if self.gallery < 4 * (8 if "recall" in kinds else 100):
-            most = largest_k(self.gallery)
-            notes.append(f"K is at most {most}, a quarter of the gallery: beyond, all rankings score alike.")
-        if self.ties:
-            counts = ", ".join(f"{ranker} {count}" for ranker, count in self.ties.items())
-            notes.append(f"Items of one score come in random order. Queries with such items: {counts}.")
-        for name in names:
-            undefined = [f"{ranker} {row[name].undefined}" for ranker, row in self.rows.items() if row[name].undefined]
-            if undefined and not name.startswith("worst_decile@"):  # of few queries, as it says
-                counts = ", ".join(undefined)
-                notes.append(f"{name} does not exist for some queries, which are left out of its mean: {counts}.")
-        return [*notes, *([self.verdict] if self.verdict else [])]
+
+def _scale(result: MetricResult, factor: float) -> MetricResult:
+    if not result.is_label_distance:
+        return result
+    return replace(
+        result,
+        per_query=factor * result.per_query,
+        mean=factor * result.mean,
+        low=factor * result.low,
+        high=factor * result.high,
+    )
 
 
-def largest_k(gallery: int) -> int:
-    """The largest K at which rankings of a gallery of that size differ."""
-    return max(1, gallery // 4)
+def _result_to_json(result: MetricResult, per_query: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {key: none_if_nan(float(getattr(result, key))) for key in ("mean", "low", "high")}
+    values["undefined"] = result.undefined
+    if per_query:
+        values["per_query"] = list(map(none_if_nan, result.per_query.tolist()))
+    return values
 
 
-def _changed(rows: Mapping[str, Mapping[str, Any]], change: Callable[[str, Any], T]) -> dict[str, dict[str, T]]:
-    return {ranker: {name: change(name, one) for name, one in row.items()} for ranker, row in rows.items()}
-
-
-def _cells(metrics: Sequence[Metric]) -> list[str]:
-    """Texts of one column, all with the same number of decimals."""
-    largest = max((abs(metric.mean) for metric in metrics if math.isfinite(metric.mean)), default=0.0)
-    decimals = min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
-
-    def text(metric: Metric) -> str:
-        if math.isnan(metric.mean):
-            return "undefined"
-        mean, low, high = (f"{value:.{decimals}f}" for value in (metric.mean, metric.low, metric.high))
-        return mean if math.isnan(metric.low) else f"{mean} [{low}, {high}]"
-
-    return [text(metric) for metric in metrics]
-
-
-def none_if_nan(value: float) -> float | None:
-    """A number as JSON can hold it."""
-    return None if math.isnan(value) else value
-
-
-def _nan(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+def _result_from_json(name: str, saved: _SavedResult, infos: Mapping[str, MetricInfo]) -> MetricResult:
+    per_query = np.array([nan_if_none(value) for value in saved.get("per_query", [])], np.float64)
+    mean, low, high = (nan_if_none(value) for value in (saved["mean"], saved["low"], saved["high"]))
+    return MetricResult(name, per_query, mean, low, high, saved["undefined"], infos.get(family(name)))

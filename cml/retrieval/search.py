@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cml.distances.blas_threads import one_blas_thread
 from cml.errors import UserError
-from cml.retrieval.metrics import Float32, Float64
+from cml.retrieval.array_types import Float32, Float64
 
 Int64 = NDArray[np.int64]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cml.retrieval.over_queries import mean_intervals
+from cml.retrieval.bootstrap import mean_intervals
 from cml.retrieval.results import Evaluation
 
 FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer show only large differences

@@ -20,7 +20,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.retrieval.embeddings import evaluate_embeddings
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.retrieval.evaluation import Evaluation
+from cml.retrieval.results import Evaluation
 from cml.retrieval.search import nearest_embeddings
 from cml.storage.atomic import atomic_folder
 from cml.storage.hugging_face import resolve_run

@@ -14,7 +14,7 @@ from cml.reporting.metric_curves import Curves, Panel, write_metric_curves
 from cml.reporting.sheet import write_sheet
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
-from cml.retrieval.evaluation import ORACLE
+from cml.retrieval.oracle_row import ORACLE
 from cml.runs.retrieved import GALLERY, retrieve, shown_row
 from cml.runs.trained_run import TrainedRun
 

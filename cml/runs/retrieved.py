@@ -15,8 +15,10 @@ from cml.data.images import read_image
 from cml.data.prepared import PreparedDataset, Split
 from cml.errors import DataError, UserError
 from cml.reporting.gallery import GalleryRow, Picture, write_gallery
-from cml.retrieval.evaluation import ORACLE, embedding_ranker, leave_out_itself
-from cml.retrieval.rankers import ranked_columns
+from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.retrieval.oracle_row import ORACLE
+from cml.retrieval.own_column import mask_own_column
+from cml.retrieval.ranking_ties import rank_columns
 from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.task import Task
 
@@ -50,12 +52,12 @@ def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> 
         rows = slice(start, min(start + _BLOCK, len(trained.query_labels)))
         block = trained.distance.pairwise(trained.query_labels[rows], trained.gallery_labels)  # (R, G)
         if trained.dataset.info.queries_are_gallery:
-            leave_out_itself(block, rows)
+            mask_own_column(block, rows)
         for name in items:
             scores = block if name == ORACLE else rankers[name](rows)
             if trained.dataset.info.queries_are_gallery:
-                leave_out_itself(scores, rows)
-            columns = ranked_columns(scores, k, first=start)[0]
+                mask_own_column(scores, rows)
+            columns = rank_columns(scores, k, first=start)[0]
             missing = np.isinf(np.take_along_axis(scores, columns, axis=1))  # itself, or not comparable for the oracle
             items[name][rows] = np.where(missing, -1, columns)
             distances[name][rows] = np.where(missing, np.inf, factor * np.take_along_axis(block, columns, axis=1))

@@ -13,9 +13,11 @@ from torch import nn
 from cml.distances import LabelDistance
 from cml.errors import UserError
 from cml.models import Backbone
+from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.retrieval.evaluation import Ranker, embedding_ranker, random_ranker
+from cml.retrieval.random_row import RANDOM, random_ranker
+from cml.retrieval.ranker import Ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import with_verdict
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, Explorer, by_title, explore_runs
@@ -84,7 +86,7 @@ class Run(TrainedRun):
             embeddings |= dict([self.frozen])
         rankers: dict[str, Ranker] = {name: embedding_ranker(*both) for name, both in embeddings.items()}
         if references:
-            rankers["random"] = random_ranker(len(self.query_labels), len(self.gallery_labels), options.seed)
+            rankers[RANDOM] = random_ranker(len(self.query_labels), len(self.gallery_labels), options.seed)
         recall_within = options.recall_within or published_recall_within(self)
         options = replace(
             options,
@@ -101,7 +103,7 @@ class Run(TrainedRun):
             oracle=references,
             ranks=self.ranks,
         )
-        evaluation = replace(evaluation, unit=self.unit).reported(*self.report)
+        evaluation = replace(evaluation, unit=self.unit).in_unit(*self.report)
         own, log = self.dataset.folder / PAIRS, self.folder / METRICS
         if pairs is not None or own.is_file():
             evaluation = with_pairs(evaluation, self, embeddings, Path(pairs or own), options.seed)

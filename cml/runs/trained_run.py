@@ -20,8 +20,11 @@ from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel, features_file, frozen_features
 from cml.processes.ranks import Ranks
-from cml.retrieval.evaluation import ORACLE, Evaluation, Metric
-from cml.retrieval.over_queries import pair_spearman
+from cml.retrieval.metric_result import MetricResult
+from cml.retrieval.metrics.pair_spearman import compute_pair_spearman
+from cml.retrieval.oracle_row import ORACLE
+from cml.retrieval.random_row import RANDOM
+from cml.retrieval.results import Evaluation
 from cml.runs.model import Model, load, needs_plugins, published
 from cml.task import Task
 from cml.training.run_config import RunConfig
@@ -229,14 +232,14 @@ def with_pairs(
                 at = np.flatnonzero(pairs.first == place)
                 some = trained.distance.encode([labels[place], *(labels[other] for other in pairs.second[at])])
                 distances[at] = trained.distance.pairwise(some[:1], some[1:])[0]
-        elif name == "random":
+        elif name == RANDOM:
             distances = np.random.default_rng(seed).random(len(pairs.given))
         else:
             every = np.concatenate(embeddings[name][: len(splits)]).astype(np.float64)
             distances = np.square(every[pairs.first] - every[pairs.second]).sum(axis=1)
-        values = pair_spearman(pairs.first.tolist(), -distances, pairs.given, seed=seed)
+        values = compute_pair_spearman(pairs.first.tolist(), -distances, pairs.given, seed=seed)
         values = values[np.isfinite(values)]
         mean = float(values.mean()) if len(values) else float("nan")
         low, high = np.percentile(values, [2.5, 97.5]) if len(values) else (mean, mean)
-        rows[name] = {**metrics, _METRIC: Metric(_METRIC, np.empty(0), mean, float(low), float(high))}
+        rows[name] = {**metrics, _METRIC: MetricResult(_METRIC, np.empty(0), mean, float(low), float(high))}
     return replace(evaluation, rows=rows)

@@ -7,7 +7,8 @@ import numpy as np
 from cml.distances.label_distance import Int32
 from cml.errors import UserError
 from cml.processes.ranks import Ranks
-from cml.retrieval.evaluation import embedding_ranker, leave_out_itself
+from cml.retrieval.embedding_ranker import embedding_ranker
+from cml.retrieval.own_column import mask_own_column
 from cml.training.training_data import TrainingData
 
 
@@ -26,7 +27,7 @@ def label_order(data: TrainingData) -> Int32:
     from cml.retrieval.rank_correlation import dense_ranks
 
     distances = data.distance.pairwise(data.labels, data.labels)
-    leave_out_itself(distances, slice(0, len(distances)))
+    mask_own_column(distances, slice(0, len(distances)))
     order = dense_ranks(distances)
     if not (order > 0).any():
         raise UserError(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from cml.retrieval.results import Metric
+from cml.retrieval.metric_result import MetricResult
 from cml.trackers import GuardedTracker, TrackedRun, Tracker
 from cml.training.callbacks import Callback, State
 from cml.training.config import TrainConfig
@@ -62,7 +62,7 @@ def with_tracker(callbacks: Sequence[Callback], tracker: str | Tracker | None) -
     return [*callbacks, Tracking(tracker)] if tracker else list(callbacks)
 
 
-def track_evaluation(tracker: str | Tracker, run: Path, config: TrainConfig, row: Mapping[str, Metric]) -> None:
+def track_evaluation(tracker: str | Tracker, run: Path, config: TrainConfig, row: Mapping[str, MetricResult]) -> None:
     """Send a row of a finished run's evaluation to a tracker, as ``evaluation/NAME``.
 
     Args:

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from cml.errors import DataError, UserError
-from cml.retrieval import over_queries
-from cml.retrieval.over_queries import pair_spearman
+from cml.retrieval.metrics import pair_spearman
+from cml.retrieval.metrics.pair_spearman import compute_pair_spearman
 from cml.runs.trained_run import read_pairs
 
 PLACES = {"a": 0, "b": 1, "c": 2, "d": 3}
@@ -21,7 +21,7 @@ def test_one_pair_a_query_is_the_correlation_of_random_halves() -> None:
     rng = np.random.default_rng(0)
     given = rng.integers(0, 6, 30).astype(float)  # ratings are tied
     scores = given + 3 * rng.standard_normal(30)
-    found = pair_spearman([f"q{number}" for number in range(30)], scores, given, resamples=50, seed=3)
+    found = compute_pair_spearman([f"q{number}" for number in range(30)], scores, given, resamples=50, seed=3)
     names = sorted(f"q{number}" for number in range(30))  # as they are drawn
     drawn = np.argsort(np.random.default_rng(3).random((50, 30)), axis=1)[:, :15]
     for value, half in zip(found, drawn, strict=True):
@@ -34,15 +34,15 @@ def test_an_item_with_many_pairs_counts_once() -> None:
     few, many = rng.random(40), rng.random(400)
     queries = [*map(str, range(40)), *["again"] * 400]
     given = np.concatenate([few, many])
-    found = pair_spearman(queries, np.concatenate([few, -many]), given)
+    found = compute_pair_spearman(queries, np.concatenate([few, -many]), given)
     assert np.mean(found) > 0.7  # the many disagree
-    assert np.mean(pair_spearman(queries, given, given)) == pytest.approx(1)
-    assert np.isnan(pair_spearman(queries, np.zeros(440), given)).all()
+    assert np.mean(compute_pair_spearman(queries, given, given)) == pytest.approx(1)
+    assert np.isnan(compute_pair_spearman(queries, np.zeros(440), given)).all()
 
 
 def test_too_few() -> None:
     with pytest.raises(UserError, match=r"at least 4 different first items\. Got 3"):
-        pair_spearman(["a", "b", "c", "a"], np.arange(4.0), np.arange(4.0))
+        compute_pair_spearman(["a", "b", "c", "a"], np.arange(4.0), np.arange(4.0))
 
 
 def test_files_of_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,5 +76,5 @@ def test_broken_files_of_pairs(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_examples() -> None:
-    failed, tried = doctest.testmod(over_queries)
+    failed, tried = doctest.testmod(pair_spearman)
     assert (failed, tried > 0) == (0, True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cml.distances import LabelDistance, Labels
 from cml.errors import DataError, UserError
-from cml.retrieval import EvaluateOptions, Evaluation, embedding_ranker, evaluate, over_queries, random_ranker
+from cml.retrieval import EvaluateOptions, Evaluation, bootstrap, embedding_ranker, evaluate, random_ranker
 
 pytestmark = pytest.mark.filterwarnings("ignore:The queries have the labels of the gallery")
 
@@ -60,9 +60,9 @@ def run(**settings: Any) -> Evaluation:  # noqa: ANN401 - handed on to evaluate
     labels, gallery_labels, query, gallery = example()
     distance = Numbers()
     rankers = {"embedding": embedding_ranker(query, gallery), "random": random_ranker(len(query), len(gallery))}
-    oracle = settings.pop("oracle", True)
+    call = {name: settings.pop(name) for name in ("oracle", "progress") if name in settings}
     options = EvaluateOptions(**settings)
-    return evaluate(rankers, distance, distance.encode(labels), distance.encode(gallery_labels), options, oracle=oracle)
+    return evaluate(rankers, distance, distance.encode(labels), distance.encode(gallery_labels), options, **call)
 
 
 def test_evaluate_equals_the_slow_measures() -> None:
@@ -116,7 +116,7 @@ def test_score_is_0_for_chance_and_1_for_the_oracle() -> None:
     assert score["oracle"].mean == score["oracle"].low == score["oracle"].high == pytest.approx(1)
     assert score["random"].low < 0 < score["random"].high
     assert score["random"].high < score["embedding"].low < score["embedding"].mean < score["embedding"].high < 1
-    assert found.reported(60, "months").rows["embedding"]["score@3"].mean == score["embedding"].mean
+    assert found.in_unit(60, "months").rows["embedding"]["score@3"].mean == score["embedding"].mean
 
 
 def test_score_of_labels_that_are_all_alike_is_undefined() -> None:
@@ -129,11 +129,11 @@ def test_score_of_labels_that_are_all_alike_is_undefined() -> None:
 def test_intervals_of_ratios_equal_a_slow_bootstrap() -> None:
     rng = np.random.default_rng(1)
     above, below = rng.standard_normal((50, 1)), 2 + rng.random((50, 1))
-    found = over_queries.ratio_intervals(above, below, resamples=100, seed=4)
+    found = bootstrap.ratio_intervals(above, below, resamples=100, seed=4)
     drawn = np.random.default_rng(4).integers(0, 50, (100, 50))
     ratios = [above[row].mean() / below[row].mean() for row in drawn]
     assert found[0] == pytest.approx([np.percentile(ratios, 2.5), np.percentile(ratios, 97.5)], abs=1e-12)
-    assert np.isnan(over_queries.ratio_intervals(above, 0 * below)).all()
+    assert np.isnan(bootstrap.ratio_intervals(above, 0 * below)).all()
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def test_worst_decile_is_the_tenth_of_the_labels_with_the_largest_mean(distance:
 
 
 def test_recall_under_a_threshold() -> None:
-    found = run(recall_ks=[1, 4], recall_within=2.0, bootstrap=20).reported(12, "months")
+    found = run(recall_ks=[1, 4], recall_within=2.0, bootstrap=20).in_unit(12, "months")
     labels, gallery_labels, query, gallery = example()
     block = Numbers().pairwise(Labels({"values": labels}), Labels({"values": gallery_labels}))
     direct = ((query[:, None] - gallery) ** 2).sum(axis=2)
@@ -284,20 +284,20 @@ def test_intervals_equal_a_slow_bootstrap(monkeypatch: pytest.MonkeyPatch) -> No
     values = rng.standard_normal((60, 3))
     values[rng.random(values.shape) < 0.2] = np.nan
     values[:, 2] = np.nan
-    found = over_queries.mean_intervals(values, resamples=200, seed=4)
+    found = bootstrap.mean_intervals(values, resamples=200, seed=4)
     drawn = np.random.default_rng(4).integers(0, 60, (200, 60))
     for column in range(2):
         means = [np.nanmean([values[query, column] for query in row]) for row in drawn]
         assert found[column] == pytest.approx([np.percentile(means, 2.5), np.percentile(means, 97.5)], abs=1e-12)
     assert np.isnan(found[2]).all()
-    monkeypatch.setattr(over_queries, "_CHUNK", 60 * 7)
-    assert over_queries.mean_intervals(values, resamples=200, seed=4) == pytest.approx(found, abs=1e-12, nan_ok=True)
-    assert np.isnan(over_queries.mean_intervals(values, resamples=0)).all()
+    monkeypatch.setattr(bootstrap, "_CHUNK", 60 * 7)
+    assert bootstrap.mean_intervals(values, resamples=200, seed=4) == pytest.approx(found, abs=1e-12, nan_ok=True)
+    assert np.isnan(bootstrap.mean_intervals(values, resamples=0)).all()
 
 
 def test_intervals_are_as_wide_as_the_normal_theory_says() -> None:
     values = np.random.default_rng(2).standard_normal((2000, 1))
-    low, high = over_queries.mean_intervals(values)[0]
+    low, high = bootstrap.mean_intervals(values)[0]
     assert high - low == pytest.approx(2 * 1.96 * values.std() / math.sqrt(2000), rel=0.1)
     assert low < values.mean() < high
 
@@ -399,7 +399,7 @@ def test_a_constant_embedding_scores_like_a_random_one_however_the_gallery_is_so
 
 def test_reported_unit_is_of_the_label_distances_alone() -> None:
     found = run(bootstrap=20)
-    there = found.reported(12.0, "months")
+    there = found.in_unit(12.0, "months")
     for ranker, row in found.rows.items():
         for name, metric in row.items():
             factor = 12.0 if name.startswith("label_distance") else 1.0
@@ -410,4 +410,4 @@ def test_reported_unit_is_of_the_label_distances_alone() -> None:
     assert "label_distance in months" in there.table()
     assert "d in years" in there.table()
     assert Evaluation.from_json(there.to_json()).table() == there.table()
-    assert found.reported(1.0, "years").to_json() == found.to_json()
+    assert found.in_unit(1.0, "years").to_json() == found.to_json()

@@ -21,6 +21,7 @@ from sklearn.metrics import average_precision_score, ndcg_score
 from cml.errors import UserError
 from cml.retrieval import embedding_ranker, metrics, random_ranker
 from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
+from cml.retrieval.ranking import retrieved_distances
 from cml.retrieval.top_k import top_columns
 
 Floats = NDArray[np.floating[Any]]
@@ -60,12 +61,12 @@ def test_top_columns_is_the_start_of_a_stable_sort(kind: str, gallery: int, k: i
 def test_k_beyond_the_gallery_is_an_error(k: int) -> None:
     block = np.ones((2, 5), np.float32)
     with pytest.raises(UserError, match=f"5. Got k={k} instead"):
-        metrics.retrieved_distances(block, block, k)
+        retrieved_distances(block, block, k)
     for measure in (
-        lambda: metrics.mean_label_distance(block, [k]),
-        lambda: metrics.ndcg(block.astype(float), block.astype(float), [k]),
-        lambda: metrics.hits(block, block, [k], 1),
-        lambda: metrics.hits(block, block, [1], k),
+        lambda: metrics.compute_label_distance(block, [k]),
+        lambda: metrics.compute_ndcg(block.astype(float), block.astype(float), [k]),
+        lambda: metrics.compute_hits(block, block, [k], 1),
+        lambda: metrics.compute_hits(block, block, [1], k),
     ):
         with pytest.raises(UserError, match="at most 5"):
             measure()
@@ -78,17 +79,17 @@ def test_measures_equal_the_slow_ones(rows: list[tuple[list[float], list[float]]
     scores = np.array([row[1] for row in rows])
     gallery = labels.shape[1]
     ks = range(1, gallery + 1)
-    retrieved = metrics.retrieved_distances(labels, scores, gallery)
-    ideal = metrics.retrieved_distances(labels, labels, gallery)
-    gains = metrics.relevance_gains(retrieved, labels)
-    ideal_gains = metrics.relevance_gains(ideal, labels)
+    retrieved = retrieved_distances(labels, scores, gallery)
+    ideal = retrieved_distances(labels, labels, gallery)
+    gains = metrics.compute_gains(retrieved, labels)
+    ideal_gains = metrics.compute_gains(ideal, labels)
     neighbors = (gallery + 1) // 2
     found = {
-        "mean": metrics.mean_label_distance(retrieved, ks),
-        "ndcg": metrics.ndcg(gains, ideal_gains, ks),
-        "hit": metrics.hits(retrieved, ideal, ks, neighbors),
+        "mean": metrics.compute_label_distance(retrieved, ks),
+        "ndcg": metrics.compute_ndcg(gains, ideal_gains, ks),
+        "hit": metrics.compute_hits(retrieved, ideal, ks, neighbors),
     }
-    tau, rho = kendall_tau(scores, labels), metrics.spearman_rho(scores, labels)
+    tau, rho = kendall_tau(scores, labels), metrics.compute_spearman_rho(scores, labels)
     for r, (label, score) in enumerate(rows):
         order = sorted(range(gallery), key=score.__getitem__)  # stable: here ties go to the lower column
         for column, k in enumerate(ks):
@@ -111,7 +112,7 @@ def test_measures_equal_the_slow_ones(rows: list[tuple[list[float], list[float]]
 )
 def test_h_ap_is_the_mean_over_the_orders_of_tied_items(row: tuple[list[float], list[float]]) -> None:
     labels, scores = row
-    found = metrics.h_ap(np.array([scores]), np.array([labels], np.float32))[0]
+    found = metrics.compute_h_ap(np.array([scores]), np.array([labels], np.float32))[0]
     slow = slow_retrieval.expected(lambda order: slow_retrieval.h_ap(labels, order), scores)
     assert found == pytest.approx(slow, abs=1e-12, nan_ok=True)
 
@@ -120,12 +121,12 @@ def test_h_ap_of_a_long_ranking_and_of_gains_that_are_0_and_1() -> None:
     rng = np.random.default_rng(8)
     labels = rng.random((3, 400)).astype(np.float32) ** 3
     scores = labels + rng.standard_normal(labels.shape)
-    for row, value in enumerate(metrics.h_ap(scores, labels)):
+    for row, value in enumerate(metrics.compute_h_ap(scores, labels)):
         slow = slow_retrieval.h_ap(labels[row].tolist(), np.argsort(scores[row]).tolist())
         assert value == pytest.approx(slow, abs=1e-9)
-    assert metrics.h_ap(labels, labels) == pytest.approx(1)
+    assert metrics.compute_h_ap(labels, labels) == pytest.approx(1)
     relevant = rng.random(400) < 0.1  # ten and more at distance 0: the others gain nothing
-    found = metrics.h_ap(scores[:1], (~relevant[None]).astype(np.float32))
+    found = metrics.compute_h_ap(scores[:1], (~relevant[None]).astype(np.float32))
     assert found == pytest.approx(average_precision_score(relevant, -scores[0]))
 
 
@@ -159,10 +160,10 @@ def test_ndcg_equals_scikit_learn_without_ties() -> None:
     scores = labels + rng.standard_normal(labels.shape)
     for gain in ("reciprocal", "exponential"):
         whole = 1 / (1 + labels.astype(float)) if gain == "reciprocal" else np.exp(-labels.astype(float))
-        retrieved = metrics.retrieved_distances(labels, scores, 60)
-        ideal = metrics.retrieved_distances(labels, labels, 60)
-        found = metrics.ndcg(
-            metrics.relevance_gains(retrieved, labels, gain), metrics.relevance_gains(ideal, labels, gain), [10, 60]
+        retrieved = retrieved_distances(labels, scores, 60)
+        ideal = retrieved_distances(labels, labels, 60)
+        found = metrics.compute_ndcg(
+            metrics.compute_gains(retrieved, labels, gain), metrics.compute_gains(ideal, labels, gain), [10, 60]
         )
         for column, k in enumerate((10, 60)):
             assert found[:, column].mean() == pytest.approx(ndcg_score(whole, -scores, k=k), abs=1e-9)
@@ -170,25 +171,25 @@ def test_ndcg_equals_scikit_learn_without_ties() -> None:
 
 def test_gains() -> None:
     labels = np.array([[2000.0, 1000.0, 1000.0, 1001.0, np.inf]], np.float32)
-    assert metrics.relevance_gains(labels, labels, "reciprocal")[0] == pytest.approx(
+    assert metrics.compute_gains(labels, labels, "reciprocal")[0] == pytest.approx(
         [1 / 2001, 1 / 1001, 1 / 1001, 1 / 1002, 0]
     )
-    exponential = metrics.relevance_gains(labels, labels, "exponential")[0]
+    exponential = metrics.compute_gains(labels, labels, "exponential")[0]
     assert exponential == pytest.approx([0, 1, 1, math.exp(-1), 0])  # not underflown to nothing
-    assert metrics.relevance_gains(labels, labels, "rank")[0] == pytest.approx([1 / 4, 1, 1, 1 / 3, 0])
+    assert metrics.compute_gains(labels, labels, "rank")[0] == pytest.approx([1 / 4, 1, 1, 1 / 3, 0])
     with pytest.raises(UserError, match=r"exponential, rank\. Got 'square'"):
-        metrics.relevance_gains(labels, labels, "square")
+        metrics.compute_gains(labels, labels, "square")
 
 
 def test_nothing_comparable_is_undefined_not_zero() -> None:
     labels = np.full((1, 4), np.inf, np.float32)
     scores = np.arange(4.0)[None]
     for gain in metrics.GAINS:
-        gains = metrics.relevance_gains(labels, labels, gain)
+        gains = metrics.compute_gains(labels, labels, gain)
         assert gains.tolist() == [[0, 0, 0, 0]]
-        assert np.isnan(metrics.ndcg(gains, gains, [2])).all()
-    assert np.isnan(metrics.mean_label_distance(labels, [2])).all()
-    assert np.isnan(metrics.hits(labels, labels, [2], 2)).all()
+        assert np.isnan(metrics.compute_ndcg(gains, gains, [2])).all()
+    assert np.isnan(metrics.compute_label_distance(labels, [2])).all()
+    assert np.isnan(metrics.compute_hits(labels, labels, [2], 2)).all()
     assert np.isnan(kendall_tau(scores, labels)).all()
 
 
@@ -199,13 +200,11 @@ def test_only_the_order_of_the_scores_counts(seed: int, rising: Callable[[Floats
     labels = rng.random((3, 50)).astype(np.float32)
     scores = np.round(rng.standard_normal((3, 50)), 1)
     changed = rising(scores)
-    assert np.array_equal(
-        metrics.retrieved_distances(labels, scores, 50), metrics.retrieved_distances(labels, changed, 50)
-    )
+    assert np.array_equal(retrieved_distances(labels, scores, 50), retrieved_distances(labels, changed, 50))
     assert np.array_equal(kendall_tau(scores, labels), kendall_tau(changed, labels))
-    assert np.array_equal(metrics.spearman_rho(scores, labels), metrics.spearman_rho(changed, labels))
-    assert np.array_equal(metrics.h_ap(scores, labels), metrics.h_ap(changed, labels))
-    assert metrics.h_ap(scores, 7 * labels) == pytest.approx(metrics.h_ap(scores, labels), rel=1e-5)
+    assert np.array_equal(metrics.compute_spearman_rho(scores, labels), metrics.compute_spearman_rho(changed, labels))
+    assert np.array_equal(metrics.compute_h_ap(scores, labels), metrics.compute_h_ap(changed, labels))
+    assert metrics.compute_h_ap(scores, 7 * labels) == pytest.approx(metrics.compute_h_ap(scores, labels), rel=1e-5)
     assert kendall_tau(-scores, labels) == pytest.approx(-kendall_tau(scores, labels))
     shuffled = rng.permutation(50)
     assert kendall_tau(scores[:, shuffled], labels[:, shuffled]) == pytest.approx(kendall_tau(scores, labels))

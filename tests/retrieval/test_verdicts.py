@@ -20,14 +20,17 @@ from cml.data_prep.folder import Folder
 from cml.data_prep.synthetic.people.source import People
 from cml.errors import UserError
 from cml.retrieval.comparison import Comparison
-from cml.retrieval.results import Evaluation, Metric
+from cml.retrieval.metric_result import MetricResult
+from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import with_verdict
 
 
 def evaluation(**rows: NDArray[np.float64]) -> Evaluation:
     """Rows of label distances at 10 of every query."""
     made = {
-        name.replace("_", " "): {"label_distance@10": Metric("label_distance@10", values, values.mean(), 0.0, 0.0)}
+        name.replace("_", " "): {
+            "label_distance@10": MetricResult("label_distance@10", values, values.mean(), 0.0, 0.0)
+        }
         for name, values in rows.items()
     }
     return Evaluation(made, "px", "reciprocal", len(next(iter(rows.values()))), 30)

@@ -26,9 +26,11 @@ from cml.errors import UserError
 from cml.losses.log_ratio import LogRatioLoss
 from cml.reporting import curves
 from cml.retrieval.comparison import Comparison, apart, over_seeds
+from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.embeddings import evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.retrieval.evaluation import Evaluation, Metric, embedding_ranker
+from cml.retrieval.metric_result import MetricResult
+from cml.retrieval.results import Evaluation
 from cml.runs.comparison import CompareOptions, run_comparison
 from cml.runs.planned_runs import kept_evaluation, plan_runs
 from cml.runs.report import sheet_variants
@@ -268,7 +270,7 @@ def evaluation(values: Mapping[str, float], width: float = 0.0, gallery: int = 1
     """An evaluation whose rows have one value in every metric."""
     names = ("label_distance@1", "label_distance@10", "ndcg@10", "ndcg@100", "hit@10", "spearman_rho")
     rows = {
-        row: {name: Metric(name, np.array([value]), value, value - width, value + width) for name in names}
+        row: {name: MetricResult(name, np.array([value]), value, value - width, value + width) for name in names}
         for row, value in values.items()
     }
     return Evaluation(rows, "px", "reciprocal", 10, gallery)

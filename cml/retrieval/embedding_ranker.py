@@ -1,18 +1,13 @@
-"""Rankers: the scores by which the gallery is ranked for each query, block by block."""
+"""Ranking by the distance of embeddings."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import UserError
-from cml.retrieval.metrics import Float64, Floats
-
-Ranker = Callable[[slice], Floats]
-"""Scores (R, G) of the queries in a slice against the whole gallery; a lower score is retrieved earlier.
-
-Called from several threads at a time. NaN is an error."""
+from cml.retrieval.array_types import Float64
+from cml.retrieval.ranker import Ranker
 
 
 def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - checked here
@@ -26,6 +21,9 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
         query: (Q, D) embeddings, an array or a tensor.
         gallery: (G, D) embeddings, likewise; a float64 copy of them is kept.
 
+    Returns:
+        The ranker, whose scores are squared distances.
+
     Raises:
         UserError: the shapes do not fit, or an embedding is not finite.
     """
@@ -36,7 +34,8 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
                 f"The {name!r} embeddings must be numbers of shape (items, D), neither of them 0. "
                 f"Got shape {embeddings.shape}, {embeddings.dtype} instead."
             )
-        if not (finite := np.isfinite(embeddings).all(axis=1)).all():
+        finite = np.isfinite(embeddings).all(axis=1)  # (items,)
+        if not finite.all():
             raise UserError(
                 f"The {name!r} embeddings must be finite. Row {int(np.argmin(finite))} holds NaN or infinity, and so "
                 f"do {int((~finite).sum())} of {len(finite)} rows: was the training stable?"
@@ -50,7 +49,7 @@ def embedding_ranker(query: Any, gallery: Any) -> Ranker:  # noqa: ANN401 - chec
     points = gallery - centre  # (G, D) float64
     norms = np.square(points).sum(axis=1)  # (G,)
     factors = -2 * points.T  # (D, G)
-    copies, originals = _repeated(gallery)
+    copies, originals = _find_duplicates(gallery)
 
     def scores(rows: slice) -> Float64:
         block = query[rows] - centre  # (R, D)
@@ -70,38 +69,7 @@ def as_array(embeddings: Any) -> NDArray[Any]:  # noqa: ANN401 - a tensor, an ar
     return np.asarray(embeddings.detach().double().cpu() if hasattr(embeddings, "detach") else embeddings)
 
 
-def random_ranker(queries: int, gallery: int, seed: int = 0) -> Ranker:
-    """Rank at random, as an untrained embedding would: each query by ``seed`` and its number alone."""
-    draws = -(-gallery // 4)  # a step of Philox gives four numbers
-
-    def scores(rows: slice) -> Float64:
-        start, stop, _ = rows.indices(queries)
-        stream = np.random.Philox(key=seed).advance(start * draws)
-        return np.random.Generator(stream).random((stop - start, 4 * draws))[:, :gallery]
-
-    return scores
-
-
-def ranked_columns(
-    scores: Floats, k: int, *, first: int = 0, seed: int = 0
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The first k columns of each row (R, k), and which rows (R,) have a tie among these or at their end.
-
-    Items with the same score are in random order, by ``seed`` and the number of the query, ``first`` in the first row:
-    in that of a gallery sorted by label, a constant embedding could score like the best or the worst.
-    """
-    from cml.retrieval.top_k import top_columns
-
-    columns = top_columns(scores, min(k + 1, scores.shape[1]))
-    found = np.take_along_axis(scores, columns, axis=1)
-    tied: NDArray[np.bool_] = (found[:, 1:] == found[:, :-1]).any(axis=1)
-    for row in np.flatnonzero(tied).tolist():
-        shuffled = np.random.default_rng((seed, first + row)).permutation(scores.shape[1])
-        columns[row] = shuffled[top_columns(scores[row : row + 1, shuffled], columns.shape[1])[0]]
-    return columns[:, :k], tied
-
-
-def _repeated(points: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _find_duplicates(points: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows that equal an earlier row, and the first row that each of them equals."""
     rows = np.ascontiguousarray(points + np.zeros(1, points.dtype))  # -0 becomes 0
     whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()

@@ -1,0 +1,11 @@
+"""Types of the arrays that retrieval works on."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
+Int64 = NDArray[np.int64]

@@ -1,0 +1,129 @@
+"""The table of an evaluation as text: a row per ranker, "mean [low, high]" per metric, and notes below it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from cml.errors import UserError
+from cml.retrieval import text_table
+from cml.retrieval.metric_result import MetricResult
+from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
+from cml.retrieval.metrics.gains import GAINS
+from cml.retrieval.metrics.metric import largest_k
+
+if TYPE_CHECKING:
+    from cml.retrieval.results import Evaluation
+
+
+def format_table(evaluation: Evaluation, metrics: Sequence[str] | None, *, markdown: bool) -> str:
+    """Write an evaluation as a table with notes.
+
+    Args:
+        evaluation: The evaluation.
+        metrics: Names of columns; None for those that are shown by default.
+        markdown: A Markdown table instead of aligned text.
+
+    Returns:
+        The text, of several lines.
+
+    Raises:
+        UserError: a metric was not measured.
+    """
+    first = next(iter(evaluation.rows.values()))
+    names = default_columns(first.values()) if metrics is None else list(metrics)
+    unknown = [name for name in names if name not in first]
+    if unknown:
+        raise UserError(f"No metric {unknown[0]!r} was measured. There are: {', '.join(first)}.")
+    columns = [_format_column([row[name] for row in evaluation.rows.values()]) for name in names]
+    grid = [["", *names], *([ranker, *cells] for ranker, *cells in zip(evaluation.rows, *columns, strict=True))]
+    table = f"{text_table.markdown(grid)}\n" if markdown else text_table.aligned(grid)
+    return "\n".join([table, *_notes(evaluation, names)])
+
+
+def default_columns(results: Iterable[MetricResult]) -> list[str]:
+    """The columns that a table shows by default: of each metric its largest K, or all, as its ``info`` says.
+
+    Args:
+        results: The results of one ranker, in the order of the columns.
+
+    Returns:
+        Their names.
+    """
+    columns = {}
+    for result in results:
+        if result.info.shown != "never":
+            columns[result.name if result.info.shown == "every_k" else family(result.name)] = result.name
+    return list(columns.values())
+
+
+def _notes(evaluation: Evaluation, names: Sequence[str]) -> list[str]:
+    """The lines below the table."""
+    first = next(iter(evaluation.rows.values()))
+    infos = {family(name): first[name].info for name in names}
+    meanings = [_explain(kind, info, evaluation) for kind, info in infos.items()]
+    summary = f"{evaluation.queries} queries, {evaluation.gallery} gallery items; mean [95 % interval over queries]"
+    notes = ["; ".join([summary, *filter(None, meanings)]) + "."]
+    not_shown = [name for name, result in first.items() if result.info.shown == "never" and name not in names]
+    if not_shown:
+        notes.append(f"Also measured: {', '.join(not_shown)}.")
+    if evaluation.gallery < 4 * (8 if "recall" in infos else 100):
+        most = largest_k(evaluation.gallery)
+        notes.append(f"K is at most {most}, a quarter of the gallery: beyond, all rankings score alike.")
+    if evaluation.ties:
+        counts = ", ".join(f"{ranker} {count}" for ranker, count in evaluation.ties.items())
+        notes.append(f"Items of one score come in random order. Queries with such items: {counts}.")
+    for name in names:
+        counted = {ranker: row[name].undefined for ranker, row in evaluation.rows.items()}
+        undefined = [f"{ranker} {count}" for ranker, count in counted.items() if count]
+        if undefined and family(name) != "worst_decile":  # of few queries, as it says
+            counts = ", ".join(undefined)
+            notes.append(f"{name} does not exist for some queries, which are left out of its mean: {counts}.")
+    return [*notes, *([evaluation.verdict] if evaluation.verdict else [])]
+
+
+def _explain(kind: str, info: MetricInfo, evaluation: Evaluation) -> str:
+    """Unit, direction and meaning of a metric; "" if its name says everything."""
+    words = [kind]
+    if info.unit:
+        words.append(f"in {evaluation.distance_unit if info.unit == LABEL_DISTANCE else info.unit}")
+    text = " ".join(words)
+    if not info.higher_is_better:
+        text += ", lower is better"
+    if info.note:
+        text += f": {_fill_in(info.note, evaluation)}"
+    return "" if text == kind else text
+
+
+def _fill_in(note: str, evaluation: Evaluation) -> str:
+    """A note with what the evaluation says in the place of ``{gain}`` and the like."""
+    unit = evaluation.distance_unit
+    formula = GAINS[evaluation.gain][0] if evaluation.gain in GAINS else evaluation.gain
+    singletons = "a miss" if evaluation.singletons_as_misses else "left out"
+    relevant = f"has the query's class; a query alone of its class is {singletons}"
+    if evaluation.recall_within:
+        relevant = f"is within {evaluation.recall_within:g} {unit}"
+    values = {
+        "{unit}": unit,
+        "{gain}": formula + (f", d in {evaluation.unit}" if "d" in formula else ""),
+        "{hit_neighbors}": str(evaluation.hit_neighbors),
+        "{relevant}": relevant,
+    }
+    for placeholder, value in values.items():
+        note = note.replace(placeholder, value)
+    return note
+
+
+def _format_column(results: Sequence[MetricResult]) -> list[str]:
+    """Texts of one column, all with the same number of decimals."""
+    largest = max((abs(result.mean) for result in results if math.isfinite(result.mean)), default=0.0)
+    decimals = min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
+    return [_format_cell(result, decimals) for result in results]
+
+
+def _format_cell(result: MetricResult, decimals: int) -> str:
+    if math.isnan(result.mean):
+        return "undefined"
+    mean, low, high = (f"{value:.{decimals}f}" for value in (result.mean, result.low, result.high))
+    return mean if math.isnan(result.low) else f"{mean} [{low}, {high}]"

@@ -1,0 +1,57 @@
+"""What one metric gave for one ranker: a mean over queries with its interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from cml.retrieval.array_types import Float64
+from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, describe
+
+
+@dataclass(frozen=True, eq=False)
+class MetricResult:
+    """One metric of one ranker.
+
+    Attributes:
+        name: The column: "label_distance@10", "score@10", "ndcg@100", "hit@5", "spearman_rho" ..
+        per_query: (Q,) float64, NaN for a query without a value; empty if it was not saved.
+        mean: Mean over the queries with a value; NaN if there are none.
+        low: Lower end of the 95 % bootstrap interval of the mean over queries.
+        high: Upper end.
+        undefined: Number of queries left out.
+        own_info: Direction, unit and note of a metric that is not cml's own; None for what is registered.
+    """
+
+    name: str
+    per_query: Float64 = field(repr=False)
+    mean: float
+    low: float
+    high: float
+    undefined: int = 0
+    own_info: MetricInfo | None = None
+
+    @property
+    def info(self) -> MetricInfo:
+        """Direction, unit and note of the metric."""
+        return self.own_info or describe(self.name)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """The direction of the metric."""
+        return self.info.higher_is_better
+
+    @property
+    def is_label_distance(self) -> bool:
+        """Whether it is in the unit of the label distance."""
+        return self.info.unit == LABEL_DISTANCE
+
+
+def none_if_nan(value: float) -> float | None:
+    """A number as JSON can hold it."""
+    return None if math.isnan(value) else value
+
+
+def nan_if_none(value: float | None) -> float:
+    """A number as ``none_if_nan`` wrote it."""
+    return math.nan if value is None else float(value)

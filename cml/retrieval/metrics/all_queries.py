@@ -1,0 +1,73 @@
+"""Metrics of all queries together, which no mean over queries gives: they are computed from measured columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cml.retrieval.array_types import Float64, Floats
+from cml.retrieval.metrics.metric import Metric
+
+SCORE_K = 10
+"""score@K and worst_decile@K take this K, or the largest that was measured below it."""
+
+
+@dataclass(frozen=True)
+class QueryTable:
+    """What was measured of Q queries.
+
+    Attributes:
+        columns: Column name -> (N, Q) values of N rankers.
+        chance: (Q,) mean label distance of a random ranking, in expectation.
+        best: (Q,) mean label distance of the ``k`` nearest items.
+        k: The K of ``best``; 0 if no label distance was measured.
+        label_vectors: (Q, V) labels as vectors; None where they are none.
+    """
+
+    columns: Mapping[str, Float64]
+    chance: Float64
+    best: Float64
+    k: int
+    label_vectors: Floats | None
+
+
+@dataclass(frozen=True)
+class QueryValues:
+    """A metric of all queries: values whose mean is the metric, and its intervals.
+
+    Attributes:
+        per_query: (N, Q) values of N rankers; NaN for a query that does not count.
+        intervals: (N, 2) ends of the 95 % intervals; None for those of the mean over queries.
+    """
+
+    per_query: Float64
+    intervals: Float64 | None = None
+
+
+class AllQueriesMetric(Metric):
+    """Base of the metrics that are computed from the columns of others, once all queries were measured."""
+
+    needs = "all_queries"
+
+    def choose_ks(self) -> tuple[int, ...]:
+        """The largest K of the label distance up to ``SCORE_K``."""
+        from cml.retrieval.metrics.label_distance import LabelDistanceAtK
+
+        ks = [k for k in LabelDistanceAtK(self.options, self.gallery).ks if k <= SCORE_K]
+        return (max(ks),) if ks else ()
+
+    @property
+    def columns(self) -> list[str]:
+        """``name@K``, or none where no label distance is measured."""
+        return [f"{self.name}@{k}" for k in self.ks]
+
+    def measure_queries(self, table: QueryTable) -> QueryValues | None:
+        """Compute the metric of every ranker; None if these queries do not have it.
+
+        Args:
+            table: What was measured.
+
+        Returns:
+            A value for each ranker and query.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement measure_queries().")

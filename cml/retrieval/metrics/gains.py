@@ -1,0 +1,51 @@
+"""Gains of nDCG: how much an item at a label distance is worth."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from cml.errors import UserError
+from cml.retrieval.array_types import Float32, Float64
+
+
+def compute_gains(distances: Float32, label_distances: Float32, gain: str = "reciprocal") -> Float64:
+    """Gains of items of each query, by their label distances.
+
+    Args:
+        distances: (R, K) label distances of the items, infinite where they cannot be compared.
+        label_distances: (R, G) label distances of the whole gallery.
+        gain: A name in ``GAINS``.
+
+    Returns:
+        (R, K) float64 in 0..1; an item that cannot be compared has gain 0.
+
+    Raises:
+        UserError: the gain is unknown.
+    """
+    if gain not in GAINS:
+        raise UserError(f"The 'gain' must be one of {', '.join(GAINS)}. Got {gain!r} instead.")
+    return GAINS[gain][1](distances, label_distances)
+
+
+def _reciprocal(distances: Float32, _: Float32) -> Float64:
+    return 1 / (1 + distances.astype(np.float64))
+
+
+def _exponential(distances: Float32, label_distances: Float32) -> Float64:
+    nearest = label_distances.min(axis=1, keepdims=True).astype(np.float64)
+    # a factor per query does not change nDCG; without exp(nearest) the gains of far labels would underflow to 0
+    return np.exp(np.where(np.isfinite(nearest), nearest, 0) - distances)
+
+
+def _rank(distances: Float32, label_distances: Float32) -> Float64:
+    ordered = np.sort(label_distances, axis=1)
+    nearer = np.array([np.searchsorted(row, values) for row, values in zip(ordered, distances, strict=True)])
+    return np.where(np.isfinite(distances), 1 / (1 + nearer), 0)
+
+
+GAINS: Mapping[str, tuple[str, Callable[[Float32, Float32], Float64]]] = {
+    "reciprocal": ("1/(1+d)", _reciprocal),
+    "exponential": ("exp(-d)", _exponential),
+    "rank": ("1/(1+number of nearer items)", _rank),
+}
+"""Formula and function of each gain of nDCG, by name; d is the label distance."""

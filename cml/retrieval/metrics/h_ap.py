@@ -1,0 +1,69 @@
+"""h_ap: hierarchical average precision of a query's whole ranking."""
+
+import numpy as np
+
+from cml.retrieval.array_types import Float32, Float64, Floats
+from cml.retrieval.metrics.metric import Metric, MetricInfo
+from cml.retrieval.ranking import LabelBlock, Ranking, retrieved_distances
+
+NEIGHBORS = 10
+"""The gains fall to 1/e at the label distance of this many nearest items, as in the loss ``h-ap``."""
+
+
+class HAP(Metric):
+    """H-AP of each query; 1 is the order of the labels."""
+
+    needs = "whole_ranking"
+    info = MetricInfo(shown="never", compared=False)
+
+    def measure(self, ranking: Ranking) -> Float64:
+        """As ``compute_h_ap``, (R,)."""
+        return ranking.correlations[2]
+
+    def measure_oracle(self, labels: LabelBlock) -> Float64:
+        """1, or NaN where nothing in the gallery can be compared: (R,)."""
+        return np.where(np.isfinite(labels.ideal[:, 0]), 1.0, np.nan)
+
+    def nearest_depth(self, labels: LabelBlock) -> int:
+        """The items that the gains depend on."""
+        return min(NEIGHBORS, len(labels.distances[0]))
+
+
+def compute_h_ap(scores: Floats, label_distances: Float32) -> Float64:
+    """Hierarchical average precision of each query's whole ranking; 1 is the order of the labels.
+
+    H-AP = sum_k (h_k / r_k) / sum_k g_k with r_k the rank of item k, h_k = g_k + sum over items j before it of
+    min(g_j, g_k), and gains g = exp(-d / d_10), d_10 the label distance of the query's 10th nearest item (Ramzi et al.,
+    Hierarchical Average Precision Training for Pertinent Image Retrieval, ECCV 2022, equations 2 to 4; gains of
+    continuous labels are cml's). With gains of 0 and 1 it is average precision. It equals graded average precision
+    (Robertson, Kanoulas, Yilmaz, SIGIR 2010) where the gain of an item is the chance that its grade counts as relevant.
+
+    Args:
+        scores: (R, G) by which the gallery is ranked, rising. Of items with one score it is the mean over their orders.
+        label_distances: (R, G), infinite where two labels cannot be compared; such items are left out.
+
+    Returns:
+        (R,) float64 in 0..1; NaN where nothing can be compared.
+    """
+    from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
+
+    nearest = retrieved_distances(label_distances, label_distances, min(NEIGHBORS, label_distances.shape[1]))
+    return rank_correlations(scores, dense_ranks(label_distances), graded_gains(label_distances, nearest))[2]
+
+
+def graded_gains(label_distances: Floats, nearest: Floats) -> Float64:
+    """Gains exp(-d / d_10) of all items; they do not depend on the unit of the label distance.
+
+    Args:
+        label_distances: (R, G), infinite where two labels cannot be compared.
+        nearest: (R, >= min(10, G)) the smallest of each row, rising.
+
+    Returns:
+        (R, G) float64 in 0..1, 0 where nothing can be compared.
+    """
+    near = nearest[:, :NEIGHBORS].astype(np.float64)
+    scale = np.where(np.isfinite(near), near, 0).max(axis=1, keepdims=True)
+    # where ten items are at distance 0 the others gain nothing
+    with np.errstate(over="ignore"):
+        ratio: Float64 = label_distances * (-1 / np.maximum(scale, np.finfo(np.float64).tiny))
+    return np.exp(ratio, out=ratio)

@@ -1,0 +1,42 @@
+"""kendall_tau: Kendall's tau-b between the embedding distances and the label distances of a query's whole ranking."""
+
+from cml.retrieval.array_types import Float32, Float64, Floats
+from cml.retrieval.metrics.metric import Metric, MetricInfo
+from cml.retrieval.ranking import LabelBlock, Ranking
+
+
+class KendallTau(Metric):
+    """Kendall's tau-b of each query; 1 is the order of the labels."""
+
+    needs = "whole_ranking"
+    info = MetricInfo(compared=False)
+
+    def measure(self, ranking: Ranking) -> Float64:
+        """As ``compute_kendall_tau``, (R,)."""
+        return ranking.correlations[0]
+
+    def measure_oracle(self, labels: LabelBlock) -> Float64:
+        """1, or NaN where all labels are equally far: (R,)."""
+        return labels.perfect_correlation
+
+
+def compute_kendall_tau(scores: Floats, label_distances: Float32) -> Float64:
+    """Kendall's tau-b of each query over the items at finite label distances.
+
+    tau-b = (P - Q) / sqrt((P + Q + T) (P + Q + U)) with P concordant and Q discordant pairs, T and U pairs that are
+    tied on one side only (Kendall, Rank Correlation Methods, 1945).
+
+    Args:
+        scores: (R, G) by which the gallery is ranked, rising.
+        label_distances: (R, G), infinite where two labels cannot be compared.
+
+    Returns:
+        (R,) float64 in -1..1; NaN where a side is constant.
+
+    Example:
+        >>> compute_kendall_tau(np.array([[1.0, 2.0, 3.0]]), np.array([[0, 2, 1]], np.float32)).round(3)
+        array([0.333])
+    """
+    from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
+
+    return rank_correlations(scores, dense_ranks(label_distances))[0]

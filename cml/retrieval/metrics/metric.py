@@ -1,0 +1,188 @@
+"""The base class of the metrics of retrieval, and what a table needs to know of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from cml.errors import UserError
+from cml.retrieval.array_types import Float32, Float64
+
+if TYPE_CHECKING:
+    from cml.retrieval.evaluate_options import EvaluateOptions
+    from cml.retrieval.ranking import LabelBlock, Ranking
+
+Needs = Literal["top_k", "whole_ranking", "classes", "all_queries", "pairs"]
+
+LABEL_DISTANCE = "label distance"
+"""The ``unit`` of a metric that is measured in the unit of the label distance."""
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """What tables, verdicts and comparisons know of a metric.
+
+    Attributes:
+        higher_is_better: The direction of the metric.
+        unit: Its unit; ``LABEL_DISTANCE`` for that of the label distance, "" for a plain number.
+        note: What it is, for the note below a table. ``{unit}``, ``{gain}``, ``{hit_neighbors}`` and ``{relevant}``
+            stand for what the evaluation says of them.
+        shown: At which K a table shows it by default.
+        compared: Whether the table of a comparison shows it.
+        compared_ks: The K at which the table of a comparison shows it; the largest where none is given.
+    """
+
+    higher_is_better: bool = True
+    unit: str = ""
+    note: str = ""
+    shown: Literal["largest_k", "every_k", "never"] = "largest_k"
+    compared: bool = True
+    compared_ks: tuple[int, ...] = ()
+
+
+class Metric:
+    """A metric of rankings, measured for each query; its mean over the queries is the figure.
+
+    Subclasses set ``info`` and implement ``measure``. ``cml.retrieval.metrics.register`` gives them a name.
+
+    Attributes:
+        name: The name in the registry. A column is called ``name``, or ``name@K`` for each of ``ks``.
+        info: Direction, unit and note.
+        needs: What it is measured on: the first K items of a ranking ("top_k"), all items ("whole_ranking"), items of
+            the query's class ("classes"), all queries together ("all_queries"), or pairs of items ("pairs").
+        default_ks: The K that it is measured at, as far as they are at most a quarter of the gallery; none for a metric
+            without a K.
+        ks: The K of this evaluation.
+
+    Args:
+        options: The options of the evaluation.
+        gallery: Number of items that a query ranks.
+    """
+
+    name: str = ""
+    info: ClassVar[MetricInfo] = MetricInfo()
+    needs: ClassVar[Needs] = "top_k"
+    default_ks: ClassVar[tuple[int, ...]] = ()
+
+    def __init__(self, options: EvaluateOptions, gallery: int) -> None:
+        self.options = options
+        self.gallery = gallery
+        self.ks = self.choose_ks()
+
+    def choose_ks(self) -> tuple[int, ...]:
+        """The K of this evaluation, by default ``default_ks`` cut to the gallery."""
+        return cut_ks(self.default_ks, self.gallery)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that ``measure`` returns; none if it is not measured in this evaluation."""
+        if not self.default_ks:
+            return [self.name]
+        return [f"{self.name}@{k}" for k in self.ks]
+
+    def measure(self, ranking: Ranking) -> Float64:
+        """Measure the rankings of a block of queries by one ranker.
+
+        Args:
+            ranking: The rankings of R queries.
+
+        Returns:
+            (R,) or (R, columns) float64; NaN for a query for which the metric does not exist.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement measure().")
+
+    def measure_oracle(self, labels: LabelBlock) -> Float64:
+        """Measure the ranking by label distance, the best there is; override it where the value is known.
+
+        Args:
+            labels: The label distances of R queries.
+
+        Returns:
+            (R,) or (R, columns) float64, as ``measure`` returns it.
+        """
+        return self.measure(labels.oracle)
+
+    def depth(self, labels: LabelBlock) -> int:
+        """How many of the first items of each ranking ``measure`` looks at, for a block of queries."""
+        return max(self.ks, default=1)
+
+    def nearest_depth(self, labels: LabelBlock) -> int:
+        """How many of the nearest items by label distance ``measure`` looks at, for a block of queries."""
+        return self.depth(labels)
+
+
+def largest_k(gallery: int) -> int:
+    """The largest K at which rankings of a gallery of that size differ: a quarter of it.
+
+    Example:
+        >>> largest_k(100), largest_k(3)
+        (25, 1)
+    """
+    return max(1, gallery // 4)
+
+
+def cut_ks(ks: Sequence[int], gallery: int) -> tuple[int, ...]:
+    """The K that are at most ``largest_k`` of the gallery, or that alone where all are larger.
+
+    Example:
+        >>> cut_ks((1, 5, 10), 24), cut_ks((10, 20), 24)
+        ((1, 5), (6,))
+    """
+    most = largest_k(gallery)
+    return tuple(k for k in ks if k <= most) or ((most,) if ks else ())
+
+
+def check_ks(name: str, ks: Sequence[int], default: Sequence[int], gallery: int) -> tuple[int, ...]:
+    """The K of an option: the default is cut to the gallery, others have to fit it.
+
+    Args:
+        name: The option, for the message.
+        ks: Its value.
+        default: Its default.
+        gallery: Number of items that a query ranks.
+
+    Returns:
+        The K that are measured.
+
+    Raises:
+        UserError: a K is not in 1..gallery, or is given twice.
+    """
+    if gallery and tuple(ks) == tuple(default):
+        return cut_ks(ks, gallery)
+    if any(not 1 <= k <= gallery for k in ks) or len(set(ks)) != len(ks):
+        raise UserError(
+            f"Every K of {name!r} must be at least 1 and at most the gallery's {gallery} items, none of them "
+            f"twice. Got {list(ks)} instead."
+        )
+    return tuple(ks)
+
+
+def columns_of(ks: Sequence[int], values: Float32 | Float64) -> list[int]:
+    """The column of each K in ``values``, in which column 0 is K = 1.
+
+    Raises:
+        UserError: there is no K, or one is not in 1..columns.
+    """
+    if not len(ks) or any(not 1 <= k <= values.shape[1] for k in ks):
+        raise UserError(f"Every K must be at least 1 and at most {values.shape[1]}. Got {list(ks)} instead.")
+    return [k - 1 for k in ks]
+
+
+def over_relevant(total: Float64, relevant: Float64) -> Float64:
+    """Totals (R,) divided by the number of relevant items (R,); NaN where there is none."""
+    return np.where(relevant > 0, total / np.maximum(relevant, 1), np.nan)
+
+
+def family(column: str) -> str:
+    """The registered name of the metric that a column belongs to.
+
+    Example:
+        >>> family("ndcg@10"), family("map@r"), family("h_ap")
+        ('ndcg', 'map_at_r', 'h_ap')
+    """
+    match = re.fullmatch(r"(.+)@\d+", column)
+    return match[1] if match else column.replace("@", "_at_")

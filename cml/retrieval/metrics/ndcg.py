@@ -1,0 +1,52 @@
+"""ndcg@K: normalised discounted cumulative gain of the first K items."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cml.retrieval.array_types import Float64
+from cml.retrieval.evaluate_options import NDCG_KS
+from cml.retrieval.metrics.metric import Metric, MetricInfo, check_ks, columns_of
+from cml.retrieval.ranking import Ranking
+
+
+class NDCG(Metric):
+    """nDCG@K with the gain of the options; 1 is the order of the labels."""
+
+    info = MetricInfo(note="with gain {gain}", compared_ks=(10, 100))
+    default_ks = NDCG_KS
+
+    def choose_ks(self) -> tuple[int, ...]:
+        """The K of the options."""
+        return check_ks("ndcg_ks", self.options.ndcg_ks, NDCG_KS, self.gallery)
+
+    def measure(self, ranking: Ranking) -> Float64:
+        """As ``compute_ndcg``, (R, len(ks))."""
+        depth, gain = max(self.ks), self.options.gain
+        return compute_ndcg(ranking.gains(gain, depth), ranking.labels.oracle.gains(gain, depth), self.ks)
+
+
+def compute_ndcg(gains: Float64, ideal_gains: Float64, ks: Sequence[int]) -> Float64:
+    """Normalised discounted cumulative gain of the top K; 1 is the order of the labels, higher is better.
+
+    DCG@K = sum over ranks k = 1..K of gain_k / log2(k + 1), divided by the DCG@K of the gallery sorted by label
+    distance (Jarvelin and Kekalainen, Cumulated gain-based evaluation of IR techniques, 2002).
+
+    Args:
+        gains: (R, >= max K) gains in the order retrieved, from ``compute_gains``.
+        ideal_gains: (R, >= max K) gains in the order of the label distance.
+        ks: The K.
+
+    Returns:
+        (R, len(ks)) float64; NaN where the ideal gain is zero (nothing in the gallery can be compared).
+
+    Raises:
+        UserError: a K is not in 1..K of the gains.
+    """
+    at = columns_of(ks, gains)
+    columns_of(ks, ideal_gains)
+    depth = max(ks)
+    discounts = 1 / np.log2(np.arange(2, depth + 2))  # (depth,)
+    reached = np.cumsum(gains[:, :depth] * discounts, axis=1)[:, at]
+    ideal = np.cumsum(ideal_gains[:, :depth] * discounts, axis=1)[:, at]
+    return np.where(ideal > 0, reached / np.where(ideal > 0, ideal, 1), np.nan)

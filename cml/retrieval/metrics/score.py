@@ -1,0 +1,62 @@
+"""score@K: the mean label distance between chance, 0, and the oracle, 1."""
+
+import numpy as np
+
+from cml.retrieval.array_types import Float64
+from cml.retrieval.bootstrap import ratio_intervals
+from cml.retrieval.metrics.all_queries import AllQueriesMetric, QueryTable, QueryValues
+from cml.retrieval.metrics.metric import MetricInfo
+
+
+class Score(AllQueriesMetric):
+    """(random - ours) / (random - oracle) of mean label distances of the first K items."""
+
+    info = MetricInfo(
+        note="(random - it) / (random - oracle) of label_distance; 1 is the oracle; "
+        "0 is the mean of all random rankings, of which the row random is one",
+        compared_ks=(10,),
+    )
+
+    def measure_queries(self, table: QueryTable) -> QueryValues:
+        """The ratio of means, with the interval of a ratio."""
+        ours = table.columns[f"label_distance@{table.k}"]
+        terms = np.array([score_terms(row, table.chance, table.best) for row in ours])
+        gains, reaches = terms.transpose(1, 2, 0)  # (Q, N) each
+        intervals = ratio_intervals(gains, reaches, resamples=self.options.bootstrap, seed=self.options.seed)
+        return QueryValues(over_mean(gains, reaches).T, intervals)
+
+
+def score_terms(ours: Float64, chance: Float64, best: Float64) -> tuple[Float64, Float64]:
+    """Numerator and denominator of the normalised score: its value is the ratio of their means.
+
+    Score = (random - ours) / (random - oracle) of mean label distances: 0 is chance, 1 the order of the labels.
+
+    Args:
+        ours: (Q,) mean label distance of the first K items, NaN where there is none.
+        chance: (Q,) what a random ranking has in the mean: the mean label distance of all items.
+        best: (Q,) mean label distance of the K nearest.
+
+    Returns:
+        Two (Q,) float64, NaN for a query that is left out; the denominator is NaN where no ranking differs from chance.
+    """
+    comparable = np.isfinite(ours) & np.isfinite(chance) & np.isfinite(best)
+    gain = np.where(comparable, chance - ours, np.nan)
+    reach = np.where(comparable, chance - best, np.nan)
+    differs = comparable.any() and np.nanmean(reach) > 1e-6 * np.nanmean(np.where(comparable, chance, np.nan))
+    return gain, np.where(differs, reach, np.nan)
+
+
+def over_mean(numerators: Float64, denominators: Float64) -> Float64:
+    """Divide by the mean of the denominators, so that the mean of the result is the ratio of the means.
+
+    Args:
+        numerators: (Q,) or (Q, M).
+        denominators: Of the same shape; NaN is left out of the mean.
+
+    Returns:
+        Of the same shape; NaN where the mean is 0 or does not exist.
+    """
+    finite = np.isfinite(denominators)
+    means = np.where(finite, denominators, 0).sum(axis=0) / np.maximum(finite.sum(axis=0), 1)
+    ratios: Float64 = np.divide(numerators, means, out=np.full_like(numerators, np.nan), where=means != 0)
+    return ratios

@@ -1,0 +1,38 @@
+"""spearman_rho: Spearman's rho between the embedding distances and the label distances of a query's whole ranking."""
+
+from cml.retrieval.array_types import Float32, Float64, Floats
+from cml.retrieval.metrics.metric import Metric
+from cml.retrieval.ranking import LabelBlock, Ranking
+
+
+class SpearmanRho(Metric):
+    """Spearman's rho of each query; 1 is the order of the labels."""
+
+    needs = "whole_ranking"
+
+    def measure(self, ranking: Ranking) -> Float64:
+        """As ``compute_spearman_rho``, (R,)."""
+        return ranking.correlations[1]
+
+    def measure_oracle(self, labels: LabelBlock) -> Float64:
+        """1, or NaN where all labels are equally far: (R,)."""
+        return labels.perfect_correlation
+
+
+def compute_spearman_rho(scores: Floats, label_distances: Float32) -> Float64:
+    """Spearman's rho of each query over the items at finite label distances: Pearson's correlation of average ranks.
+
+    Args:
+        scores: (R, G) by which the gallery is ranked, rising.
+        label_distances: (R, G), infinite where two labels cannot be compared.
+
+    Returns:
+        (R,) float64 in -1..1; NaN where a side is constant.
+
+    Example:
+        >>> compute_spearman_rho(np.array([[1.0, 2.0, 3.0]]), np.array([[0, 2, 1]], np.float32))
+        array([0.5])
+    """
+    from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
+
+    return rank_correlations(scores, dense_ranks(label_distances))[1]

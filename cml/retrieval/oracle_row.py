@@ -1,0 +1,25 @@
+"""The row "oracle" of a table: the ranking by the label distance itself, the best that any embedding can reach."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cml.retrieval.array_types import Float64
+from cml.retrieval.metrics.metric import Metric
+from cml.retrieval.ranking import LabelBlock
+
+ORACLE = "oracle"
+"""The name of the row."""
+
+
+def measure_oracle(metrics: Sequence[Metric], labels: LabelBlock) -> Float64:
+    """Measure the ranking of a block of queries by label distance.
+
+    Args:
+        metrics: M metrics.
+        labels: The label distances of R queries.
+
+    Returns:
+        (R, all columns of the metrics) float64.
+    """
+    return np.column_stack([metric.measure_oracle(labels) for metric in metrics])

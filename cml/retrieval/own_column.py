@@ -1,0 +1,15 @@
+"""Leaving out the own column: where the queries are the gallery, a query does not find itself."""
+
+import numpy as np
+
+from cml.retrieval.array_types import Floats
+
+
+def mask_own_column(block: Floats, rows: slice) -> None:
+    """Set the distance of each query to itself to infinity, in place.
+
+    Args:
+        block: (R, G) distances of the queries in ``rows`` to all items.
+        rows: The slice of the queries, with start and stop.
+    """
+    block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = np.inf

@@ -1,0 +1,10 @@
+"""What a ranker is: the scores by which the gallery is ranked, block by block of the queries."""
+
+from collections.abc import Callable
+
+from cml.retrieval.array_types import Floats
+
+Ranker = Callable[[slice], Floats]
+"""Scores (R, G) of the queries in a slice against the whole gallery; a lower score is retrieved earlier.
+
+It is called from several threads at a time. NaN is an error."""

@@ -1,0 +1,163 @@
+"""What metrics measure: the label distances of a block of queries, and a ranking of the gallery for each of them.
+
+Whatever serves several metrics or several rankers is computed once, when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.errors import UserError
+from cml.retrieval.array_types import Float32, Float64, Floats, Int64
+
+if TYPE_CHECKING:
+    from cml.retrieval.metrics.metric import Metric
+
+
+class LabelBlock:
+    """The label distances of a block of R queries to a gallery of G items, which serve all rankers.
+
+    Args:
+        distances: (R, G) label distances, infinite where two labels cannot be compared.
+        metrics: The metrics that will be measured, which say how many of the nearest items they look at.
+
+    Attributes:
+        distances: (R, G) label distances.
+        depth: How many of the first items of each ranking are looked at.
+        ideal: (R, >= depth) the smallest label distances of each query, rising.
+    """
+
+    def __init__(self, distances: Float32, metrics: Sequence[Metric]) -> None:
+        self.distances = distances
+        self._relevant: dict[float, Float64] = {}
+        self.depth = max((metric.depth(self) for metric in metrics), default=1)
+        nearest = max((metric.nearest_depth(self) for metric in metrics), default=1)
+        self.ideal = retrieved_distances(distances, distances, max(self.depth, nearest))
+
+    def count_relevant(self, within: float) -> Float64:
+        """The number of items within a label distance of each query.
+
+        Args:
+            within: The label distance; 0 counts the items of the query's class.
+
+        Returns:
+            (R,) float64.
+        """
+        if within not in self._relevant:
+            self._relevant[within] = (self.distances <= within).sum(axis=1).astype(np.float64)
+        return self._relevant[within]
+
+    @cached_property
+    def oracle(self) -> Ranking:
+        """The ranking by label distance."""
+        return Ranking(self, self.distances, self.ideal[:, : self.depth])
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int32]:
+        """Rank of each item among the different label distances of its query, (R, G); -1 if it cannot be compared."""
+        from cml.retrieval.rank_correlation import dense_ranks
+
+        return dense_ranks(self.distances)
+
+    @cached_property
+    def graded_gains(self) -> Float64:
+        """Gains of H-AP of each item, (R, G)."""
+        from cml.retrieval.metrics.h_ap import graded_gains
+
+        return graded_gains(self.distances, self.ideal)
+
+    @cached_property
+    def perfect_correlation(self) -> Float64:
+        """1, or NaN for a query whose label distances are all the same: (R,)."""
+        return np.where(self.ranks.max(axis=1) > 0, 1.0, np.nan)
+
+    @cached_property
+    def chance(self) -> Float64:
+        """Mean label distance of all items that can be compared, (R,): what a random ranking has in expectation."""
+        finite = np.isfinite(self.distances)
+        totals = np.where(finite, self.distances, 0).sum(axis=1, dtype=np.float64)
+        counts = finite.sum(axis=1)
+        return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+
+
+class Ranking:
+    """A ranking of the gallery for each of R queries, by one ranker.
+
+    Args:
+        labels: The label distances of these queries.
+        scores: (R, G) by which the gallery is ranked, rising.
+        retrieved: (R, depth) label distances of the first items, in the order retrieved.
+
+    Attributes:
+        labels: The label distances of these queries.
+        scores: (R, G) by which the gallery is ranked, rising.
+        retrieved: (R, depth) label distances of the first items, in the order retrieved.
+    """
+
+    def __init__(self, labels: LabelBlock, scores: Floats, retrieved: Float32) -> None:
+        self.labels = labels
+        self.scores = scores
+        self.retrieved = retrieved
+        self._gains: dict[tuple[str, int], Float64] = {}
+
+    @classmethod
+    def from_columns(cls, labels: LabelBlock, scores: Floats, columns: Int64) -> Ranking:
+        """The ranking whose first items are ``columns`` (R, depth) of the gallery."""
+        return cls(labels, scores, np.take_along_axis(labels.distances, columns, axis=1))
+
+    def gains(self, gain: str, depth: int) -> Float64:
+        """Gains of nDCG of the first items.
+
+        Args:
+            gain: A name in ``cml.retrieval.metrics.GAINS``.
+            depth: Number of items.
+
+        Returns:
+            (R, depth) float64.
+        """
+        from cml.retrieval.metrics.gains import compute_gains
+
+        if (gain, depth) not in self._gains:
+            self._gains[gain, depth] = compute_gains(self.retrieved[:, :depth], self.labels.distances, gain)
+        return self._gains[gain, depth]
+
+    @cached_property
+    def correlations(self) -> tuple[Float64, Float64, Float64]:
+        """Kendall's tau-b, Spearman's rho and H-AP of the whole ranking, (R,) each; they share one sort."""
+        from cml.retrieval.rank_correlation import rank_correlations
+
+        return rank_correlations(self.scores, self.labels.ranks, self.labels.graded_gains)
+
+
+def retrieved_distances(label_distances: Float32, scores: Floats, k: int) -> Float32:
+    """Label distances of the first k items of each ranking.
+
+    Args:
+        label_distances: (R, G) label distances, infinite where two labels cannot be compared.
+        scores: (R, G) without NaN; the gallery is ranked by rising score, ties by the lower column.
+        k: Items per query, 1 <= k <= G.
+
+    Returns:
+        (R, k) label distances in the order retrieved. ``retrieved_distances(d, d, k)`` is the ideal order.
+
+    Raises:
+        UserError: k is not in 1..G, or the shapes differ.
+
+    Example:
+        >>> d = np.array([[3.0, 1.0, 2.0]], np.float32)
+        >>> retrieved_distances(d, np.array([[0.1, 0.3, 0.2]]), 2)
+        array([[3., 2.]], dtype=float32)
+    """
+    from cml.retrieval.top_k import top_columns
+
+    if label_distances.shape != scores.shape:
+        raise UserError(
+            "The 'label_distances' and the 'scores' must have the same shape (R, G). "
+            f"Got {label_distances.shape} and {scores.shape} instead."
+        )
+    return np.take_along_axis(label_distances, top_columns(scores, k), axis=1)

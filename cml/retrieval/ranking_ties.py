@@ -1,0 +1,35 @@
+"""Ties in ranking: items with the same score are taken in random order.
+
+In the order of a gallery that is sorted by label, a constant embedding could score like the best or the worst.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cml.retrieval.array_types import Floats, Int64
+
+
+def rank_columns(scores: Floats, k: int, *, first: int = 0, seed: int = 0) -> tuple[Int64, NDArray[np.bool_]]:
+    """The columns of the k smallest scores of each row, items with the same score in random order.
+
+    Args:
+        scores: (R, G) without NaN.
+        k: Columns per row, 1 <= k <= G.
+        first: Number of the query in the first row; the order of ties depends on it and ``seed`` alone.
+        seed: Random seed of the order of ties.
+
+    Returns:
+        Columns (R, k), and which rows (R,) have a tie among these or at their end.
+
+    Raises:
+        UserError: k is not in 1..G.
+    """
+    from cml.retrieval.top_k import top_columns
+
+    columns = top_columns(scores, min(k + 1, scores.shape[1]))
+    smallest = np.take_along_axis(scores, columns, axis=1)
+    tied: NDArray[np.bool_] = (smallest[:, 1:] == smallest[:, :-1]).any(axis=1)
+    for row in np.flatnonzero(tied).tolist():
+        shuffled = np.random.default_rng((seed, first + row)).permutation(scores.shape[1])
+        columns[row] = shuffled[top_columns(scores[row : row + 1, shuffled], columns.shape[1])[0]]
+    return columns[:, :k], tied
