@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.distances.label_distance import Float32
-from cml.retrieval.metrics.gains import compute_gains
 from cml.retrieval.metrics.h_ap import compute_h_ap
 from cml.retrieval.metrics.label_distance import compute_label_distance
 from cml.retrieval.metrics.ndcg import compute_ndcg
@@ -17,6 +16,7 @@ from cml.retrieval.metrics.spearman_rho import compute_spearman_rho
 from cml.retrieval.ranker import Ranker
 from cml.retrieval.ranking import retrieved_distances
 from cml.retrieval.ranking_ties import rank_columns
+from cml.retrieval.relevance_gains import compute_gains
 
 Float64 = NDArray[np.float64]
 

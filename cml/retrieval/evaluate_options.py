@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from cml.errors import UserError
-from cml.retrieval.metrics.gains import GAINS
+from cml.retrieval.relevance_gains import GAINS
 
 DISTANCE_KS = tuple(range(1, 11))
 NDCG_KS = tuple(range(10, 101, 10))

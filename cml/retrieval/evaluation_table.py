@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from cml.errors import UserError
 from cml.retrieval import text_table
 from cml.retrieval.metric_result import MetricResult
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
-from cml.retrieval.metrics.gains import GAINS
 from cml.retrieval.metrics.metric import largest_k
-
-if TYPE_CHECKING:
-    from cml.retrieval.results import Evaluation
+from cml.retrieval.relevance_gains import GAINS
 
 
-def format_table(evaluation: Evaluation, metrics: Sequence[str] | None, *, markdown: bool) -> str:
+class Tabulated(Protocol):
+    """What the table shows of an evaluation; its attributes are those of ``cml.retrieval.Evaluation``."""
+
+    @property
+    def rows(self) -> Mapping[str, Mapping[str, MetricResult]]: ...  # noqa: D102
+    @property
+    def unit(self) -> str: ...  # noqa: D102
+    @property
+    def distance_unit(self) -> str: ...  # noqa: D102
+    @property
+    def gain(self) -> str: ...  # noqa: D102
+    @property
+    def queries(self) -> int: ...  # noqa: D102
+    @property
+    def gallery(self) -> int: ...  # noqa: D102
+    @property
+    def hit_neighbors(self) -> int: ...  # noqa: D102
+    @property
+    def ties(self) -> Mapping[str, int]: ...  # noqa: D102
+    @property
+    def singletons_as_misses(self) -> bool: ...  # noqa: D102
+    @property
+    def recall_within(self) -> float: ...  # noqa: D102
+    @property
+    def verdict(self) -> str: ...  # noqa: D102
+
+
+def format_table(evaluation: Tabulated, metrics: Sequence[str] | None, *, markdown: bool) -> str:
     """Write an evaluation as a table with notes.
 
     Args:
@@ -58,7 +82,7 @@ def default_columns(results: Iterable[MetricResult]) -> list[str]:
     return list(columns.values())
 
 
-def _notes(evaluation: Evaluation, names: Sequence[str]) -> list[str]:
+def _notes(evaluation: Tabulated, names: Sequence[str]) -> list[str]:
     """The lines below the table."""
     first = next(iter(evaluation.rows.values()))
     infos = {family(name): first[name].info for name in names}
@@ -83,7 +107,7 @@ def _notes(evaluation: Evaluation, names: Sequence[str]) -> list[str]:
     return [*notes, *([evaluation.verdict] if evaluation.verdict else [])]
 
 
-def _explain(kind: str, info: MetricInfo, evaluation: Evaluation) -> str:
+def _explain(kind: str, info: MetricInfo, evaluation: Tabulated) -> str:
     """Unit, direction and meaning of a metric; "" if its name says everything."""
     words = [kind]
     if info.unit:
@@ -96,7 +120,7 @@ def _explain(kind: str, info: MetricInfo, evaluation: Evaluation) -> str:
     return "" if text == kind else text
 
 
-def _fill_in(note: str, evaluation: Evaluation) -> str:
+def _fill_in(note: str, evaluation: Tabulated) -> str:
     """A note with what the evaluation says in the place of ``{gain}`` and the like."""
     unit = evaluation.distance_unit
     formula = GAINS[evaluation.gain][0] if evaluation.gain in GAINS else evaluation.gain

@@ -7,16 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import UserError
 from cml.retrieval.array_types import Float32, Float64, Floats, Int64
+from cml.retrieval.graded_gains import graded_gains
+from cml.retrieval.relevance_gains import compute_gains
 
-if TYPE_CHECKING:
-    from cml.retrieval.metrics.metric import Metric
+
+class LooksAt(Protocol):
+    """What a metric says of the part of a ranking that it looks at, see ``cml.retrieval.metrics.Metric``."""
+
+    def depth(self, labels: LabelBlock) -> int:
+        """How many of the first items of each ranking."""
+
+    def nearest_depth(self, labels: LabelBlock) -> int:
+        """How many of the nearest items by label distance."""
 
 
 class LabelBlock:
@@ -32,7 +41,7 @@ class LabelBlock:
         ideal: (R, >= depth) the smallest label distances of each query, rising.
     """
 
-    def __init__(self, distances: Float32, metrics: Sequence[Metric]) -> None:
+    def __init__(self, distances: Float32, metrics: Sequence[LooksAt]) -> None:
         self.distances = distances
         self._relevant: dict[float, Float64] = {}
         self.depth = max((metric.depth(self) for metric in metrics), default=1)
@@ -67,8 +76,6 @@ class LabelBlock:
     @cached_property
     def graded_gains(self) -> Float64:
         """Gains of H-AP of each item, (R, G)."""
-        from cml.retrieval.metrics.h_ap import graded_gains
-
         return graded_gains(self.distances, self.ideal)
 
     @cached_property
@@ -120,8 +127,6 @@ class Ranking:
         Returns:
             (R, depth) float64.
         """
-        from cml.retrieval.metrics.gains import compute_gains
-
         if (gain, depth) not in self._gains:
             self._gains[gain, depth] = compute_gains(self.retrieved[:, :depth], self.labels.distances, gain)
         return self._gains[gain, depth]

@@ -18,7 +18,7 @@ import cml
 from cml import cli, data_prep, losses, tasks
 from cml.losses.table import loss_rows, markdown_table
 from cml.registry import registries
-from cml.retrieval.metrics.gains import GAINS
+from cml.retrieval.relevance_gains import GAINS
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))

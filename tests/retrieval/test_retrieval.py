@@ -22,6 +22,7 @@ from cml.errors import UserError
 from cml.retrieval import embedding_ranker, metrics, random_ranker
 from cml.retrieval.rank_correlation import dense_ranks, rank_correlations
 from cml.retrieval.ranking import retrieved_distances
+from cml.retrieval.relevance_gains import GAINS, compute_gains
 from cml.retrieval.top_k import top_columns
 
 Floats = NDArray[np.floating[Any]]
@@ -81,8 +82,8 @@ def test_measures_equal_the_slow_ones(rows: list[tuple[list[float], list[float]]
     ks = range(1, gallery + 1)
     retrieved = retrieved_distances(labels, scores, gallery)
     ideal = retrieved_distances(labels, labels, gallery)
-    gains = metrics.compute_gains(retrieved, labels)
-    ideal_gains = metrics.compute_gains(ideal, labels)
+    gains = compute_gains(retrieved, labels)
+    ideal_gains = compute_gains(ideal, labels)
     neighbors = (gallery + 1) // 2
     found = {
         "mean": metrics.compute_label_distance(retrieved, ks),
@@ -163,7 +164,7 @@ def test_ndcg_equals_scikit_learn_without_ties() -> None:
         retrieved = retrieved_distances(labels, scores, 60)
         ideal = retrieved_distances(labels, labels, 60)
         found = metrics.compute_ndcg(
-            metrics.compute_gains(retrieved, labels, gain), metrics.compute_gains(ideal, labels, gain), [10, 60]
+            compute_gains(retrieved, labels, gain), compute_gains(ideal, labels, gain), [10, 60]
         )
         for column, k in enumerate((10, 60)):
             assert found[:, column].mean() == pytest.approx(ndcg_score(whole, -scores, k=k), abs=1e-9)
@@ -171,21 +172,19 @@ def test_ndcg_equals_scikit_learn_without_ties() -> None:
 
 def test_gains() -> None:
     labels = np.array([[2000.0, 1000.0, 1000.0, 1001.0, np.inf]], np.float32)
-    assert metrics.compute_gains(labels, labels, "reciprocal")[0] == pytest.approx(
-        [1 / 2001, 1 / 1001, 1 / 1001, 1 / 1002, 0]
-    )
-    exponential = metrics.compute_gains(labels, labels, "exponential")[0]
+    assert compute_gains(labels, labels, "reciprocal")[0] == pytest.approx([1 / 2001, 1 / 1001, 1 / 1001, 1 / 1002, 0])
+    exponential = compute_gains(labels, labels, "exponential")[0]
     assert exponential == pytest.approx([0, 1, 1, math.exp(-1), 0])  # not underflown to nothing
-    assert metrics.compute_gains(labels, labels, "rank")[0] == pytest.approx([1 / 4, 1, 1, 1 / 3, 0])
+    assert compute_gains(labels, labels, "rank")[0] == pytest.approx([1 / 4, 1, 1, 1 / 3, 0])
     with pytest.raises(UserError, match=r"exponential, rank\. Got 'square'"):
-        metrics.compute_gains(labels, labels, "square")
+        compute_gains(labels, labels, "square")
 
 
 def test_nothing_comparable_is_undefined_not_zero() -> None:
     labels = np.full((1, 4), np.inf, np.float32)
     scores = np.arange(4.0)[None]
-    for gain in metrics.GAINS:
-        gains = metrics.compute_gains(labels, labels, gain)
+    for gain in GAINS:
+        gains = compute_gains(labels, labels, gain)
         assert gains.tolist() == [[0, 0, 0, 0]]
         assert np.isnan(metrics.compute_ndcg(gains, gains, [2])).all()
     assert np.isnan(metrics.compute_label_distance(labels, [2])).all()

@@ -13,7 +13,6 @@ from cml.retrieval.metrics.metric import LABEL_DISTANCE, Metric, MetricInfo, fam
 
 if TYPE_CHECKING:
     from cml.retrieval.evaluate_options import EvaluateOptions
-    from cml.retrieval.metrics.gains import GAINS, compute_gains
     from cml.retrieval.metrics.h_ap import compute_h_ap
     from cml.retrieval.metrics.hit import compute_hits
     from cml.retrieval.metrics.kendall_tau import compute_kendall_tau
@@ -47,11 +46,9 @@ BUILT_IN = tuple(_ENTRIES)
 
 __all__ = [
     "BUILT_IN",
-    "GAINS",
     "LABEL_DISTANCE",
     "Metric",
     "MetricInfo",
-    "compute_gains",
     "compute_h_ap",
     "compute_hits",
     "compute_kendall_tau",
@@ -72,8 +69,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "GAINS": "gains",
-    "compute_gains": "gains",
     "compute_h_ap": "h_ap",
     "compute_hits": "hit",
     "compute_kendall_tau": "kendall_tau",

@@ -3,11 +3,9 @@
 import numpy as np
 
 from cml.retrieval.array_types import Float32, Float64, Floats
+from cml.retrieval.graded_gains import NEIGHBORS, graded_gains
 from cml.retrieval.metrics.metric import Metric, MetricInfo
 from cml.retrieval.ranking import LabelBlock, Ranking, retrieved_distances
-
-NEIGHBORS = 10
-"""The gains fall to 1/e at the label distance of this many nearest items, as in the loss ``h-ap``."""
 
 
 class HAP(Metric):
@@ -49,21 +47,3 @@ def compute_h_ap(scores: Floats, label_distances: Float32) -> Float64:
 
     nearest = retrieved_distances(label_distances, label_distances, min(NEIGHBORS, label_distances.shape[1]))
     return rank_correlations(scores, dense_ranks(label_distances), graded_gains(label_distances, nearest))[2]
-
-
-def graded_gains(label_distances: Floats, nearest: Floats) -> Float64:
-    """Gains exp(-d / d_10) of all items; they do not depend on the unit of the label distance.
-
-    Args:
-        label_distances: (R, G), infinite where two labels cannot be compared.
-        nearest: (R, >= min(10, G)) the smallest of each row, rising.
-
-    Returns:
-        (R, G) float64 in 0..1, 0 where nothing can be compared.
-    """
-    near = nearest[:, :NEIGHBORS].astype(np.float64)
-    scale = np.where(np.isfinite(near), near, 0).max(axis=1, keepdims=True)
-    # where ten items are at distance 0 the others gain nothing
-    with np.errstate(over="ignore"):
-        ratio: Float64 = label_distances * (-1 / np.maximum(scale, np.finfo(np.float64).tiny))
-    return np.exp(ratio, out=ratio)
