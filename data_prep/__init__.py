@@ -1,35 +1,28 @@
 """Sources of prepared datasets: ``data_prep.get("lspet", source=Path("lspet")).prepare(Path("out"))``.
 
-A source is a frozen dataclass; its fields are the flags of ``cml prepare SOURCE``.
+A source is a frozen dataclass; its fields are the flags of ``cml prepare SOURCE``. One of your own is a subclass of
+``DatasetSource``, registered by ``@cml.data_prep.register("name")``.
 """
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cml.registry import Registry
 
 if TYPE_CHECKING:
-    from cml.data.prepared import PreparedDataset
+    from cml.data.prepared_writer import Item
+    from cml.data_prep.dataset_source import Content, DatasetSource
+    from cml.data_prep.hash_split import split_by_hash
+    from cml.data_prep.provenance import record_provenance
 
+_PARTS = {  # of a source of one's own, imported when they are asked for
+    "Content": "cml.data_prep.dataset_source",
+    "DatasetSource": "cml.data_prep.dataset_source",
+    "Item": "cml.data.prepared_writer",
+    "record_provenance": "cml.data_prep.provenance",
+    "split_by_hash": "cml.data_prep.hash_split",
+}
 
-class DataSource(Protocol):
-    """Makes a prepared dataset. A frozen dataclass whose fields are its settings and its command's flags."""
-
-    def prepare(self, out: Path, *, skip_bad: bool = False) -> "PreparedDataset":
-        """Write the dataset to ``out``; do nothing if it is there already, made from the same input and settings.
-
-        Args:
-            out: Where it shall lie; absent or empty. A killed process is continued.
-            skip_bad: Leave out items whose image or label is bad, and count them; otherwise the first one is the
-                error. A file that is bad as a whole is an error either way.
-
-        Raises:
-            UserError: ``out`` holds something else, or a setting is out of its range.
-            DataError: the input is not what the source promises; names file and line.
-        """
-
-
-registry: Registry[DataSource] = Registry(
+registry: "Registry[DatasetSource]" = Registry(
     "data source",
     {
         "agedb": "cml.data_prep.agedb:Agedb",
@@ -65,4 +58,23 @@ get = registry.get
 register = registry.register
 names = registry.names
 
-__all__ = ["DataSource", "get", "names", "register", "registry"]
+__all__ = [
+    "Content",
+    "DatasetSource",
+    "Item",
+    "get",
+    "names",
+    "record_provenance",
+    "register",
+    "registry",
+    "split_by_hash",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a part of any type
+    """Import a part when it is asked for: listing sources stays fast."""
+    if name not in _PARTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_PARTS[name]), name)

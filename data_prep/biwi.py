@@ -47,7 +47,7 @@ class Biwi(ListedSource):
     """Side of the squares cut out, in pixels."""
     millimetres: float = 320.0
     """Side of the square around the head's centre, at the head."""
-    test_share: float = 0.3
+    test_fraction: float = 0.3
     """Share of the frames that are not for training, as nearly as whole people allow."""
     split_seed: int = 0
     """Seed that decides which people are held out."""
@@ -65,7 +65,7 @@ class Biwi(ListedSource):
 
     def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         people = {str(path): _AGAIN.get(path.parent.name, path.parent.name) for path in lists}
-        held = group_split(people, self.test_share, seed=self.split_seed, salt="test")
+        held = group_split(people, self.test_fraction, seed=self.split_seed, salt="test")
         cameras: dict[Path, Float64] = {}
 
         def frame(where: str, path: Path) -> Listed:

@@ -50,9 +50,9 @@ class CaptionedSource(DatasetSource):
     """Larger photographs are shrunk once so that their shorter side has this many pixels; none keeps the files."""
     long_side: int = field(default=640, kw_only=True)
     """Most pixels of the longer side, where photographs are shrunk."""
-    test_share: float = field(default=0.3, kw_only=True)
+    test_fraction: float = field(default=0.3, kw_only=True)
     """Share of the photographs that are not for training, where no file says which are."""
-    query_share: float = field(default=0.2, kw_only=True)
+    query_fraction: float = field(default=0.2, kw_only=True)
     """Share of the test photographs that are queries; the others are the gallery."""
 
     task = "caption"
@@ -65,7 +65,7 @@ class CaptionedSource(DatasetSource):
         """The role of a photograph of the part for training, the part for testing, or of neither."""
         if part == "train":
             return part
-        return split_by_hash(photo.item_id, 1.0 if part else self.test_share, self.query_share)
+        return split_by_hash(photo.item_id, 1.0 if part else self.test_fraction, self.query_fraction)
 
     def _captioned(
         self, photos: Iterable[tuple[Photo, str]], split: str, left_out: Counter[str], bad: Sequence[DataError] = ()

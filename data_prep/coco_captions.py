@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from cml.data_prep.captioned_source import CaptionedSource, Photo
 from cml.data_prep.coco_annotations import annotation_files, load_coco
 from cml.data_prep.dataset_source import Content
 from cml.data_prep.karpathy_split import read_karpathy
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.errors import DataError, UserError
 
 _NAMES = {2014: re.compile(r"COCO_(?:train|val)2014_(\d{12})\.jpg"), 2017: re.compile(r"\d{12}\.jpg")}
@@ -50,18 +50,20 @@ class CocoCaptions(CaptionedSource):
         if self.year not in _NAMES:
             raise UserError(f"The year should be 2014 or 2017. Got {self.year} instead.")
 
-    def _origin(self, *more: Path) -> dict[str, Any]:
+    def origin(self, *more: Path) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
         files = annotation_files(self.source, self.year, "captions")
         texts = filter(None, (*files.values(), self.karpathy, *more))
-        return made_with(self, revision=1, files=texts, images=[self._folder(name) for name in files])
+        return record_provenance(self, revision=1, files=texts, images=[self._folder(name) for name in files])
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         files = annotation_files(self.source, self.year, "captions")
         roles = None if self.karpathy is None else read_karpathy(self.karpathy, self.part)
         left_out: Counter[str] = Counter()
         split = "Karpathy" if roles else "train and val files" if len(files) == 2 else "hash of the ids"
         made = self._captioned(self._photos(files, roles, left_out), split, left_out)
-        return made._replace(about={"name": f"coco-captions-{self.year}"})
+        return replace(made, texts={"name": f"coco-captions-{self.year}"})
 
     def _folder(self, name: str) -> Path:
         folder = self.source / name

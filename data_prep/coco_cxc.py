@@ -43,7 +43,7 @@ class CocoCxc(CocoCaptions):
     """The part of Karpathy's split that is tested on; the other is left out."""
 
     def prepare(self, out: Path, *, skip_bad: bool = False) -> PreparedDataset:
-        """Write the dataset and the pairs beside it; see ``DataSource.prepare``."""
+        """Write the dataset and the pairs beside it; see ``DatasetSource.prepare``."""
         pairs: dict[tuple[str, str], float] = {}
         for one in read_pairs(self._judged):
             if not isinstance(one, DataError):
@@ -63,8 +63,9 @@ class CocoCxc(CocoCaptions):
     def _judged(self) -> Path:
         return self.cxc / f"sis_{self.part}.csv"
 
-    def _origin(self, *more: Path) -> dict[str, Any]:
-        return super()._origin(self._judged, *more)
+    def origin(self, *more: Path) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
+        return super().origin(self._judged, *more)
 
 
 def read_pairs(path: Path) -> Iterator[tuple[str, str, float] | DataError]:

@@ -1,10 +1,10 @@
 """COCO person keypoints: photographs of everyday scenes, cut to one person each, with 17 joints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.joint_checks import check_joints_inside, finite
 from cml.data_prep.person_crop import FRAME, Box, Float64, box_around
 from cml.data_prep.person_items import person_item, pose_content
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
@@ -56,22 +56,24 @@ class CocoKeypoints(DatasetSource):
     """Room around the person's box on each side, as a share of its longer side."""
     image_size: int = 288
     """Side of the square crops in pixels."""
-    test_share: float = 0.3
+    test_fraction: float = 0.3
     """With one annotation file: share of the photographs that are not for training."""
-    query_share: float = 0.2
+    query_fraction: float = 0.2
     """Share of the test photographs whose people are queries; the others are the gallery."""
 
     task = "pose"
     frame = FRAME
     published = "COCO person keypoints, Lin et al., ECCV 2014"
     licence = "annotations CC BY 4.0; photographs under their owners' Flickr licences"
-    least = (("min_area", 0),)
+    minimums: ClassVar[Mapping[str, float]] = {"min_area": 0}
 
-    def _origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
         files = annotation_files(self.source, self.year, "person_keypoints")
-        return made_with(self, revision=1, files=files.values(), images=[self.source / name for name in files])
+        return record_provenance(self, revision=1, files=files.values(), images=[self.source / name for name in files])
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         files = annotation_files(self.source, self.year, "person_keypoints")
         made = [one for name, path in files.items() for one in self._made(path, name, len(files) == 1)]
         return pose_content(made, JOINTS, self.image_size, {"name": f"coco-keypoints-{self.year}"})
@@ -105,8 +107,8 @@ class CocoKeypoints(DatasetSource):
             raise DataError(f"{where}: the image {file} has {size[1]} x {size[0]} pixels, but should have {said}.")
         box = person_square(person, self.margin, where)
         check_joints_inside(joints, JOINTS, size, f"{where}, image {file}")
-        held = self.test_share if alone else 1.0
-        role = "train" if folder.startswith("train") and not alone else split_by_hash(stem, held, self.query_share)
+        held = self.test_fraction if alone else 1.0
+        role = "train" if folder.startswith("train") and not alone else split_by_hash(stem, held, self.query_fraction)
         return person_item(f"{stem}_{person['id']}", role, file, joints, box, self.image_size, where)
 
 

@@ -1,7 +1,8 @@
 """Scikit-learn's handwritten digits as classes: 0 to 4 train, 5 to 9 test."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
@@ -9,7 +10,7 @@ from PIL import Image
 from cml.data.prepared_writer import Item
 from cml.data_prep.class_protocol import protocol
 from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -32,12 +33,14 @@ class Digits(DatasetSource):
     task = "classes"
     published = "scikit-learn's digits: Alpaydin and Kaynak, UCI, 1998"
     licence = "CC BY 4.0"
-    least = (("size", 8),)
+    minimums: ClassVar[Mapping[str, float]] = {"size": 8}
 
-    def _origin(self) -> dict[str, Any]:
-        return made_with(self, revision=1)
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
+        return record_provenance(self, revision=1)
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         from sklearn.datasets import load_digits
 
         digits = load_digits()

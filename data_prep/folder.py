@@ -16,7 +16,7 @@ from cml.data.label_form import LabelForm
 from cml.data.prepared_writer import Item, bad_item_error
 from cml.data_prep import label_cells
 from cml.data_prep.class_protocol import protocol
-from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
 from cml.data_prep.folder_split import Labelled
 from cml.data_prep.folder_split import roles as assign_roles
 from cml.data_prep.joint_checks import check_joints_inside
@@ -24,7 +24,7 @@ from cml.data_prep.label_kinds import KINDS, SHARES, KindName, check_distance, d
 from cml.data_prep.layout_masks import MASK_FRAME, mask_image
 from cml.data_prep.mask_ids import found_ids, named_ids
 from cml.data_prep.person_crop import FRAME, crop_file, into_crop, person_box
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.table import MissingColumn, Row, cell, read_rows, say_once
 from cml.errors import DataError, UserError
@@ -92,9 +92,9 @@ class Folder(DatasetSource):
     """Column that says what images belong together, as a person or a video: a group is never split."""
     split_seed: int = 0
     """Seed of the random split."""
-    test_share: float = 0.3
+    test_fraction: float = 0.3
     """Without a split column: share of the images (of the classes, for classes) that are not for training."""
-    query_share: float = 0.3
+    query_fraction: float = 0.3
     """Share of the test images that are queries; the other test images are the gallery. With 1, and with fewer than 200
     test images, each test image is a query that is searched among all others."""
     image_size: int | None = None
@@ -115,14 +115,14 @@ class Folder(DatasetSource):
     """Room around a person's visible joints on each side, as a share of the longer side of their bounding box."""
 
     licence = "the user's own"
-    may_be_all = ("query_share",)
+    whole_fractions = ("query_fraction",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         columns = self._columns
-        if self.query_share == 1 and self.group_column is not None:
+        if self.query_fraction == 1 and self.group_column is not None:
             fault = "images of a group would find each other"
-            raise UserError(f"With a group_column, query_share should be below 1: {fault}.")
+            raise UserError(f"With a group_column, query_fraction should be below 1: {fault}.")
         if not columns and self.label_columns is not None:
             raise UserError("label_columns should name at least one column.")
         if len(self.label_columns or ()) > 1 and self.kind in ("classes", "masks", "keypoints"):
@@ -145,18 +145,20 @@ class Folder(DatasetSource):
         if len(set(self.joint_names)) < len(self.joint_names):
             raise UserError(f"The joint_names should differ from each other. Got {' '.join(self.joint_names)} instead.")
 
-    def _origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
         files, folders = filter(None, [self.labels]), filter(None, [self.images, self.masks])
-        return made_with(self, revision=3, files=files, images=folders)
+        return record_provenance(self, revision=3, files=files, images=folders)
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         read = list(self._read())
         if not skip_bad and (bad := next((one for one in read if isinstance(one, DataError)), None)) is not None:
             raise bad_item_error(str(bad))
         images = [one for one in read if isinstance(one, Labelled)]
         kind, columns = KINDS[self.kind], self._columns
         dealt = {"classes": self.kind == "classes", "grouped": self.group_column is not None}
-        roles = assign_roles(images, self.test_share, self.query_share, seed=self.split_seed, **dealt)
+        roles = assign_roles(images, self.test_fraction, self.query_fraction, seed=self.split_seed, **dealt)
         details: dict[str, Any] = {"label_columns": list(columns)}
         own_gallery = "gallery" in roles.values()
         if self.kind == "classes":
@@ -173,11 +175,15 @@ class Folder(DatasetSource):
         if self.kind == "keypoints":
             joints = label_cells.joint_names(self.joint_names, len(images[0].label) if images else 0)
             details |= {"joints": joints, "image_size": [self.image_size or _CROP_SIDE] * 2}
-        about = {"name": self.images.resolve().name, "task": kind.task, "label_unit": self.unit or kind.unit}
-        source = f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}"
-        about |= {"frame": _FRAMES.get(self.kind, ""), "source": source}
+        texts: InfoTexts = {
+            "name": self.images.resolve().name,
+            "task": kind.task,
+            "label_unit": self.unit or kind.unit,
+            "frame": _FRAMES.get(self.kind, ""),
+            "source": f"a user's own images; label: {', '.join(columns) or 'masks of the same names'}",
+        }
         items = [self._item(one, roles[one.name], details) if isinstance(one, Labelled) else one for one in read]
-        return Content(items, details, about)
+        return Content(items, details, texts)
 
     @property
     def _columns(self) -> tuple[str, ...]:

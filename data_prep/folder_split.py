@@ -26,7 +26,7 @@ FEW = 200  # test items; of fewer, each is a query that is searched among all ot
 
 
 def roles(
-    items: Sequence[Labelled], test_share: float, query_share: float, *, seed: int, classes: bool, grouped: bool
+    items: Sequence[Labelled], test_fraction: float, query_fraction: float, *, seed: int, classes: bool, grouped: bool
 ) -> dict[str, str]:
     """Train, query or gallery for every item; where nothing is gallery, queries are searched among themselves.
 
@@ -36,20 +36,20 @@ def roles(
     found = {one.name: one.split or "train" for one in items}
     if all(one.split is None for one in items):
         if classes:
-            unseen = deal_classes((one.label for one in items), test_share)
+            unseen = deal_classes((one.label for one in items), test_fraction)
             held = {one.name for one in items if one.label in unseen}
         else:
-            held = group_split(groups, test_share, seed=seed, salt="test")
+            held = group_split(groups, test_fraction, seed=seed, salt="test")
         found |= dict.fromkeys(held, "test")
     test = {name: groups[name] for name, role in found.items() if role == "test"}
     own_gallery = "gallery" in found.values()
-    if query_share == 1 or (not own_gallery and (classes or (len(test) < FEW and not grouped))):
+    if query_fraction == 1 or (not own_gallery and (classes or (len(test) < FEW and not grouped))):
         return found | dict.fromkeys(test, "query")
-    queries = group_split(test, query_share, seed=seed, salt="query") if test else set()
+    queries = group_split(test, query_fraction, seed=seed, salt="query") if test else set()
     return found | {name: "query" if name in queries else "gallery" for name in test}
 
 
-def deal_classes(classes: Iterable[str], test_share: float) -> set[str]:
+def deal_classes(classes: Iterable[str], test_fraction: float) -> set[str]:
     """The classes that are for testing alone: those of the least hashes of their names, one at least."""
     known = sorted(set(classes), key=lambda name: hashlib.sha256(name.encode()).digest())
     if len(known) < 3:  # 2 to train on and 1 that is never seen
@@ -57,4 +57,4 @@ def deal_classes(classes: Iterable[str], test_share: float) -> set[str]:
         mend = "with fewer, name a split_column that says train, query and gallery"
         why = "as testing takes classes that were not trained on"
         raise UserError(f"There should be at least 3 classes, {why}. Got {got}; {mend}.")
-    return set(known[: min(max(1, math.floor(test_share * len(known) + 0.5)), len(known) - 2)])
+    return set(known[: min(max(1, math.floor(test_fraction * len(known) + 0.5)), len(known) - 2)])

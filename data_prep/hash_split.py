@@ -3,8 +3,8 @@
 import hashlib
 
 
-def split_by_hash(item_id: str, test_share: float, query_share: float) -> str:
+def split_by_hash(item_id: str, test_fraction: float, query_fraction: float) -> str:
     """A role that depends on the item's id alone: another item never moves this one from train to test."""
     digests = (hashlib.sha256(f"{salt}:{item_id}".encode()).digest() for salt in ("test", "query"))
     test, query = (int.from_bytes(digest[:6]) / 2**48 for digest in digests)
-    return "train" if test >= test_share else "query" if query < query_share else "gallery"
+    return "train" if test >= test_fraction else "query" if query < query_fraction else "gallery"

@@ -10,11 +10,11 @@ from typing import Any, Literal
 from PIL import Image
 
 from cml.data.prepared_writer import Item
-from cml.data_prep.dataset_source import Content, DatasetSource
+from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
 from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.label_cells import READ
 from cml.data_prep.label_kinds import KINDS
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError, require_extra
@@ -51,7 +51,7 @@ class HuggingFace(DatasetSource):
     """How numbers are compared, such as circular(period=24) or haversine; euclidean when not given."""
     subset: str = ""
     """The dataset's configuration, for one that has several."""
-    test_share: float = 0.3
+    test_fraction: float = 0.3
     """Share of the items that are not for training, where the dataset has one part."""
     image_size: int | None = None
     """Larger images are scaled down so that their shorter side has this many pixels. By default the files are
@@ -76,13 +76,15 @@ class HuggingFace(DatasetSource):
         name, _, revision = self.dataset.partition("@")
         return name, latest_commit(name, revision)
 
-    def _origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
         name, revision = self._opened
         if not revision:
-            return made_with(self, revision=1, images=Path(name), without=["dataset"])
-        return {**made_with(self, revision=1, without=["dataset"]), "input": f"hf:{name}@{revision}"}
+            return record_provenance(self, revision=1, images=Path(name), ignored=["dataset"])
+        return {**record_provenance(self, revision=1, ignored=["dataset"]), "input": f"hf:{name}@{revision}"}
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         name, revision = self._opened
         with require_extra("datasets", f"The dataset hf:{self.dataset}"):
             import datasets
@@ -97,11 +99,14 @@ class HuggingFace(DatasetSource):
         roles = {part: "query" if part == held else "train" if held else "" for part in streams}
         items = (item for part in streams for item in self._items(part, streams[part], roles[part], place))
         kind = KINDS[self.kind]
-        about = {"name": name.replace("/", "-") if isinstance(place, str) else place.name, "task": kind.task}
-        about |= {"label_unit": self.unit or kind.unit}
-        about |= {"source": f"hf:{name}@{revision}" if revision else "a local folder read by datasets"}
+        texts: InfoTexts = {
+            "name": name.replace("/", "-") if isinstance(place, str) else place.name,
+            "task": kind.task,
+            "label_unit": self.unit or kind.unit,
+            "source": f"hf:{name}@{revision}" if revision else "a local folder read by datasets",
+        }
         compared = {"label_distance": self.label_distance} if self.label_distance else {}
-        return Content(items, {"gallery": "queries", "label_columns": list(self.label_columns), **compared}, about)
+        return Content(items, {"gallery": "queries", "label_columns": list(self.label_columns), **compared}, texts)
 
     def _columns(self, datasets: Any, stream: Any) -> Any:  # noqa: ANN401 - of a library without types
         """The columns that are wanted, images as they are stored."""
@@ -126,7 +131,7 @@ class HuggingFace(DatasetSource):
                 columns = {first: feature.int2str(row[first])}
             label: Any = READ[self.kind](columns, self.label_columns, where)
             name = f"{part}-{where.rpartition(':')[2]:0>7}"
-            own = role or split_by_hash(label if self.kind == "classes" else name, self.test_share, 1.0)
+            own = role or split_by_hash(label if self.kind == "classes" else name, self.test_fraction, 1.0)
             picture = functools.partial(self._picture, row[self.image], place, where)
             return Item(name, own, picture, label, where=where)
 
@@ -138,11 +143,11 @@ class HuggingFace(DatasetSource):
         return read_each(numbered(), item)
 
     def _picture(self, stored: Mapping[str, Any] | None, place: Path | str, where: str) -> Image.Image | bytes:
-        content = _content(stored or {}, place, where)
+        content = _image_bytes(stored or {}, place, where)
         return content if self.image_size is None else Shrink(self.image_size).shrunk(content)
 
 
-def _content(stored: Mapping[str, Any], place: Path | str, where: str) -> bytes:
+def _image_bytes(stored: Mapping[str, Any], place: Path | str, where: str) -> bytes:
     """The bytes of a stored image: its own, or those of a file of the same dataset."""
     if isinstance(content := stored.get("bytes"), bytes):
         return content

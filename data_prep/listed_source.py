@@ -9,7 +9,7 @@ from cml.data.encode_image import Picture
 from cml.data.prepared import ROLES
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError
@@ -40,11 +40,13 @@ class ListedSource(DatasetSource):
     images: ClassVar[str] = ""  # where below the folder of ``_files`` all images lie
     details: ClassVar[Mapping[str, Any]] = {"gallery": "queries"}
 
-    def _origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
         lists, folder = self._files()
-        return made_with(self, revision=1, files=lists, images=folder / self.images)
+        return record_provenance(self, revision=1, files=lists, images=folder / self.images)
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         lists, folder = self._files()
         seen: dict[str, str] = {}
         listed = (("", one) for one in self._listed(lists) if isinstance(one, DataError) or one.role)
@@ -54,7 +56,7 @@ class ListedSource(DatasetSource):
         for role in roles if skip_bad or len(found) == len(items) else ():  # a bad item is the error itself
             if role not in found:
                 raise DataError(f"{' and '.join(map(str, lists[:3]))} list no {role} images.")
-        return Content(items, self.details, within=[folder])
+        return Content(items, self.details, input_folders=[folder])
 
     def _files(self) -> tuple[list[Path], Path]:
         """The lists, and the folder that their paths are relative to."""

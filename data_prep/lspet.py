@@ -16,7 +16,7 @@ from cml.data_prep.joint_checks import outside_photo
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.person_crop import FRAME, Float64, person_box
 from cml.data_prep.person_items import person_item
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.errors import DataError
 
 JOINTS = (
@@ -47,9 +47,9 @@ class Lspet(DatasetSource):
     """Room around the visible joints on each side, as a share of the longer side of their bounding box."""
     min_joints: int = 8
     """People with fewer visible joints are left out."""
-    test_share: float = 0.4
+    test_fraction: float = 0.4
     """Share of the people that are not for training. The role depends on the photograph's name alone."""
-    query_share: float = 0.35
+    query_fraction: float = 0.35
     """Share of the test people that are queries; the others are the gallery."""
     third_number: Literal["visible", "occluded"] = "visible"
     """What a joint's third number says: 1 = visible (LSP Extended) or 1 = occluded (the first LSP)."""
@@ -59,10 +59,12 @@ class Lspet(DatasetSource):
     published = "Leeds Sports Pose, Johnson and Everingham, BMVC 2010 and CVPR 2011"
     licence = "none stated; research use only"
 
-    def _origin(self) -> dict[str, Any]:
-        return made_with(self, revision=1, files=[self.source / "joints.mat"], images=self.source / "images")
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
+        return record_provenance(self, revision=1, files=[self.source / "joints.mat"], images=self.source / "images")
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         people = read_joints(self.source / "joints.mat", self.third_number)
         photos = _photos(self.source / "images", len(people))
         items: list[Item | DataError] = []
@@ -78,7 +80,7 @@ class Lspet(DatasetSource):
             outside += int(beyond.sum())
             if joints[:, 2].sum() >= self.min_joints:
                 box = person_box(joints, self.margin)
-                role = split_by_hash(photo.stem, self.test_share, self.query_share)
+                role = split_by_hash(photo.stem, self.test_fraction, self.query_fraction)
                 items.append(person_item(photo.stem, role, photo, joints, box, self.image_size, str(photo)))
         left_out = {f"fewer than {self.min_joints} visible joints": len(people) - len(items)}
         details = {"joints": list(JOINTS), "image_size": [self.image_size] * 2}

@@ -19,7 +19,7 @@ from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.layout_masks import DETAILS, IDS, MASK_FRAME, check_mask, shrunk_mask
 from cml.data_prep.layout_types import LAYOUT_TYPES
 from cml.data_prep.mat_file import read_variable
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError
@@ -68,7 +68,7 @@ class LsunLayout(DatasetSource):
     """The folder of the NAME.mat masks, if it is not layout_seg/ in the source."""
     image_size: int = 256
     """Larger images are shrunk so that their shorter side has this many pixels, masks with them."""
-    query_share: float = 0.35
+    query_fraction: float = 0.35
     """Share of the validation rooms that are queries; the others are the gallery."""
 
     name = "lsun_layout"
@@ -77,20 +77,22 @@ class LsunLayout(DatasetSource):
     published = "LSUN room layout estimation challenge, Zhang, Yu, Song, Xu, Seff, Xiao, 2015"
     licence = "none stated; research use only"
 
-    def _origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
         files, folders = self._input()
         if missing := [path for path in (*files, *folders) if not path.exists()]:
             what = "the folder of the LSUN room layouts, with training.mat, validation.mat, images/ and layout_seg/"
             mend = "Give another --source or fetch the rest"
             raise DataError(f"{missing[0]} is missing: {self.source} should be {what}. {mend}.")
-        return made_with(self, revision=1, files=files, images=folders, without=["layouts"])
+        return record_provenance(self, revision=1, files=files, images=folders, ignored=["layouts"])
 
     def _input(self) -> tuple[list[Path], tuple[Path, Path]]:
         """The two index files, and the folders of the images and the masks."""
         files = [self.source / f"{split}.mat" for split in ("training", "validation")]
         return files, (self.source / "images", self.layouts or self.source / "layout_seg")
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         files, folders = self._input()
         testing = self.source / "testing.mat"
         left_out = {"test rooms, which have no labels": len(_entries(testing)) if testing.exists() else 0}
@@ -108,7 +110,7 @@ class LsunLayout(DatasetSource):
             items += read_each(rooms, functools.partial(self._item, path.stem == "training", *folders, order))
         after = ExitStack()
         after.callback(self._check_order, order)
-        return Content(items, details, after=after)
+        return Content(items, details, cleanup=after)
 
     def _check_order(self, order: list[bool]) -> None:
         if self.labels == "corrected" and (share := sum(order) / max(1, len(order))) > _SUSPICIOUS:
@@ -121,7 +123,7 @@ class LsunLayout(DatasetSource):
         image = file_inside(images, f"{room.name}.jpg", where)
         mask = file_inside(layouts, f"{room.name}.mat", where, "mask")
         native_size(image)  # can its header be read?
-        role = "train" if training else split_by_hash(room.name, 1.0, self.query_share)
+        role = "train" if training else split_by_hash(room.name, 1.0, self.query_fraction)
         picture = Shrink(self.image_size).picture(image)
         label = functools.partial(_mask, mask, image, self.image_size, order)
         extra = {"scene": room.scene, "layout_type": room.layout_type}

@@ -1,9 +1,9 @@
 """MPII Human Pose: photographs from videos of everyday activities, cut to one person each, with 16 joints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from cml.data_prep.mpii_annotations import JOINTS, Person, read_people
 from cml.data_prep.mpii_split import Listed, read_split
 from cml.data_prep.person_crop import FRAME, box_around, into_crop
 from cml.data_prep.person_items import person_item, pose_content
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.errors import DataError
 from cml.storage.safe_paths import file_inside
@@ -66,21 +66,25 @@ class Mpii(DatasetSource):
     """Side of the square crops in pixels."""
     room: float = 1.25
     """Side of a crop's centre box in person heights."""
-    test_share: float = 0.445
+    test_fraction: float = 0.445
     """Without a split file: share of the people that are not for training."""
-    query_share: float = 0.1935
+    query_fraction: float = 0.1935
     """Without a split file: share of the test people that are queries; the others are the gallery."""
 
     task = "pose"
     frame = FRAME
     published = "MPII Human Pose, Andriluka et al., CVPR 2014"
     licence = "MPII's own: non-commercial research only"
-    least = (("room", 0.1), ("queries", 1))
+    minimums: ClassVar[Mapping[str, float]] = {"room": 0.1, "queries": 1}
 
-    def _origin(self) -> dict[str, Any]:
-        return made_with(self, revision=1, files=filter(None, (self.annotations, self.split)), images=self.images)
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
+        return record_provenance(
+            self, revision=1, files=filter(None, (self.annotations, self.split)), images=self.images
+        )
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         listed = None if self.split is None else read_split(self.split, self.queries)
         return pose_content(list(self._made(listed)), JOINTS, self.image_size)
 
@@ -95,7 +99,7 @@ class Mpii(DatasetSource):
             if isinstance(person, DataError):
                 raise person
             if listed is None:
-                role = split_by_hash(person.group, self.test_share, self.query_share)
+                role = split_by_hash(person.group, self.test_fraction, self.query_fraction)
             else:
                 role = next((listed[key][0] for key in keys if key in listed), "")
             return self._item(person, role, sizes) if role else "not in the split file"

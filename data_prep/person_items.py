@@ -2,12 +2,11 @@
 
 import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cml.data.prepared_writer import Item
-from cml.data_prep.dataset_source import Content
+from cml.data_prep.dataset_source import Content, InfoTexts
 from cml.data_prep.person_crop import Box, Float64, crop_file, into_crop
 from cml.errors import DataError
 
@@ -20,9 +19,9 @@ def person_item(item_id: str, role: str, photo: Path, joints: Float64, box: Box,
 
 
 def pose_content(
-    made: Sequence[Item | str | DataError], joints: Sequence[str], size: int, about: Mapping[str, Any] | None = None
+    made: Sequence[Item | str | DataError], joints: Sequence[str], size: int, texts: InfoTexts | None = None
 ) -> Content:
     """People in crops of ``size`` pixels; a text in place of an item is why somebody is left out, to be counted."""
     left_out = Counter(one for one in made if isinstance(one, str))
     details = {"joints": list(joints), "image_size": [size, size], "left_out": dict(left_out)}
-    return Content([one for one in made if not isinstance(one, str)], details, about or {})
+    return Content([one for one in made if not isinstance(one, str)], details, texts or {})

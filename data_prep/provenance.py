@@ -4,25 +4,42 @@ import dataclasses
 import hashlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cml.errors import DataError
 from cml.storage.atomic import open_regular
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-def made_with(
-    source: Any,  # noqa: ANN401 - any dataclass
+# Settings that dataset.json holds under the names of the first datasets: others would change every fingerprint.
+_RECORDED_NAMES = {"test_fraction": "test_share", "query_fraction": "query_share"}
+
+
+def record_provenance(
+    source: "DataclassInstance",
     *,
     revision: int,
     files: Iterable[Path] = (),
     images: Path | Iterable[Path] = (),
-    without: Collection[str] = (),
+    ignored: Collection[str] = (),
 ) -> dict[str, Any]:
-    """What decides the content of a prepared dataset: the source, its settings and a fingerprint of its input.
+    """Describe what decides the content of a prepared dataset, so that a second preparation can compare it.
 
-    ``revision`` is of the source's own code, raised when the same input gives another dataset. Of ``files`` the content
-    counts, of folders of ``images`` the names and sizes of their files, of settings neither paths, so that moved input
-    is still the same, nor those in ``without``. An input that is missing is a DataError.
+    Paths among the settings do not count: input that was moved is still the same input.
+
+    Args:
+        source: The data source, a dataclass.
+        revision: Revision of the source's code. Raise it when the same input gives another dataset.
+        files: Input files. Their content counts.
+        images: Input folder or folders. The names and sizes of their files count.
+        ignored: Names of settings that do not change the content.
+
+    Returns:
+        ``{"source": .., "revision": .., "settings": {..}, "input": SHA-256 in hexadecimal}``.
+
+    Raises:
+        DataError: An input is missing or cannot be read.
     """
     digest = hashlib.sha256()
     for file in files:
@@ -36,7 +53,14 @@ def made_with(
             raise DataError(f"The input {folder} should be a folder of images.")
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(folder).as_posix()}:{path.stat().st_size};".encode(errors="replace"))
-    settings = ((field.name, getattr(source, field.name)) for field in dataclasses.fields(source))
-    kept = {name: value for name, value in settings if not isinstance(value, Path) and name not in without}
-    name = type(source).__name__.lower()
-    return {"source": name, "revision": revision, "settings": kept, "input": digest.hexdigest()}
+    settings: dict[str, Any] = {}
+    for field in dataclasses.fields(source):
+        value = getattr(source, field.name)
+        if not isinstance(value, Path) and field.name not in ignored:
+            settings[_RECORDED_NAMES.get(field.name, field.name)] = value
+    return {
+        "source": type(source).__name__.lower(),
+        "revision": revision,
+        "settings": settings,
+        "input": digest.hexdigest(),
+    }

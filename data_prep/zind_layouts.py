@@ -11,7 +11,7 @@ from cml.data.prepared import ROLES
 from cml.data.prepared_writer import Item
 from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.layout_masks import DETAILS, MASK_FRAME, mask_image
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.errors import DataError, UserError
 from cml.storage.atomic import read_json
@@ -47,15 +47,17 @@ class ZindLayouts(DatasetSource):
     published = "crops of panoramas of the Zillow Indoor Dataset, Cruz et al., CVPR 2021"
     licence = "ZInD Terms of Use: academic, non-commercial use only"
 
-    def _origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
         files = [self.source / "labels.json", self.source / "groups.json"]
         if missing := [path for path in files if not path.is_file()]:
             what = "a folder with labels.json, groups.json, images/ and masks/"
             mend = "Give another --source or fetch what is missing"
             raise DataError(f"{missing[0]} is missing: {self.source} should be {what}. {mend}.")
-        return made_with(self, revision=1, files=files, images=(self.source / "images", self.source / "masks"))
+        return record_provenance(self, revision=1, files=files, images=(self.source / "images", self.source / "masks"))
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         path = self.source / "labels.json"
         views = read_json(path, "the views of the rooms")
         if not isinstance(views, list) or not views:

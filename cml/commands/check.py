@@ -29,9 +29,10 @@ def more_queries(info: DatasetInfo) -> str:
     """How the source that made a dataset would give it more queries; "" where no option of it does."""
     settings = info.made_with.get("settings", {})
     if info.made_with.get("source") == "folder" and not info.queries_are_gallery and not settings["group_column"]:
-        return "Prepare it with --query-share 1: each test image is then a query that is searched among all others."
-    options = [option for option in ("query_share", "test_share", "count") if option in settings]
-    return f"Prepare it with a larger --{options[0].replace('_', '-')}." if options else ""
+        return "Prepare it with --query-fraction 1: each test image is then a query that is searched among all others."
+    recorded = {"query_share": "--query-fraction", "test_share": "--test-fraction", "count": "--count"}
+    options = [option for name, option in recorded.items() if name in settings]
+    return f"Prepare it with a larger {options[0]}." if options else ""
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from cml.data.encode_image import Encoded, Picture, encode, image_file_content
 from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
+from cml.renamed_options import RENAMED, with_current_names
 from cml.storage.atomic import check_vacant, read_json, write_json
 from cml.storage.partial_dataset import PartialDataset, partial_folder
 from cml.storage.provenance import as_json, difference
@@ -252,7 +253,7 @@ def find_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedDataset
     there = info.get("made_with") if isinstance(info, dict) else None
     if there != wanted:
         raise UserError(
-            f"{folder} already holds a dataset of different settings ({difference(there, wanted)}). "
+            f"{folder} already holds a dataset of different settings ({_settings_difference(there, wanted)}). "
             "Choose another folder or delete this one."
         )
     dataset = PreparedDataset.open(folder)
@@ -261,6 +262,17 @@ def find_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedDataset
     also = f" ({skipped['count']} bad items were skipped then)" if isinstance(skipped, dict) else ""
     say(f"{folder} is already prepared{also}; nothing to do.")
     return dataset
+
+
+def _settings_difference(there: object, wanted: Mapping[str, Any]) -> str:
+    """The first difference between recorded settings, by the names that options have today."""
+    return difference(_with_current_settings(there), _with_current_settings(wanted))
+
+
+def _with_current_settings(made_with: Any) -> Any:  # noqa: ANN401 - of a file, anything
+    if not isinstance(made_with, dict) or not isinstance(made_with.get("settings"), dict):
+        return made_with
+    return {**made_with, "settings": with_current_names(made_with["settings"], set(RENAMED.values()))}
 
 
 def _made_in_order(

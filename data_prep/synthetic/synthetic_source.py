@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from cml.data.prepared_writer import Item
-from cml.data_prep.dataset_source import Content, DatasetSource
-from cml.data_prep.provenance import made_with
+from cml.data_prep.dataset_source import Content, DatasetSource, InfoTexts
+from cml.data_prep.provenance import record_provenance
 from cml.errors import UserError
 
 
@@ -53,10 +53,12 @@ class SyntheticSource(DatasetSource):
             what = f"at least 4 of the {self.count} pictures for testing"
             raise UserError(f"'train' should leave {what}. Got {self.train} instead.")
 
-    def _origin(self) -> dict[str, Any]:
-        return made_with(self, revision=1, without=["workers", *(["train"] if self.train is None else [])])
+    def origin(self) -> dict[str, Any]:
+        """See ``DatasetSource.origin``."""
+        return record_provenance(self, revision=1, ignored=["workers", *(["train"] if self.train is None else [])])
 
-    def _content(self, skip_bad: bool) -> Content:
+    def content(self, skip_bad: bool) -> Content:
+        """See ``DatasetSource.content``."""
         drawn, train = self._draw(), self._training
         query = self.count // 12 if self.train is None else (self.count - train) // 4
         if drawn.details.get("gallery") == "queries":
@@ -67,8 +69,8 @@ class SyntheticSource(DatasetSource):
         items = map(Item, ids, roles, images, drawn.labels, lossless, drawn.extras)
         name = type(self).__name__.lower()
         # The path at which these drawings first lay: another text would change the fingerprints of datasets.
-        about = {"source": f"drawn by cml.data_prep.drawn.{name}.{name}"}
-        return Content(items, {**drawn.details, "image_size": [self.size, self.size]}, about, self.count)
+        texts: InfoTexts = {"source": f"drawn by cml.data_prep.drawn.{name}.{name}"}
+        return Content(items, {**drawn.details, "image_size": [self.size, self.size]}, texts, self.count)
 
     @property
     def _training(self) -> int:

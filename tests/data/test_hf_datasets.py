@@ -13,7 +13,7 @@ from PIL import Image
 
 from cml.cli import main
 from cml.data.prepared import PreparedDataset, check_dataset
-from cml.data_prep.hf import HuggingFace, _content
+from cml.data_prep.hf import HuggingFace, _image_bytes
 from cml.errors import DataError, UserError
 
 # the library leaves the files of an imagefolder's metadata open
@@ -104,7 +104,7 @@ def test_parquet_files_with_every_kind_of_label(
 
 def test_classes_of_one_part_are_held_out_whole(tmp_path: Path) -> None:
     raw = parquet(tmp_path / "raw")
-    source = HuggingFace(str(raw), image="photo", kind="classes", label_columns=("kind",), test_share=0.5)
+    source = HuggingFace(str(raw), image="photo", kind="classes", label_columns=("kind",), test_fraction=0.5)
     items = lines_of(source.prepare(tmp_path / "out"))
     roles = {role: {item["class"] for item in items if item["role"] == role} for role in ("train", "query")}
     assert roles["train"]
@@ -187,7 +187,7 @@ def test_a_table_cannot_name_files_elsewhere(tmp_path: Path) -> None:
 )
 def test_a_dataset_of_the_hub_cannot_name_files_of_this_machine(path: str) -> None:
     with pytest.raises(DataError, match="should be a file of the dataset"):
-        _content({"bytes": None, "path": path}, "user/name", "here")
+        _image_bytes({"bytes": None, "path": path}, "user/name", "here")
 
 
 def test_bad_items_can_be_skipped(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def coco(tmp_path: Path) -> Path:
 
 def test_real_photographs(real_data: Callable[[str], Path], tmp_path: Path) -> None:
     source = real_data("coco_mini")
-    dataset = CocoCaptions(source, query_share=0.5).prepare(tmp_path / "out")
+    dataset = CocoCaptions(source, query_fraction=0.5).prepare(tmp_path / "out")
     counts = dict(dataset.info.counts)
     assert counts["train"] == 80
     assert counts["query"] + counts["gallery"] == 79
@@ -348,7 +348,7 @@ def test_all_captions_of_real_images_are_read(real_data: Callable[[str], Path]) 
         ({"year": 2015}, "year should be 2014 or 2017"),
         ({"short_side": 8}, "short_side should be at least 16"),
         ({"short_side": 300, "long_side": 200}, "long_side no less"),
-        ({"query_share": 1.0}, r"query_share \(--query-share\) should be above 0 and below 1"),
+        ({"query_fraction": 1.0}, r"query_fraction \(--query-fraction\) should be above 0 and below 1"),
     ],
 )
 def test_settings_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
@@ -389,7 +389,7 @@ def test_flickr8k_lists(tmp_path: Path) -> None:
     train, test = tmp_path / "Flickr_8k.trainImages.txt", tmp_path / "Flickr_8k.testImages.txt"
     train.write_text("\n".join(PHOTOS[:10]) + "\n", encoding="utf-8")
     test.write_text("\n".join(PHOTOS[10:35]), encoding="utf-8")
-    split = Flickr8k(source.captions, source.images, train_list=train, test_list=test, query_share=0.4)
+    split = Flickr8k(source.captions, source.images, train_list=train, test_list=test, query_fraction=0.4)
     dataset = split.prepare(tmp_path / "out")
     found = roles(dataset)
     assert {item for item, role in found.items() if role == "train"} == {name[:-4] for name in PHOTOS[:10]}
@@ -460,7 +460,7 @@ def judged_coco(tmp_path: Path) -> tuple[Path, Path]:
 def test_judged_pairs_lie_beside_the_captions(tmp_path: Path) -> None:
     root, split = judged_coco(tmp_path)
     cxc = judged(tmp_path / "cxc", (105, 104, 2.5), (104, 105, 2.5), (106, 107, 4), (106, 999, 1))
-    source = CocoCxc(root, karpathy=split, cxc=cxc, query_share=0.5)
+    source = CocoCxc(root, karpathy=split, cxc=cxc, query_fraction=0.5)
     dataset = source.prepare(tmp_path / "out")
     path = dataset.folder / "pairs.csv"
     assert path.read_text() == "item,other,similarity\n104,105,2.5\n106,107,4\n"
@@ -473,7 +473,7 @@ def test_judged_pairs_lie_beside_the_captions(tmp_path: Path) -> None:
 def test_the_judged_validation_part_can_be_tested_on(tmp_path: Path) -> None:
     root, split = judged_coco(tmp_path)
     cxc = judged(tmp_path / "cxc", (110, 111, 0), part="val")
-    dataset = CocoCxc(root, karpathy=split, cxc=cxc, part="val", query_share=0.5).prepare(tmp_path / "out")
+    dataset = CocoCxc(root, karpathy=split, cxc=cxc, part="val", query_fraction=0.5).prepare(tmp_path / "out")
     assert (dataset.folder / "pairs.csv").read_text().endswith("110,111,0\n")
     assert dataset.info.details["left_out"] == {"test photographs of Karpathy's split": 6}
 
@@ -499,6 +499,6 @@ def test_judgements_that_are_listed_wrongly(tmp_path: Path, old: str, new: str, 
     path = cxc / "sis_test.csv"
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(DataError, match=said):
-        CocoCxc(root, karpathy=split, cxc=cxc, query_share=0.5).prepare(tmp_path / "out")
+        CocoCxc(root, karpathy=split, cxc=cxc, query_fraction=0.5).prepare(tmp_path / "out")
     if "column" not in said:
         assert [one for one in read_pairs(path) if not isinstance(one, DataError)] == [("106", "107", 4.0)]

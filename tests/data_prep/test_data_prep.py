@@ -37,7 +37,7 @@ from cml.data_prep.folder import Folder
 from cml.data_prep.hash_split import split_by_hash
 from cml.data_prep.lspet import JOINTS, Lspet, read_joints
 from cml.data_prep.person_crop import Box, crop, crop_file, into_crop, person_box
-from cml.data_prep.provenance import made_with
+from cml.data_prep.provenance import record_provenance
 from cml.data_prep.synthetic.people.source import People
 from cml.errors import DataError, UserError
 
@@ -113,18 +113,18 @@ def test_made_with_follows_content_not_place(tmp_path: Path) -> None:
     def origin(name: str, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
         folder = tmp_path / name
         source = Folder(folder / "images", folder / "labels.csv", **changes)
-        return made_with(source, revision=1, files=[source.labels], images=source.images)
+        return record_provenance(source, revision=1, files=[source.labels], images=source.images)
 
     assert origin("a") == origin("b")
     assert origin("a") != origin("a", unit="m")
     (tmp_path / "b/labels.csv").write_text("y")
     assert origin("a") != origin("b")
     (tmp_path / "a/images/2.jpg").write_bytes(b"1")
-    assert origin("a")["input"] != made_with(Folder(tmp_path, tmp_path), revision=1)["input"]
+    assert origin("a")["input"] != record_provenance(Folder(tmp_path, tmp_path), revision=1)["input"]
     with pytest.raises(DataError, match=r"gone.csv cannot be read"):
-        made_with(People(), revision=1, files=[tmp_path / "gone.csv"])
+        record_provenance(People(), revision=1, files=[tmp_path / "gone.csv"])
     with pytest.raises(DataError, match="should be a folder"):
-        made_with(People(), revision=1, images=tmp_path / "gone")
+        record_provenance(People(), revision=1, images=tmp_path / "gone")
 
 
 # ---- donkeycar
@@ -559,7 +559,13 @@ def test_broken_lspet_folders(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"of l_ankle should be 0 or 1. Got 7"):
         Lspet(lspet_folder(tmp_path / "second", flag), third_number="occluded").prepare(tmp_path / "set")
     assert not (tmp_path / "set").exists()
-    for changes in ({"image_size": 4}, {"margin": -1.0}, {"margin": math.nan}, {"min_joints": 1}, {"test_share": 1.0}):
+    for changes in (
+        {"image_size": 4},
+        {"margin": -1.0},
+        {"margin": math.nan},
+        {"min_joints": 1},
+        {"test_fraction": 1.0},
+    ):
         with pytest.raises(UserError, match="should be"):
             Lspet(cut, **changes)
 
@@ -589,7 +595,7 @@ def csv_of(photos: Path, header: str, row: Callable[[int, str], str]) -> Path:
 
 def test_folder_with_csv(photos: Path, tmp_path: Path) -> None:
     labels = csv_of(photos, "file_name,value,note", lambda n, name: f'{name}, {n / 4} ,"a, b"')
-    source = Folder(photos, labels, test_share=0.5, query_share=0.5, unit="years")
+    source = Folder(photos, labels, test_fraction=0.5, query_fraction=0.5, unit="years")
     dataset = source.prepare(tmp_path / "set")
     assert dataset.info.label_unit == "years"
     assert dataset.info.task == "value"
@@ -630,7 +636,9 @@ def test_groups_stay_whole_and_meet_the_share_as_nearly_as_they_can(photos: Path
     assert counts["train"] == 490
     assert counts["query"] == 63  # of 210; groups hold 7
     labels = csv_of(photos, "file_name,value,person", lambda n, name: f"{name},{n},{n % 5}")
-    dataset = Folder(photos, labels, group_column="person", test_share=0.4, query_share=0.5).prepare(tmp_path / "set")
+    dataset = Folder(photos, labels, group_column="person", test_fraction=0.4, query_fraction=0.5).prepare(
+        tmp_path / "set"
+    )
     assert dataset.info.counts == {"train": 12, "query": 4, "gallery": 4}
     people = {role: {names_of(photos).index(one) % 5 for one in dataset.split(role).item_ids} for role in ROLES}
     assert [len(one) for one in people.values()] == [3, 1, 1]
@@ -654,7 +662,7 @@ def test_folder_with_jsonl_and_smaller_images(photos: Path, tmp_path: Path) -> N
     labels.write_text(
         "\n".join(json.dumps({"file_name": name, "value": [1, 2.5]}) for name in names_of(photos)) + "\n\n"
     )
-    source = Folder(photos, labels, test_share=0.6, query_share=0.5, image_size=16)
+    source = Folder(photos, labels, test_fraction=0.6, query_fraction=0.5, image_size=16)
     dataset = source.prepare(tmp_path / "set")
     for role in ROLES:
         assert set(map(tuple, dataset.split(role).labels)) == {(1, 2.5)}
@@ -767,7 +775,7 @@ def test_broken_folders(photos: Path, tmp_path: Path) -> None:
     assert "gone.csv cannot be read" in message(labels=tmp_path / "gone.csv")
     assert "at least one column" in message(label_columns=())
     assert "image_size" in message(image_size=0)
-    assert "test_share" in message(test_share=0.0)
+    assert "test_fraction" in message(test_fraction=0.0)
     (tmp_path / "labels.txt").write_text("")
     assert "should be a .csv or .jsonl file" in message(labels=tmp_path / "labels.txt")
     for name, content, expected in (

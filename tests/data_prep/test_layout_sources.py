@@ -293,7 +293,9 @@ def test_large_masks_are_refused_before_they_are_unpacked(tmp_path: Path, monkey
         read_layout(tmp_path / "a.mat")
 
 
-@pytest.mark.parametrize(("chosen", "message"), [({"image_size": 8}, "at least 16"), ({"query_share": 1.0}, "below 1")])
+@pytest.mark.parametrize(
+    ("chosen", "message"), [({"image_size": 8}, "at least 16"), ({"query_fraction": 1.0}, "below 1")]
+)
 def test_bad_settings(chosen: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         LsunLayout(Path(), **chosen)

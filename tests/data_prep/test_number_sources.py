@@ -62,7 +62,7 @@ def test_solar_cells_as_the_package_has_them(tmp_path: Path) -> None:
 
 
 def test_solar_cells_are_split_by_a_hash_of_their_names(tmp_path: Path) -> None:
-    dataset = Elpv(elpv(tmp_path / "raw", CELLS), test_share=0.5).prepare(tmp_path / "out")
+    dataset = Elpv(elpv(tmp_path / "raw", CELLS), test_fraction=0.5).prepare(tmp_path / "out")
     items = lines_of(dataset)
     assert items["images/cell0001.png"]["value"] == pytest.approx(1 / 3)
     assert items["images/cell0001.png"]["cell"] == "mono"
@@ -84,8 +84,8 @@ def test_solar_cells_are_split_by_a_hash_of_their_names(tmp_path: Path) -> None:
 def test_solar_cells_that_are_listed_wrongly(tmp_path: Path, line: str, said: str) -> None:
     raw = elpv(tmp_path / "raw", f"{line}\n{CELLS.partition(chr(10))[2]}")
     with pytest.raises(DataError, match=said):
-        Elpv(raw, test_share=0.5).prepare(tmp_path / "out")
-    dataset = Elpv(raw, test_share=0.5).prepare(tmp_path / "out", skip_bad=True)
+        Elpv(raw, test_fraction=0.5).prepare(tmp_path / "out")
+    dataset = Elpv(raw, test_fraction=0.5).prepare(tmp_path / "out", skip_bad=True)
     assert sum(dataset.info.counts.values()) == 11
 
 
@@ -329,7 +329,7 @@ def biwi(folder: Path) -> Path:
 
 
 def test_heads_are_cut_out_and_people_held_out_whole(tmp_path: Path) -> None:
-    dataset = Biwi(biwi(tmp_path / "raw"), image_size=32, test_share=0.4).prepare(tmp_path / "out")
+    dataset = Biwi(biwi(tmp_path / "raw"), image_size=32, test_fraction=0.4).prepare(tmp_path / "out")
     items = lines_of(dataset)
     people = {role: {item["person"] for item in items.values() if item["role"] == role} for role in ("train", "query")}
     assert people["train"] | people["query"] == {"01", "02", "03"}

@@ -166,7 +166,7 @@ def mpii_folder(folder: Path, people: list[dict[str, Any]]) -> Mpii:
     for seed, name in enumerate(dict.fromkeys(person["image"] for person in people)):
         joints = [np.array(person["joints"]) - 1 for person in people if person["image"] == name]
         photo(folder / "images" / name, np.concatenate(joints), seed)
-    return Mpii(folder / "mpii.json", folder / "images", image_size=64, test_share=0.5, query_share=0.4)
+    return Mpii(folder / "mpii.json", folder / "images", image_size=64, test_fraction=0.5, query_fraction=0.4)
 
 
 def good(path: Path) -> list[Person]:
@@ -274,7 +274,7 @@ def test_mpii_roles_by_hash_keep_images_and_videos_together(tmp_path: Path) -> N
         assert role == split_by_hash(f"{item_id[:9]}.jpg", 0.5, 0.4)
     videos = [row // 3 for row in range(12)]
     mat = dataclasses.replace(source, annotations=write_mat(tmp_path / "in/mpii.mat", people, videos), min_joints=2)
-    mat = dataclasses.replace(mat, test_share=0.5, query_share=0.4)
+    mat = dataclasses.replace(mat, test_fraction=0.5, query_fraction=0.4)
     for item_id, role in roles_of(mat.prepare(tmp_path / "videos")).items():
         assert role == split_by_hash(f"video {int(item_id[:9]) // 3}", 0.5, 0.4)
     share = [split_by_hash(f"{n:09d}.jpg", 0.445, 0.1935) for n in range(20_000)]
@@ -410,7 +410,7 @@ def test_mpii_files_that_are_bad_as_a_whole(tmp_path: Path) -> None:
             Mpii(tmp_path / file, tmp_path / images).prepare(tmp_path / "set")
     with pytest.raises(UserError, match=r"no train items.*24 bad items were skipped"):  # a wrong folder of images
         dataclasses.replace(source, images=tmp_path / "in").prepare(tmp_path / "set", skip_bad=True)
-    for changes in ({"image_size": 4}, {"min_joints": 1}, {"room": 0.0}, {"queries": 0}, {"test_share": 1.0}):
+    for changes in ({"image_size": 4}, {"min_joints": 1}, {"room": 0.0}, {"queries": 0}, {"test_fraction": 1.0}):
         with pytest.raises(UserError, match="should be"):
             dataclasses.replace(source, **changes)
 
@@ -537,20 +537,20 @@ def test_coco_on_the_real_photographs(real_data: RealData, tmp_path: Path, capsy
 
 def test_coco_crops_hold_the_joints_and_one_file_is_enough(tmp_path: Path) -> None:
     folder = coco_folder(tmp_path / "in")
-    source = CocoKeypoints(folder, image_size=192, test_share=0.5, query_share=0.5)
+    source = CocoKeypoints(folder, image_size=192, test_fraction=0.5, query_fraction=0.5)
     dataset = source.prepare(tmp_path / "set")
     assert dataset.info.details["left_out"] == {"crowds": 2, "fewer than 8 joints": 2, "fewer than 4096 pixels": 2}
     assert len(labels_of(dataset)) == 40
     assert spots_in_place(dataset) > 20
     (folder / "annotations/person_keypoints_train2017.json").unlink()
-    alone = dataclasses.replace(source, test_share=0.6, query_share=0.4).prepare(tmp_path / "alone")
+    alone = dataclasses.replace(source, test_fraction=0.6, query_fraction=0.4).prepare(tmp_path / "alone")
     assert len(labels_of(alone)) == 20
     for item_id, role in roles_of(alone).items():
         assert role == split_by_hash(item_id[:12], 0.6, 0.4)  # two people of a photograph stay together
 
 
 def test_poses_of_coco_are_drawn_and_mirrored(tmp_path: Path) -> None:
-    dataset = CocoKeypoints(coco_folder(tmp_path / "in"), image_size=64, query_share=0.5).prepare(tmp_path / "set")
+    dataset = CocoKeypoints(coco_folder(tmp_path / "in"), image_size=64, query_fraction=0.5).prepare(tmp_path / "set")
     task = tasks.get("pose")
     split = dataset.split("train")
     label = next(label for label in split.labels if all(joint[2] for joint in label))
@@ -628,7 +628,7 @@ def test_a_bad_annotation_is_an_error_or_skipped(tmp_path: Path, kind: str) -> N
     spoil, message = BROKEN_COCO[kind]
     folder = coco_folder(tmp_path / "in")
     spoil(folder)
-    source = CocoKeypoints(folder, image_size=64, query_share=0.5)
+    source = CocoKeypoints(folder, image_size=64, query_fraction=0.5)
     with pytest.raises(DataError, match=f"{message}.*--skip-bad"):
         source.prepare(tmp_path / "set")
     dataset = source.prepare(tmp_path / "set", skip_bad=True)
@@ -665,6 +665,12 @@ def test_coco_files_that_are_bad_as_a_whole(tmp_path: Path) -> None:
     shutil.rmtree(folder / "val2017")
     with pytest.raises(DataError, match=r"val2017 should be a folder of images"):
         source.prepare(tmp_path / "set")
-    for changes in ({"image_size": 4}, {"min_joints": 1}, {"margin": -1}, {"min_area": math.nan}, {"query_share": 0}):
+    for changes in (
+        {"image_size": 4},
+        {"min_joints": 1},
+        {"margin": -1},
+        {"min_area": math.nan},
+        {"query_fraction": 0},
+    ):
         with pytest.raises(UserError, match="should be"):
             dataclasses.replace(source, **changes)

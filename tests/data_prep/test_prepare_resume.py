@@ -549,7 +549,7 @@ def test_bad_lines_of_a_folder_and_a_tub_are_skipped(tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     bad = ["gone.png,1", "0.png,2", "1.png", "../x.png,1", "2.png,old"]
     labels.write_text("\n".join(["file_name,value", *good, *bad]))
-    source = Folder(tmp_path / "photos", labels, test_share=0.5, query_share=0.5)
+    source = Folder(tmp_path / "photos", labels, test_fraction=0.5, query_fraction=0.5)
     with pytest.raises(DataError, match=r"labels.csv:22: the image .*gone.png is missing.*--skip-bad"):
         source.prepare(tmp_path / "set")
     made = source.prepare(tmp_path / "set", skip_bad=True)

@@ -128,20 +128,22 @@ def folder_of(place: Path, values: Sequence[float], **settings: Any) -> Path:  #
 
 
 def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    split: dict[str, Any] = {"test_share": 0.9, "label_columns": ("grade",)}
+    split: dict[str, Any] = {"test_fraction": 0.9, "label_columns": ("grade",)}
     data = folder_of(tmp_path / "a", range(230), **split)  # 207 test images, of which 30 % are queries
     assert main(["check", str(data)]) == 0
     said = capsys.readouterr().out
-    assert "Prepare it with --query-share 1: each test image is then a query" in said
+    assert "Prepare it with --query-fraction 1: each test image is then a query" in said
     assert "label distance 0" not in said
-    data = folder_of(tmp_path / "b", range(230), **split, query_share=1.0)  # does as it was told
+    data = folder_of(tmp_path / "b", range(230), **split, query_fraction=1.0)  # does as it was told
     assert PreparedDataset.open(data).info.counts == {"train": 23, "query": 207, "gallery": 0}
     assert main(["check", str(data)]) == 0
     assert capsys.readouterr().out == f"{data}: nothing wrong\n"
-    with pytest.raises(UserError, match=r"query_share \(--query-share\) should be above 0 and at most 1. Got 1.5"):
-        Folder(tmp_path, tmp_path / "x.csv", query_share=1.5)
+    with pytest.raises(
+        UserError, match=r"query_fraction \(--query-fraction\) should be above 0 and at most 1. Got 1.5"
+    ):
+        Folder(tmp_path, tmp_path / "x.csv", query_fraction=1.5)
     with pytest.raises(UserError, match="images of a group would find each other"):
-        Folder(tmp_path, tmp_path / "x.csv", query_share=1, group_column="person")
+        Folder(tmp_path, tmp_path / "x.csv", query_fraction=1, group_column="person")
 
 
 def test_check_says_how_many_labels_are_tied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -143,7 +143,7 @@ def test_by_entry_point(tmp_path: Path) -> None:
 def test_a_task_of_another_package_brings_a_label_distance_of_its_own(tmp_path: Path) -> None:
     """The distance is known once the task is imported, in each process anew."""
     install(tmp_path, "[cml.tasks]\ndaytime = own_task:TASK\n")
-    clocks = PARTS["clocks"].replace('task="value"', 'task="daytime"')
+    clocks = PARTS["clocks"].replace('task = "value"', 'task = "daytime"')
     daytime = PARTS["daytime"].replace("circular(period=24)", "hours")
     (tmp_path / "site" / "own_task.py").write_text(PARTS["hours"] + daytime + clocks)
     few = "--sampler random(batch_size=8) --steps 2 --workers 0"
