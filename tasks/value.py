@@ -11,7 +11,8 @@ import numpy as np
 
 from cml.data.dataset_info import DatasetInfo
 from cml.distances import as_label_distance
-from cml.errors import DataError
+from cml.distances.self_contained import is_self_contained
+from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.task import Task
 from cml.tasks import main
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 RECIPE = TrainConfig(label_distance="dataset")  # what dataset.json says, or else euclidean
-_KNOWN = ("boxes", "circular", "cosine", "euclidean", "haversine", "place", "rotation")  # none opens a file
 OURS = "log-ratio"
 
 
@@ -50,16 +50,32 @@ def variants(paper_exponent: float = 1.0) -> Mapping[str, Mapping[str, Any]]:
 
 
 def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:
-    """The recipe's choice; ``dataset`` is what dataset.json has under details.label_distance, or else euclidean."""
+    """The label distance of a dataset of numbers.
+
+    Args:
+        recipe: The training options. Their label distance is the answer, unless it is ``dataset``.
+        info: The dataset's info. ``dataset`` stands for its ``details.label_distance``, or else for euclidean.
+
+    Returns:
+        The label distance with its settings, as a text.
+
+    Raises:
+        DataError: dataset.json names no registered label distance, or one that would read files outside the dataset or
+            the network.
+    """
     if recipe.label_distance != "dataset":
         return recipe.label_distance
     text = info.details.get("label_distance", "euclidean")
-    if not isinstance(text, str) or Choice.parse(text).name not in _KNOWN:
-        raise DataError(
-            f"dataset.json of {info.name!r} should name under details.label_distance one of {', '.join(_KNOWN)}. "
-            f"Got {text!r} instead; choose one with --label-distance."
-        )
-    return text
+    where = f"dataset.json of {info.name!r}, details.label_distance"
+    mend = "choose one with --label-distance"
+    try:
+        allowed = isinstance(text, str) and is_self_contained(text)
+    except UserError as error:
+        raise DataError(f"{where}: {str(error).removesuffix('.')}; {mend}.") from None
+    if not allowed:
+        rule = "should be a label distance that reads nothing outside the dataset"
+        raise DataError(f"{where}: {rule}. Got {text!r} instead; {mend}.")
+    return str(text)
 
 
 def describe(label: Any, info: DatasetInfo) -> str:  # noqa: ANN401 - a label of any form

@@ -45,6 +45,13 @@ class Combined(Composed):
     name: ClassVar[str] = "combined"
     unit: ClassVar[str] = "weighted medians"
 
+    @classmethod
+    def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
+        """Whether all parts are."""
+        from cml.distances.self_contained import are_self_contained
+
+        return are_self_contained(settings.get("parts"))
+
     def __post_init__(self) -> None:
         if not isinstance(self.parts, Mapping) or not self.parts:
             raise UserError(f"The 'parts' must name at least one part and its distance. Got {self.parts!r} instead.")

@@ -68,6 +68,21 @@ class LabelDistance(ABC):
         """
         return False if is_own(type(self)) else None
 
+    @classmethod
+    def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
+        """Whether the distance, with some settings, reads no file outside the dataset and never the network.
+
+        A dataset.json, which may come from a stranger, can name only such distances. A distance of your own that has no
+        text among its settings counts as one; one whose texts name neither file nor model overrides this.
+
+        Args:
+            settings: The settings that were given, by name.
+
+        Returns:
+            True if nothing else is read. By default: for a class of cml's, and for settings without a text.
+        """
+        return is_own(cls) or not holds_text(settings)
+
     @property
     def is_stored(self) -> bool:
         """True if equal fingerprints mean equal distances, so that results may be kept on disk for the next run."""
@@ -271,6 +286,15 @@ def _checked_pairwise(pairwise: Callable[..., Any]) -> Callable[..., Float32]:
             ) from None
 
     return compute
+
+
+def holds_text(value: object) -> bool:
+    """Whether a setting is a text, or holds one, which could be the name of a file."""
+    if isinstance(value, Mapping):
+        return any(map(holds_text, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(holds_text, value))
+    return isinstance(value, str | bytes)
 
 
 def is_own(kind: type) -> bool:

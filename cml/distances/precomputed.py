@@ -51,6 +51,11 @@ class Precomputed(LabelDistance):
     metric: bool = False
     name: ClassVar[str] = "precomputed"
 
+    @classmethod
+    def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
+        """Never: the distances are in a file of any path."""
+        return False
+
     def __post_init__(self) -> None:
         if isinstance(self.path, Mapping):
             raise UserError(

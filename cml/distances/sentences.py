@@ -1,7 +1,7 @@
 """Texts or sets of texts, by vectors of whole sentences. Not for: distances of words (captions)."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -47,6 +47,11 @@ class Sentences(LabelDistance):
     reduce: Literal["sum", "mean"] = "sum"
     model_sha256: str = field(default="", compare=False)
     name: ClassVar[str] = "sentences"
+
+    @classmethod
+    def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
+        """Whether the model is the one of the package, not of a folder or a hub."""
+        return bool(settings.get("model", PACKAGED) == PACKAGED)
 
     def __post_init__(self) -> None:
         check_word("reduce", self.reduce, ("sum", "mean"))

@@ -1,7 +1,7 @@
 """Sets of labels. Not for: sets of names, whose members are equal or not (jaccard); boxes matched in pairs (boxes)."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -39,6 +39,13 @@ class Sets(Composed):
 
     base: str | LabelDistance
     name: ClassVar[str] = "sets"
+
+    @classmethod
+    def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
+        """Whether the base is."""
+        from cml.distances.self_contained import are_self_contained
+
+        return are_self_contained({"base": settings.get("base")})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", self._base)

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin
@@ -18,7 +18,8 @@ from cml.distances.nearest import Search
 from cml.errors import DataError, UserError
 from cml.settings import check_word
 from cml.word_vectors.contract import WordVectors
-from cml.word_vectors.open import HOW_TO_GET, open_word_vectors
+from cml.word_vectors.open import HOW_TO_GET, SCENES, open_word_vectors
+from cml.word_vectors.packaged_glove import PACKAGED
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ class Captions(LabelDistance):
     name: ClassVar[str] = "captions"
     unit: ClassVar[str] = "summed WMD"
     _relaxed: ClassVar[bool] = False
+
+    @classmethod
+    def is_self_contained(cls, settings: Mapping[str, Any]) -> bool:
+        """Whether the word vectors are those of a package, not of a file."""
+        return settings.get("vectors") in (PACKAGED, SCENES)
 
     def __post_init__(self) -> None:
         if not self.vectors:
