@@ -12,7 +12,7 @@ from cml.losses.label_distance_loss import Auto, Mask
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import LossInfo
 from cml.losses.pairs import Pairs, as_numbers, mask_label_distances
-from cml.losses.row_blocks import Constant, mean_over_pairs
+from cml.losses.row_blocks import Constant, mean_over_pairs, over
 from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.settings import check_above_zero, check_number
 
@@ -71,7 +71,7 @@ def graded_contrastive_mean(
 
     def row_values(pairs: Pairs) -> tuple[Tensor, Tensor]:
         distances, labels, used = pairs  # (R, B) each
-        similarity = labels.div(-reach).add_(1).clamp_(min=0)  # psi
+        similarity = over(labels, -reach).add_(1).clamp_(min=0)  # psi
         push, pull = (margin - distances).relu().square(), distances.square()
         terms = torch.lerp(push, pull, similarity)  # psi of the pull, 1 - psi of the push
         counted = as_numbers(used, terms)

@@ -6,7 +6,7 @@ from cml.losses.label_distance_loss import Auto, Mask
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import LossInfo
 from cml.losses.pairs import mask_label_distances
-from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows
+from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows, over
 from cml.losses.row_cross_entropy import row_cross_entropy
 from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.settings import check_above_zero
@@ -57,7 +57,7 @@ def kernel_supcon_mean(
 
     def log_weights(labels: Tensor, nearest: Tensor) -> Tensor:
         """(nearest^2 - labels^2) / (2 bandwidth^2), as a product: squares may overflow."""
-        return (nearest - labels) / bandwidth * ((labels / 2 + nearest / 2) / bandwidth)
+        return over(nearest - labels, bandwidth).mul_(over((labels / 2).add_(nearest / 2), bandwidth))
 
     def row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
         # of normalised embeddings cos = 1 - D / 2, and the 1 cancels

@@ -11,7 +11,7 @@ from cml.losses.label_distance_sample import finite_sample
 from cml.losses.label_exponent import fit_floor, fit_label_exponent
 from cml.losses.loss import LossInfo
 from cml.losses.pairs import mask_label_distances
-from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows
+from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows, plus, times
 from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.losses.row_order import row_ranks
 from cml.settings import check_above_zero, check_auto, check_number, check_word
@@ -104,17 +104,18 @@ def log_ratio_mean(
         else:
             raised = labels.clamp(floor, limits.max)
         ranked = weights == "rank"  # weights are (..., R, B), 0 where not used
-        weight = (row_ranks(labels, used) + rank_offset).reciprocal_() if ranked else used.to(squared.dtype)
+        weight = plus(row_ranks(labels, used), rank_offset).reciprocal_() if ranked else used.to(squared.dtype)
         total = weight.sum(dim=-1)  # (..., R)
         pairs = total.square() - vecdot(weight, weight)  # sum of w_i w_j over i != j, 0 for fewer than 2 items
         counts = pairs > 0
         scale = 2 * counts * total / pairs.clamp_min(limits.tiny)
 
         squared += eps
-        residual = squared.log().sub_(raised.log_() * label_exponent)  # r, of no meaning where not used
+        residual = squared.log().sub_(times(raised.log_(), label_exponent))  # r, of no meaning where not used
         mean = vecdot(weight, residual) / total.clamp_min_(limits.tiny)
         centered = residual.sub_(mean[..., None])
-        pull = weight.mul_(scale[..., None]) * centered  # (..., R, B), 0 where not used
+        pull = weight.mul_(scale[..., None])
+        pull = pull.mul_(centered) if pull.shape == centered.shape else pull * centered  # (..., R, B), 0 where not used
         return RowTerms(vecdot(pull, centered), counts, pull.mul_(2).div_(squared))
 
     return mean_over_rows(embeddings, label_distances, row_terms, normalize=normalize)

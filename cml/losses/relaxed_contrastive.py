@@ -7,7 +7,7 @@ from cml.losses.label_distance_loss import Auto, Mask
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import LossInfo
 from cml.losses.pairs import Pairs, as_numbers, mask_label_distances
-from cml.losses.row_blocks import Constant, mean_over_pairs
+from cml.losses.row_blocks import Constant, mean_over_pairs, over
 from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.settings import check_above_zero, check_number
 
@@ -80,7 +80,7 @@ def relaxed_contrastive_mean(
         number = counted.sum(dim=1)
         mean = (distances * counted).sum(dim=-1) / number.clamp(min=1)
         relative = distances * mean.where(mean > 0, 1).reciprocal()[..., None]  # D
-        weights = (labels / label_scale).square_().div(-sigma).exp_()  # w
+        weights = over(over(labels, label_scale).square_(), -sigma).exp_()  # w
         terms = torch.lerp((delta - relative).relu().square(), relative.square(), weights)
         enough = number >= 2
         return (terms * counted).sum(dim=-1) * enough, enough

@@ -26,6 +26,21 @@ from cml.losses.squared_distances import add_gradient, center_points, slopes_of_
 Constant = float | Tensor  # a setting of a formula: one number, or (H, 1, 1) with one of each of H heads
 
 
+def plus(tensor: Tensor, constant: Constant) -> Tensor:
+    """``tensor`` plus a constant: in place for one number, as allocating a block costs more than the sum."""
+    return tensor + constant if isinstance(constant, Tensor) else tensor.add_(constant)
+
+
+def times(tensor: Tensor, constant: Constant) -> Tensor:
+    """``tensor`` times a constant: in place for one number, as allocating a block costs more than the product."""
+    return tensor * constant if isinstance(constant, Tensor) else tensor.mul_(constant)
+
+
+def over(tensor: Tensor, constant: Constant) -> Tensor:
+    """``tensor`` over a constant: in place for one number, as allocating a block costs more than the quotient."""
+    return tensor / constant if isinstance(constant, Tensor) else tensor.div_(constant)
+
+
 class RowTerms(NamedTuple):
     """What a loss finds in a block of R anchors.
 
@@ -147,11 +162,11 @@ class _MeanOverBlocks(torch.autograd.Function):
             if gradient is not None:
                 add_gradient(gradient, full, block, terms.slopes, precise, near)
         all_counts = torch.cat(counts, dim=-1)
-        scale = all_counts.sum(dim=-1).clamp(min=1).to(total.dtype).reciprocal()
+        number = all_counts.sum(dim=-1).clamp_(min=1)
         ctx.mark_non_differentiable(all_counts)
         if gradient is not None:
-            ctx.save_for_backward(gradient.mul_(scale[..., None, None]))
-        return total * scale, all_counts
+            ctx.save_for_backward(gradient.div_(number if number.ndim == 0 else number[..., None, None]))
+        return total / number, all_counts
 
     @staticmethod
     @once_differentiable

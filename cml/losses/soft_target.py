@@ -6,7 +6,7 @@ from cml.losses.label_distance_loss import Auto, Mask
 from cml.losses.label_scale import ScaledLabelLoss
 from cml.losses.loss import LossInfo
 from cml.losses.pairs import mask_label_distances
-from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows
+from cml.losses.row_blocks import Constant, RowTerms, mean_over_rows, over
 from cml.losses.row_cross_entropy import row_cross_entropy
 from cml.losses.row_mean import RowMean, warn_without_terms
 from cml.settings import check_above_zero
@@ -65,7 +65,7 @@ def soft_target_mean(
     """
 
     def log_weights(labels: Tensor, nearest: Tensor) -> Tensor:
-        return (nearest - labels) / label_temperature
+        return over(nearest - labels, label_temperature)
 
     def row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
         return row_cross_entropy(squared, labels, used, log_weights, temperature)

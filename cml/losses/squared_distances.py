@@ -162,12 +162,12 @@ def add_gradient(gradient: Tensor, full: Tensor, block: slice, slopes: Tensor, s
         shifted: Of ``squared_distances``.
         near: Of ``squared_distances``.
     """
-    for part, differences in _differences(full, block, near):
-        anchors, items = _flat_ends(part, block, full.shape[-2])
-        pull = differences.mul_(2 * slopes[part.unbind(1)][:, None])
-        rows = gradient.view(-1, gradient.shape[-1])
-        rows.index_add_(0, anchors, pull).index_add_(0, items, pull, alpha=-1)
     if len(near):
+        rows = gradient.view(-1, gradient.shape[-1])
+        for part, differences in _differences(full, block, near):
+            anchors, items = _flat_ends(part, block, full.shape[-2])
+            pull = differences.mul_(2 * slopes[part.unbind(1)][:, None])
+            rows.index_add_(0, anchors, pull).index_add_(0, items, pull, alpha=-1)
         slopes = slopes.index_put(near.unbind(1), slopes.new_zeros(()))
     slopes = slopes.to(shifted)
     if slopes.shape[-2] == shifted.shape[-2]:  # every item is an anchor of this block: one product does for both parts
