@@ -41,7 +41,7 @@ def graded_rank_mean(
     """
     check_matrix("embeddings", embeddings)
 
-    def row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+    def _row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
         counts = labels.where(used, 0).amax(dim=1) > labels.where(used, torch.inf).amin(dim=1)
         rows = squared / -2, graded_gains(labels, used, neighbors), labels, used
         at_once = max(1, _PAIR_BYTES // (squared.element_size() * labels.shape[1] ** 2))
@@ -50,7 +50,7 @@ def graded_rank_mean(
         values, slopes = (torch.cat(blocks) for blocks in zip(*parts, strict=True))
         return RowTerms(values.where(counts, 0), counts.long(), (slopes / -2).where(counts[:, None], 0))
 
-    return mean_over_rows(embeddings, label_distances, row_terms, normalize=normalize)
+    return mean_over_rows(embeddings, label_distances, _row_terms, normalize=normalize)
 
 
 def graded_gains(labels: Tensor, used: Tensor, neighbors: int) -> Tensor:

@@ -63,7 +63,7 @@ def h_ap_mean(
         The loss, and 1 for each anchor that counts.
     """
 
-    def compare_items(scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+    def _compare_items(scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
         """Index k is the item, j the other."""
         mine, other = gains[:, :, None], gains[:, None, :]
         above = scores[:, None, :] - scores[:, :, None]  # (R, k, j)
@@ -79,7 +79,7 @@ def h_ap_mean(
         soft.mul_(1 - soft).mul_((total / rank.square() / whole / temperature)[:, :, None])
         return values, soft.sum(dim=1) - soft.sum(dim=2)
 
-    return graded_rank_mean(embeddings, label_distances, compare_items, neighbors=neighbors, normalize=normalize)
+    return graded_rank_mean(embeddings, label_distances, _compare_items, neighbors=neighbors, normalize=normalize)
 
 
 class HAPLoss(LabelDistanceLoss):

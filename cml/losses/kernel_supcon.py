@@ -59,11 +59,11 @@ def kernel_supcon_mean(
         """(nearest^2 - labels^2) / (2 bandwidth^2), as a product: squares may overflow."""
         return over(nearest - labels, bandwidth).mul_(over((labels / 2).add_(nearest / 2), bandwidth))
 
-    def row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+    def _row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
         # of normalised embeddings cos = 1 - D / 2, and the 1 cancels
         return row_cross_entropy(squared, labels, used, log_weights, 2 * temperature)
 
-    return mean_over_rows(embeddings, label_distances, row_terms, normalize=True)
+    return mean_over_rows(embeddings, label_distances, _row_terms, normalize=True)
 
 
 class KernelSupConLoss(ScaledLabelLoss):

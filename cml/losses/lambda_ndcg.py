@@ -64,7 +64,7 @@ def lambda_ndcg_mean(
         The loss, and 1 for each anchor that counts.
     """
 
-    def compare_items(scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+    def _compare_items(scores: Tensor, gains: Tensor, labels: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
         """Index i is the item of more gain, j of less."""
         places = torch.arange(2, scores.shape[1] + 2, device=scores.device, dtype=scores.dtype).log2_()  # log2(1 + r)
         order = scores.masked_fill(~used, -torch.inf).argsort(dim=1, descending=True, stable=True)
@@ -78,7 +78,7 @@ def lambda_ndcg_mean(
         pull = weights.mul_(wrong.sigmoid_()).div_(temperature)
         return values, pull.sum(dim=1) - pull.sum(dim=2)
 
-    return graded_rank_mean(embeddings, label_distances, compare_items, neighbors=neighbors, normalize=normalize)
+    return graded_rank_mean(embeddings, label_distances, _compare_items, neighbors=neighbors, normalize=normalize)
 
 
 class LambdaNDCGLoss(LabelDistanceLoss):

@@ -93,7 +93,7 @@ def log_ratio_mean(
         The loss, and 1 for each anchor that counts.
     """
 
-    def row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+    def _row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
         limits = torch.finfo(squared.dtype)
         least = limits.tiny * limits.eps
         if not isinstance(floor, Tensor) and floor == 0:
@@ -118,7 +118,7 @@ def log_ratio_mean(
         pull = pull.mul_(centered) if pull.shape == centered.shape else pull * centered  # (..., R, B), 0 where not used
         return RowTerms(vecdot(pull, centered), counts, pull.mul_(2).div_(squared))
 
-    return mean_over_rows(embeddings, label_distances, row_terms, normalize=normalize)
+    return mean_over_rows(embeddings, label_distances, _row_terms, normalize=normalize)
 
 
 class LogRatioLoss(LabelDistanceLoss):

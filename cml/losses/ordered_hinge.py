@@ -35,10 +35,10 @@ def ordered_hinge_mean(
     """
     check_matrix("embeddings", embeddings)
 
-    def row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+    def _row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
         return ordered_hinges(squared, labels.abs().masked_fill_(~used, torch.inf), margin)
 
-    return mean_over_rows(embeddings, order, row_terms, normalize=normalize, block_bytes=block_bytes)
+    return mean_over_rows(embeddings, order, _row_terms, normalize=normalize, block_bytes=block_bytes)
 
 
 def ordered_hinges(squared: Tensor, order: Tensor, margin: float) -> RowTerms:

@@ -150,6 +150,15 @@ class _MeanOverBlocks(torch.autograd.Function):
         block_terms: _BlockTerms,
         rows: int,
     ) -> tuple[Tensor, Tensor]:
+        """The loss and the counts; the gradient is made on the way.
+
+        Args:
+            ctx: Of torch.
+            full: (..., B, D) the points.
+            anchors: A.
+            block_terms: Gives the terms of a block of squared distances.
+            rows: Anchors of a block.
+        """
         shifted, norms = center_points(full)
         gradient = torch.zeros_like(shifted, memory_format=torch.contiguous_format) if ctx.needs_input_grad[0] else None
         total, counts = norms.new_zeros(full.shape[:-2]), []
@@ -170,6 +179,6 @@ class _MeanOverBlocks(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
         (gradient,) = ctx.saved_tensors
-        return gradient * grad_loss[..., None, None], None, None, None
+        return gradient * slopes[0][..., None, None], None, None, None  # counts have no slope

@@ -67,10 +67,10 @@ def soft_target_mean(
     def log_weights(labels: Tensor, nearest: Tensor) -> Tensor:
         return over(nearest - labels, label_temperature)
 
-    def row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
+    def _row_terms(squared: Tensor, labels: Tensor, used: Tensor) -> RowTerms:
         return row_cross_entropy(squared, labels, used, log_weights, temperature)
 
-    return mean_over_rows(embeddings, label_distances, row_terms, normalize=normalize)
+    return mean_over_rows(embeddings, label_distances, _row_terms, normalize=normalize)
 
 
 class SoftTargetLoss(ScaledLabelLoss):

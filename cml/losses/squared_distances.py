@@ -50,6 +50,13 @@ def euclidean_distances(points: Tensor, anchors: int) -> Tensor:
 class _EuclideanDistances(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, full: Tensor, anchors: int) -> Tensor:  # noqa: ANN401 - torch has no type
+        """The distances.
+
+        Args:
+            ctx: Of torch.
+            full: (..., B, D) the points.
+            anchors: A.
+        """
         squared, shifted, near = squared_distances(full, *center_points(full), slice(0, anchors))
         distances = squared.sqrt_()
         ctx.save_for_backward(full, distances, shifted, near)
