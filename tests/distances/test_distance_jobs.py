@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 import cml.distances
 from cml.distances.euclidean import Euclidean
 from cml.distances.jobs import folder as job_folder
-from cml.distances.jobs.folder import RowFile
+from cml.distances.jobs import row_file
 from cml.distances.jobs.forecast import choose_strip_pairs, forecast, measure_rate
 from cml.distances.jobs.job_options import JobOptions
+from cml.distances.jobs.row_file import RowFile
 from cml.distances.jobs.run import write_matrix, write_neighbors
 from cml.distances.jobs.verify import verify
 from cml.distances.jobs.work import MatrixWork, Strip, cut
@@ -340,6 +341,7 @@ def test_a_lost_or_damaged_partial_file_is_made_again(damage: str, tmp_path: Pat
 
 def test_mirroring_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_folder, "TILE", 16)
+    monkeypatch.setattr(row_file, "TILE", 16)
     distance, labels = Euclidean(), Euclidean().encode(list(range(COUNT)))
     mirrored: list[int] = []
     whole = RowFile.mirror

@@ -38,7 +38,7 @@ def measure_rate(work: Work, seconds: float = SAMPLE_SECONDS) -> float:
         while True:
             began = time.perf_counter()
             if isinstance(work, MatrixWork):  # no pair twice: a row may take long, and a distance may keep its pairs
-                pairs = work.stored(order[start:][:size], order[::-1][start:][:size]).size
+                pairs = work.block(order[start:][:size], order[::-1][start:][:size]).size
             else:
                 work.compute(strip := Strip(start, start + size))
                 pairs = work.pairs(strip)

@@ -16,10 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cml.distances.jobs.folder import TILE, JobFolder, job_folder
+from cml.distances.jobs.folder import JobFolder, job_folder
 from cml.distances.jobs.forecast import check_disk_space, choose_strip_pairs, forecast, measure_rate
 from cml.distances.jobs.job_options import JobOptions, JobResult
 from cml.distances.jobs.local_executor import LocalExecutor, run_on_threads
+from cml.distances.jobs.row_file import TILE
 from cml.distances.jobs.work import MatrixWork, NeighborsWork, Strip, Work, cut
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels

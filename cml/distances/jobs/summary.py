@@ -1,4 +1,4 @@
-"""What the label distances of a dataset are like: zeros, ties, spread, quantiles, from a sample of pairs."""
+"""Statistics of a dataset's label distances: zeros, ties, spread, quantiles, from a sample of pairs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,33 +18,49 @@ QUANTILES = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1
 
 @dataclass(frozen=True)
 class Summary:
-    """What a sample of pairs says. Shares are of pairs of two different items."""
+    """Statistics of a sample of pairs. Shares are of pairs of two different items.
 
-    items: int  # in the sample; all of their pairs are looked at
-    of_items: int  # in all
+    Attributes:
+        items: Items in the sample; all of their pairs are looked at.
+        of_items: Items in all.
+        pairs: Pairs in the sample.
+        unit: Unit of the distances.
+        zeros: Share of pairs at distance 0.
+        infinities: Share of pairs that cannot be compared.
+        alone: Share of items that can be compared with no other of the sample.
+        ties: How often two other items are at the same finite distance from an item; 0 if ranks are unique.
+        log_std: Standard deviation of the natural logarithm of the positive finite distances: a factor of
+            e^(2 log_std) lies between near and far, and log-ratio takes 1 / log_std as its exponent.
+        mean: Mean of the finite distances.
+        quantiles: Share to distance, over the finite distances: thresholds.
+        positive_quantiles: The same over those above 0: floors.
+        distances: (P,) float32, the sample.
+    """
+
+    items: int
+    of_items: int
     pairs: int
     unit: str
-    zeros: float  # share of pairs at distance 0
-    infinities: float  # share of pairs that cannot be compared
-    alone: float  # share of items that can be compared with no other of the sample
-    ties: float  # how often two other items lie at the same finite distance from an item: 0 if ranks are unique
-    # standard deviation of the natural log of the positive finite distances: a factor of e^(2 log_std) lies between
-    # near and far, and log-ratio takes 1 / log_std as its exponent
+    zeros: float
+    infinities: float
+    alone: float
+    ties: float
+
     log_std: float
-    mean: float  # of the finite distances
-    quantiles: dict[float, float]  # share to distance, over the finite distances: thresholds
-    positive_quantiles: dict[float, float]  # the same over those above 0: floors
-    distances: Float32  # (P,) float32, the sample
+    mean: float
+    quantiles: dict[float, float]
+    positive_quantiles: dict[float, float]
+    distances: Float32
 
     def to_json(self) -> dict[str, Any]:
-        """All figures, without the sample."""
+        """Return all figures, without the sample."""
         values = {name: value for name, value in vars(self).items() if name != "distances"}
         for name in ("quantiles", "positive_quantiles"):
             values[name] = {f"{share:g}": value for share, value in values[name].items()}
         return values
 
     def table(self) -> str:
-        """The figures as lines of text."""
+        """Format the figures as lines of text."""
         rows = [
             ("pairs", f"{self.pairs:,}, among {self.items:,} of the {self.of_items:,} items"),
             ("distance 0", f"{self.zeros:.3%}"),
@@ -63,7 +79,21 @@ class Summary:
 def summarize(
     distance: LabelDistance, labels: Labels, *, unit: str = "", seed: int = 0, items: int = SAMPLE_ITEMS
 ) -> Summary:
-    """Look at all pairs among ``items`` items drawn at random; a dataset may know another ``unit`` than it does."""
+    """Compute statistics of all pairs among some items.
+
+    Args:
+        distance: The label distance.
+        labels: N encoded labels.
+        unit: Unit of the distances if the dataset knows it better than the label distance; "" otherwise.
+        seed: Seed of the random items.
+        items: How many items are drawn at random.
+
+    Returns:
+        The statistics.
+
+    Raises:
+        UserError: There are fewer than 3 items, or no distance is above 0 and finite.
+    """
     if min(items, len(labels)) < 3:
         raise UserError(f"A summary needs at least 3 items. Got {min(items, len(labels))} instead.")
     chosen = np.random.default_rng(seed).permutation(len(labels))[:items]
@@ -72,7 +102,8 @@ def summarize(
     apart = ~np.eye(len(chosen), dtype=np.bool_)
     sample = block[np.triu_indices(len(chosen), 1)] if distance.is_symmetric else block[apart]
     finite = sample[np.isfinite(sample)].astype(np.float64)
-    if len(positive := finite[finite > 0]) == 0:
+    positive = finite[finite > 0]
+    if len(positive) == 0:
         raise UserError(
             f"Among {len(sample):,} pairs none has a label distance above 0 and finite: the labels are all equal, or "
             "none can be compared."
@@ -100,7 +131,14 @@ def _quantiles(values: NDArray[np.float64]) -> dict[float, float]:
 
 
 def ties(block: NDArray[np.float32]) -> float:
-    """Share of pairs of items at the same finite distance from a third, over all items; of (N, N) distances."""
+    """Compute the share of pairs of items at the same finite distance from a third, over all items.
+
+    Args:
+        block: (N, N) distances.
+
+    Returns:
+        The share, 0 to 1.
+    """
     equal, pairs = 0, 0
     for row in range(len(block)):
         others = np.delete(block[row], row)

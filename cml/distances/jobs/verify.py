@@ -30,7 +30,8 @@ def open_job(distance: LabelDistance, labels: Labels, folder: Path) -> Work:
         UserError: The job is not finished, or is of other labels or another label distance.
         DataError: The record of the job is missing or damaged.
     """
-    if (record := read_record(folder))["items"] != len(labels):
+    record = read_record(folder)
+    if record["items"] != len(labels):
         raise UserError(f"{folder} holds the job of {record['items']} items, but there are {len(labels)}.")
     work: Work
     if record.get("kind") == MatrixWork.kind:
@@ -62,7 +63,7 @@ def verify(distance: LabelDistance, labels: Labels, folder: Path, *, seed: int |
     if isinstance(work, MatrixWork):
         rows, columns = (np.sort(rng.choice(n, min(n, VERIFIED_ROWS), replace=False)) for _ in range(2))
         with one_blas_thread():
-            again = {"matrix.npy": work.stored(rows, columns)}
+            again = {"matrix.npy": work.block(rows, columns)}
     else:
         rows = np.sort(rng.choice(n, min(n, VERIFIED_LISTS), replace=False))
         columns = np.arange(work.option[1])

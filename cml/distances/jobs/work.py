@@ -39,7 +39,13 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True)
 class Work(ABC):
-    """What a job computes."""
+    """What a job computes.
+
+    Attributes:
+        distance: The label distance.
+        labels: N encoded labels.
+        kind: "matrix" or "neighbors".
+    """
 
     distance: LabelDistance
     labels: Labels  # N encoded labels
@@ -63,13 +69,24 @@ class Work(ABC):
 
     @abstractmethod
     def compute(self, strip: Strip) -> Arrays:
-        """The rows of a strip: file name to array (rows, C), the last C columns of each row."""
+        """Compute the rows of a strip.
+
+        Args:
+            strip: The strip.
+
+        Returns:
+            File name to array (rows, C), the last C columns of each row.
+        """
 
     def pairs(self, strip: Strip) -> int:
-        """Pairs of labels that a strip takes."""
+        """Count the pairs of labels that a strip takes.
+
+        Args:
+            strip: The strip.
+        """
         rows = strip.stop - strip.start
-        left_out = (strip.start + strip.stop - 1) * rows // 2 if self.mirrored else 0
-        return rows * len(self.labels) - left_out
+        mirrored_pairs = (strip.start + strip.stop - 1) * rows // 2 if self.mirrored else 0
+        return rows * len(self.labels) - mirrored_pairs
 
     @property
     def all_pairs(self) -> int:
@@ -84,7 +101,11 @@ class Work(ABC):
 
 @dataclass(frozen=True)
 class MatrixWork(Work):
-    """All label distances: ``matrix.npy`` (N, N)."""
+    """All label distances: ``matrix.npy`` (N, N).
+
+    Attributes:
+        dtype: ``float32`` or ``float16``.
+    """
 
     dtype: str = "float32"  # "float32" or "float16"
     kind: ClassVar[str] = "matrix"
@@ -103,21 +124,39 @@ class MatrixWork(Work):
         return self.distance.is_symmetric
 
     def compute(self, strip: Strip) -> Arrays:
-        """The distances of the strip's labels to all, or to those from its first on if they are the same both ways."""
-        first = strip.start if self.mirrored else 0
-        return {"matrix.npy": self.stored(slice(*strip), slice(first, None))}
+        """Compute the distances of a strip's labels to all, or to those from its first on if the distance is symmetric.
 
-    def stored(self, rows: _Items, columns: _Items) -> NDArray[Any]:
-        """The distances (R, C) of ``rows`` to ``columns`` as the matrix holds them; ``UserError`` if it cannot."""
+        Args:
+            strip: The strip.
+
+        Returns:
+            ``matrix.npy`` to (rows, C).
+        """
+        first = strip.start if self.mirrored else 0
+        return {"matrix.npy": self.block(slice(*strip), slice(first, None))}
+
+    def block(self, rows: _Items, columns: _Items) -> NDArray[Any]:
+        """Compute a block of distances as the matrix holds them.
+
+        Args:
+            rows: R items, a slice or item numbers.
+            columns: C items.
+
+        Returns:
+            (R, C) of type ``dtype``.
+
+        Raises:
+            UserError: A distance is NaN, negative or does not fit into ``dtype``.
+        """
         block = self.distance.pairwise(self.labels[rows], self.labels[columns])
         if block.size and not block.min() >= 0:  # NaN is not
-            found, wrong, rule = block, ~(block >= 0), "should be a number >= 0, or infinity"
+            stored, wrong, rule = block, ~(block >= 0), "should be a number >= 0, or infinity"
         elif self.dtype == "float32":
             return block
         else:
             with np.errstate(over="ignore"):
-                found = block.astype(np.float16)
-            wrong = (np.isinf(found) != np.isinf(block)) | ((found == 0) != (block == 0))
+                stored = block.astype(np.float16)
+            wrong = (np.isinf(stored) != np.isinf(block)) | ((stored == 0) != (block == 0))
             rule = "does not fit into float16 (6e-8 to 65504); take float32"
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
@@ -126,12 +165,16 @@ class MatrixWork(Work):
                 f"The label distance {self.distance.name!r} of the items {items[rows][row]} and "
                 f"{items[columns][column]} is {block[row, column]:g}; it {rule}."
             )
-        return found
+        return stored
 
 
 @dataclass(frozen=True)
 class NeighborsWork(Work):
-    """Exact nearest-neighbour lists: ``ids.npy`` (N, k) int32 and ``distances.npy`` (N, k) float32."""
+    """Exact nearest-neighbour lists: ``ids.npy`` (N, k) int32 and ``distances.npy`` (N, k) float32.
+
+    Attributes:
+        k: Neighbours of each label.
+    """
 
     k: int = 10  # neighbours a label
     kind: ClassVar[str] = "neighbors"
@@ -145,11 +188,18 @@ class NeighborsWork(Work):
         return {"ids.npy": Form(self.k, np.dtype(np.int32)), "distances.npy": Form(self.k, np.dtype(np.float32))}
 
     def compute(self, strip: Strip) -> Arrays:
-        """The lists of the strip's labels."""
+        """Compute the lists of a strip's labels.
+
+        Args:
+            strip: The strip.
+
+        Returns:
+            File name to array (rows, k).
+        """
         with _preparing:
             search = self._search
-        found = search(*strip)
-        return {"ids.npy": found.ids, "distances.npy": found.distances}
+        lists = search(*strip)
+        return {"ids.npy": lists.ids, "distances.npy": lists.distances}
 
     @functools.cached_property
     def _search(self) -> Search:
@@ -160,7 +210,15 @@ _preparing = threading.Lock()  # several threads begin at once; what they share 
 
 
 def cut(work: Work, pairs: int) -> list[Strip]:
-    """Cut the rows into strips of about ``pairs`` pairs each, at least one row."""
+    """Cut the rows into strips.
+
+    Args:
+        work: What the job computes.
+        pairs: About how many pairs of labels a strip takes, at least one row.
+
+    Returns:
+        The strips, in order.
+    """
     n = len(work.labels)
     each = np.arange(n, 0, -1) if work.mirrored else np.full(n, n)
     until = np.cumsum(each)  # pairs up to and with each row
