@@ -2,7 +2,10 @@
 
 scipy believes what a file claims: a few hundred bytes can ask for all memory, or nest until the process dies. So the
 variables asked for are unpacked up to a limit, and every array in them must have as many bytes as it says, before
-scipy sees them.
+scipy sees them. ``tests/hostile/test_hostile_files.py`` has such files.
+
+A child process with a memory limit is not used in its place: LSUN has a file for each of its 4,394 masks, each of which
+would need an interpreter that imports scipy, and neither Windows nor macOS enforces a limit on a process's memory.
 """
 
 import io
