@@ -14,8 +14,8 @@ from cml.data.dataset_info import DatasetInfo
 from cml.errors import DataError
 from cml.registry import Choice
 from cml.tasks import main
+from cml.tasks.baselines import variants
 from cml.tasks.value import TASK as VALUE
-from cml.tasks.value import variants
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ The recipe takes about an hour on 2 cores; docs/results has what heads reach.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,37 +16,13 @@ from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.task import Task
 from cml.tasks import main
+from cml.tasks.baselines import variants
 from cml.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 RECIPE = TrainConfig(label_distance="dataset")  # what dataset.json says, or else euclidean
-OURS = "log-ratio"
-
-
-def variants(paper_exponent: float = 1.0) -> Mapping[str, Mapping[str, Any]]:
-    """What ``cml compare`` trains against each other, for every task: name to the options that differ from its recipe.
-
-    Unless its name says otherwise, a variant sees random batches with every item as an anchor. Margins and the
-    threshold's quantile are the best of a small grid on real sets (steering angles, sports poses), so that no baseline
-    is held back. ``paper_exponent`` is the power of the task's label distance that the published loss takes: 2 where it
-    takes the squared L2 distance and the task's is not squared (poses, numbers), 1 where it takes the task's as it is.
-    """
-    published = f"log-ratio(weights=uniform, label_exponent={paper_exponent}, floor_quantile=0.0, normalize=False)"
-    return {
-        # cml's default: rank weights, automatic exponent, floor, normalised
-        OURS: {},
-        "log-ratio, uniform weights": {"loss": "log-ratio(weights=uniform)"},
-        # the published loss, on all triplets of a batch
-        "log-ratio, plain": {"loss": published},
-        # the published loss on the published lists: one anchor, its 5 nearest, random others
-        "log-ratio, the paper's": {"loss": published, "sampler": "dense"},
-        "dense triplet": {"loss": "dense-triplet(margin=0.3)"},
-        "binary triplet, threshold": {"loss": "binary-triplet(rule=threshold, quantile=0.2, margin=0.4)"},
-        # the published baseline's lists: one anchor, 5 of its 30 nearest, the rest from outside them
-        "binary triplet, nearest": {"loss": "binary-triplet(rule=nearest, k=5)", "sampler": "binary"},
-    }
 
 
 def label_distance(recipe: TrainConfig, info: DatasetInfo) -> str:

@@ -1,4 +1,4 @@
-"""A run opened for Python: evaluate it, draw its gallery, carry it on."""
+"""A finished run opened in Python: evaluate it, write its retrieval report or explorer, export it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from cml.retrieval.ranker import Ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import with_verdict
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, Explorer, by_title, explore_runs
+from cml.runs.pair_similarity import PAIRS, with_pairs
+from cml.runs.published_recall import published_recall_ks, published_recall_within
 from cml.runs.retrieved import write_run_gallery
-from cml.runs.trained_run import PAIRS, TrainedRun, published_recall_ks, published_recall_within, with_pairs
+from cml.runs.trained_run import TrainedRun
 from cml.storage.atomic import write_json
 from cml.trackers import Tracker
 from cml.training.metrics_log import METRICS, read_metrics
@@ -87,10 +89,10 @@ class Run(TrainedRun):
         rankers: dict[str, Ranker] = {name: embedding_ranker(*both) for name, both in embeddings.items()}
         if references:
             rankers[RANDOM] = random_ranker(len(self.query_labels), len(self.gallery_labels), options.seed)
-        recall_within = options.recall_within or published_recall_within(self)
+        recall_within = options.recall_within or published_recall_within(self.dataset.info)
         options = replace(
             options,
-            recall_ks=options.recall_ks or tuple(published_recall_ks(self)),
+            recall_ks=options.recall_ks or tuple(published_recall_ks(self.dataset.info)),
             recall_within=recall_within / self.report[0],
         )
         evaluation = evaluate_by_label_kind(

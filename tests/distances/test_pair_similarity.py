@@ -12,7 +12,7 @@ from scipy import stats
 from cml.errors import DataError, UserError
 from cml.retrieval.metrics import pair_spearman
 from cml.retrieval.metrics.pair_spearman import compute_pair_spearman
-from cml.runs.trained_run import read_pairs
+from cml.runs.pair_similarity import read_pairs
 
 PLACES = {"a": 0, "b": 1, "c": 2, "d": 3}
 
@@ -49,7 +49,7 @@ def test_files_of_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     path = tmp_path / "pairs.csv"
     path.write_text("item,other,similarity\na,b,4.5\nc,a,0\nb,elsewhere,3\n")
     found = read_pairs(path, PLACES)
-    assert (found.first.tolist(), found.second.tolist(), found.given.tolist()) == ([0, 2], [1, 0], [4.5, 0])
+    assert (found.first.tolist(), found.second.tolist(), found.similarity.tolist()) == ([0, 2], [1, 0], [4.5, 0])
     assert "1 of 3 pairs are not of two items" in capsys.readouterr().err
     lines = tmp_path / "pairs.jsonl"
     lines.write_text('{"item": "a", "other": "d", "similarity": 2}\n')

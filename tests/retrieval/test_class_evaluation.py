@@ -203,14 +203,11 @@ def test_train_and_evaluate_classes_from_the_command_line(
 
 
 def test_published_ks_must_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from types import SimpleNamespace
-
     from cml.retrieval.embeddings import usable_recall_ks
-    from cml.runs.trained_run import published_recall_ks
+    from cml.runs.published_recall import published_recall_ks
 
     def ks(distance: str, gallery: int, **details: object) -> tuple[int, ...]:
-        run = SimpleNamespace(dataset=SimpleNamespace(info=info(**details)))
-        return usable_recall_ks(distances.get(distance), published_recall_ks(run), gallery)  # type: ignore[arg-type]
+        return usable_recall_ks(distances.get(distance), published_recall_ks(info(**details)), gallery)
 
     assert ks("classes", 31) == (1, 2, 4)
     assert ks("classes", 6) == (1,)

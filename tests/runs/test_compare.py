@@ -36,7 +36,7 @@ from cml.runs.planned_runs import kept_evaluation, plan_runs
 from cml.runs.report import sheet_variants
 from cml.runs.rows import Row, row_folders, rows_of, slug
 from cml.storage.atomic import PARTIAL
-from cml.tasks.value import OURS, variants
+from cml.tasks.baselines import OURS, variants
 from cml.training import run_folder
 from cml.training.config import TrainConfig
 

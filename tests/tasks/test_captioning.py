@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from cml.errors import UserError
+from cml.tasks.captioning.model import END, TopDown
 from cml.tasks.captioning.scores import CiderD, score, unavailable
-from cml.tasks.captioning.training import END, Captioned, CaptionerConfig, TopDown, Vocabulary, caption, train_captioner
+from cml.tasks.captioning.training import Captioned, CaptionerConfig, Vocabulary, caption, train_captioner
 
 WORDS = ["a", "red", "blue", "ball", "box", "lies", "on", "the", "left", "of", "tree", "and", "two"]
 

@@ -1,0 +1,33 @@
+"""The losses, samplers and settings that ``cml compare`` sets beside log-ratio in every task of graded labels."""
+
+from collections.abc import Mapping
+from typing import Any
+
+OURS = "log-ratio"
+
+
+def variants(paper_exponent: float = 1.0) -> Mapping[str, Mapping[str, Any]]:
+    """What ``cml compare`` trains against each other, for every task: name to the options that differ from its recipe.
+
+    Unless its name says otherwise, a variant sees random batches with every item as an anchor. Margins and the
+    threshold's quantile are the best of a small grid on real sets (steering angles, sports poses), so that no baseline
+    is held back.
+
+    Args:
+        paper_exponent: Power of the task's label distance that the published loss takes: 2 where it takes the squared
+            L2 distance and the task's is not squared (poses, numbers), 1 where it takes the task's as it is.
+    """
+    published = f"log-ratio(weights=uniform, label_exponent={paper_exponent}, floor_quantile=0.0, normalize=False)"
+    return {
+        # cml's default: rank weights, automatic exponent, floor, normalised
+        OURS: {},
+        "log-ratio, uniform weights": {"loss": "log-ratio(weights=uniform)"},
+        # the published loss, on all triplets of a batch
+        "log-ratio, plain": {"loss": published},
+        # the published loss on the published lists: one anchor, its 5 nearest, random others
+        "log-ratio, the paper's": {"loss": published, "sampler": "dense"},
+        "dense triplet": {"loss": "dense-triplet(margin=0.3)"},
+        "binary triplet, threshold": {"loss": "binary-triplet(rule=threshold, quantile=0.2, margin=0.4)"},
+        # the published baseline's lists: one anchor, 5 of its 30 nearest, the rest from outside them
+        "binary triplet, nearest": {"loss": "binary-triplet(rule=nearest, k=5)", "sampler": "binary"},
+    }
