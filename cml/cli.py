@@ -1,28 +1,21 @@
 """The ``cml`` command: imports the chosen subcommand, a module of cml.commands, alone; prints errors."""
 
-import codecs
 import contextlib
 import errno
 import importlib
-import io
-import os
-import signal
 import sys
-import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from types import FrameType
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from cml.command_line.options import PLUGIN, PLUGIN_HELP, load_plugins
+from cml.command_line.plugin_help import PLUGIN, PLUGIN_HELP
+from cml.command_line.plugin_option import load_plugins
+from cml.command_line.signals import interrupt_on_signals
+from cml.command_line.streams import flush_results, open_streams
 from cml.console.messages import say_warning
 from cml.errors import MachineError, UserError, did_you_mean, shorten_message
 from cml.launch import launch
 from cml.processes.heap import keep_freed_memory
 from cml.version import DISTRIBUTION, __version__
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 COMMANDS = {
     "demo": "train two losses on drawn people, rooms, scenes or heads and compare them, in three minutes",
@@ -43,7 +36,6 @@ COMMANDS = {
     "export": "export a trained run: ONNX, weights to share, captioning features",
 }
 SPLIT = ("train", "evaluate")  # the commands that several processes of torchrun share
-_SPELT, _SPELLINGS = "cml.spelt", {"±": "+-", "\N{EN DASH}": "-", "…": ".."}
 _LESS_MEMORY = "Take smaller batches or images, fewer threads or workers, or a machine with more."
 
 
@@ -53,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     warnings.showwarning = _show_warning
     try:
-        with _stopped_by_signals(), flush_results():
+        with interrupt_on_signals(), flush_results():
             _run(name, rest)
     except (UserError, FloatingPointError, MachineError) as error:
         _complain(error)
@@ -110,25 +102,6 @@ def _say(last_words: str) -> None:
     print(last_words, file=sys.stderr)
 
 
-@contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP are as good as SIGINT; one that somebody ignores, as nohup does, or hears stays theirs."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    known = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}  # Windows has no SIGHUP
-    known = known if threading.current_thread() is threading.main_thread() else set()
-    ours = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
-
-
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     say_warning(str(message))  # a user needs what it says, not the line of code that says it
 
@@ -153,55 +126,6 @@ def _help() -> str:
         "usage: cml COMMAND [options]\n\nTrain image embeddings whose distances mirror label distances.\n\n"
         f"{commands}\n\n  {PLUGIN}\n  {'':<11}{PLUGIN_HELP}\n\ncml COMMAND --help explains a command's options."
     )
-
-
-class _Forgiving(io.FileIO):
-    def write(self, content: "ReadableBuffer", /) -> int:
-        try:
-            return super().write(content)
-        except OSError:  # the terminal is gone, or the disk of a log is full: the work continues
-            return memoryview(content).nbytes
-
-
-def open_streams() -> None:
-    """Open closed streams on the null device, before a file gets their number; let stderr fail silently."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number: this one
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - open until the process ends
-    if sys.stderr is sys.__stderr__:
-        coding = getattr(sys.stderr, "encoding", "utf-8")
-        raw = io.BufferedWriter(_Forgiving(2, "wb", closefd=False))
-        sys.stderr = io.TextIOWrapper(raw, coding, errors=_SPELT, line_buffering=True)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors=_SPELT)
-
-
-def _spelt(error: UnicodeError) -> tuple[str, int]:
-    """Characters that the terminal lacks, spelt in ASCII."""
-    assert isinstance(error, UnicodeEncodeError)
-    others = error.object[error.start : error.end]
-    known = (_SPELLINGS.get(one) or one.encode("ascii", "backslashreplace").decode() for one in others)
-    return "".join(known), error.end
-
-
-codecs.register_error(_SPELT, _spelt)
-
-
-@contextlib.contextmanager
-def flush_results() -> Iterator[None]:
-    """Flush stdout at the end of the block; an ``OSError`` if that fails."""
-    try:
-        yield
-    finally:
-        try:
-            sys.stdout.flush()
-        except OSError as error:
-            # or Python fails on it again at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 if __name__ == "__main__":

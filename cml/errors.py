@@ -29,11 +29,18 @@ class UserError(Exception):
         return shorten_message(super().__str__())
 
 
-def shorten_message(said: str) -> str:
-    """A message in one line; if it is too long, its middle is left out."""
-    said = _CONTROLS.sub(lambda found: repr(found[0])[1:-1], said)
+def shorten_message(text: str) -> str:
+    """Put a message in one line of limited length.
+
+    Args:
+        text: The message.
+
+    Returns:
+        The message with control characters escaped; if it is too long, its middle is left out.
+    """
+    text = _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
     half = _LONGEST // 2
-    return said if len(said) <= _LONGEST else f"{said[:half]} .. {said[-half:]}"
+    return text if len(text) <= _LONGEST else f"{text[:half]} .. {text[-half:]}"
 
 
 class MachineError(Exception):
@@ -61,13 +68,31 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def install_hint(extra: str) -> str:
-    """The command that installs an extra of cml."""
+    """Name the command that installs an extra of cml.
+
+    Args:
+        extra: The name of the extra.
+
+    Returns:
+        The command.
+    """
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 @contextlib.contextmanager
 def require_extra(extra: str, what: str) -> Iterator[None]:
-    """Name the ``extra`` of cml that ``what`` needs, for the user to install, if an import in the block fails."""
+    """Name the extra that is missing, if an import in the block fails.
+
+    Args:
+        extra: The name of the extra.
+        what: What needs it, for the error.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UserError: an import in the block failed.
+    """
     try:
         yield
     except ImportError as error:

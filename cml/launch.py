@@ -10,7 +10,14 @@ _LOCAL = {"LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}  # what they are where nobody 
 
 
 class Launch(NamedTuple):
-    """This process among those started together: its rank of ``size``, on all machines and on its own (local)."""
+    """This process among those that were started together.
+
+    Attributes:
+        rank: Its rank among the processes of all machines.
+        size: The number of processes of all machines.
+        local_rank: Its rank among the processes of its machine.
+        local_size: The number of processes of its machine.
+    """
 
     rank: int = 0
     size: int = 1
@@ -29,7 +36,14 @@ class Launch(NamedTuple):
 
 
 def launch() -> Launch:
-    """This process, by the environment variables that torchrun sets."""
+    """Find out how this process was started, by the environment variables that torchrun sets.
+
+    Returns:
+        This process; alone if torchrun did not start it.
+
+    Raises:
+        UserError: a variable is not a whole number.
+    """
     if not {*_ALWAYS, "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         return Launch()
     for name in (*_ALWAYS, *_LOCAL):

@@ -6,7 +6,6 @@ hashes of the plugins that it needs; opening an untrusted run imports none of th
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import re
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from cml.errors import UserError
+from cml.plugin_hash import hash_content, hash_module
 from cml.registry import loading, registries
 
 _loaded: dict[str, Plugin] = {}  # by name
@@ -27,7 +27,12 @@ _sources: dict[str, None] = {}  # as the user gave them
 
 @dataclass(frozen=True)
 class Plugin:
-    """A loaded plugin: the name of its file or module, and the hash of its code (see ``_hash_of``)."""
+    """A loaded plugin.
+
+    Attributes:
+        name: The name of its file or module.
+        sha256: The hash of its code (see ``cml.plugin_hash``).
+    """
 
     name: str
     sha256: str
@@ -41,6 +46,9 @@ def load(source: str | Path) -> Plugin:
 
     Args:
         source: A Python file, or the name of a module that can be imported.
+
+    Returns:
+        The plugin.
 
     Raises:
         UserError: there is no such file or module, its code fails, or it registers nothing.
@@ -56,7 +64,7 @@ def load(source: str | Path) -> Plugin:
     name = path.name if is_file else str(source)
     if is_file and not path.is_file():
         raise UserError(f"There is no plugin {source}: give a Python file or the name of a module.")
-    if is_file and _loaded.get(name) == Plugin(name, _sha256(path.read_bytes())):
+    if is_file and _loaded.get(name) == Plugin(name, hash_content(path.read_bytes())):
         return _loaded[name]
     before = loading.set(name)
     try:
@@ -72,51 +80,87 @@ def load(source: str | Path) -> Plugin:
     origins = {origin for registry in registries for origin in registry.origins().values()}
     if not any(f"{origin}.".startswith(f"{name}.") for origin in origins):
         raise UserError(f"The plugin {name} registers nothing: use a decorator such as cml.losses.register(NAME).")
-    _loaded[name], _sources[str(source)] = Plugin(name, _hash_of(module)), None
+    _loaded[name], _sources[str(source)] = Plugin(name, hash_module(module)), None
     return _loaded[name]
 
 
 def flags() -> str:
-    """The options that load the same plugins on a command line: `` --plugin FILE`` for each."""
+    """Write the options that load the same plugins on a command line.
+
+    Returns:
+        `` --plugin FILE`` for each plugin.
+    """
     return "".join(f" --plugin {shlex.quote(source)}" for source in _sources)
 
 
 def sources() -> tuple[str, ...]:
-    """What loads the same plugins in another process: the whole paths of files, and names of modules."""
-    return tuple(str(Path(one).resolve()) if Path(one).is_file() else one for one in _sources)
+    """List what loads the same plugins in another process.
+
+    Returns:
+        The whole paths of files, and the names of modules.
+    """
+    return tuple(str(Path(source).resolve()) if Path(source).is_file() else source for source in _sources)
 
 
 def plugin_file(name: str) -> Path | None:
-    """The file of a plugin that is loaded; None for one that is a module."""
+    """Find the file of a loaded plugin.
+
+    Args:
+        name: The name of the plugin.
+
+    Returns:
+        The file; None if the plugin is a module.
+    """
     return next((Path(source) for source in _sources if Path(source).name == name and Path(source).is_file()), None)
 
 
 def required_plugins(*choices: str) -> tuple[tuple[str, str], ...]:
-    """Name and SHA-256 of the plugins and packages that registered the names in ``choices``; none for cml's own."""
+    """List the plugins and packages that registered the names in some choices.
+
+    Args:
+        *choices: Choices, such as ``log-ratio(weights=rank)``.
+
+    Returns:
+        The name and the SHA-256 of each; none for cml's own parts.
+    """
     words = {word for choice in choices for word in re.findall(r"[\w.-]+", choice)}
     names = {registry.origins().get(word, "") for registry in registries for word in words} - {""}
     return tuple((name, _hash_at_hand(name)) for name in sorted(names))
 
 
 def explain_missing(saved: Iterable[tuple[str, str]]) -> str:
-    """A sentence that says how to load the missing plugins of a run; "" if none is missing."""
-    gone = [name for name, _ in saved if not _is_there(name)]
-    if not gone:
+    """Explain how to load the missing plugins of a run.
+
+    Args:
+        saved: The name and the SHA-256 of each plugin of the run.
+
+    Returns:
+        A sentence for an error; "" if none is missing.
+    """
+    absent = [name for name, _ in saved if not _is_there(name)]
+    if not absent:
         return ""
-    flags = " ".join(f"--plugin {name}" for name in gone)
-    calls = ", ".join(f"cml.load_plugin({name!r})" for name in gone)
+    flags = " ".join(f"--plugin {name}" for name in absent)
+    calls = ", ".join(f"cml.load_plugin({name!r})" for name in absent)
     return f"It needs its author's own code; if you trust it, give {flags}, or in Python call {calls} or import it."
 
 
 def explain_changed(saved: Iterable[tuple[str, str]]) -> str:
-    """A sentence that names the plugins of a run whose code has changed; "" if none has."""
+    """Name the plugins of a run whose code has changed.
+
+    Args:
+        saved: The name and the SHA-256 of each plugin of the run.
+
+    Returns:
+        A sentence for an error; "" if none has changed.
+    """
     others = [name for name, sha256 in saved if _is_there(name) and _hash_at_hand(name) not in ("", sha256)]
     return f"The code of {', '.join(others)} has changed since the run was trained." if others else ""
 
 
 def _run(file: Path) -> ModuleType:
     """Run a file as a module, whose name depends on its path, so that no two files share one."""
-    place = _sha256(str(file).encode())[:8]
+    place = hash_content(str(file).encode())[:8]
     spec = importlib.util.spec_from_file_location(f"cml_plugin_{place}_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
@@ -157,18 +201,4 @@ def _hash_at_hand(name: str) -> str:
     if plugin := _loaded.get(name) or _loaded.get(f"{name}.py"):
         return plugin.sha256
     module = _module_at_hand(name)
-    return "" if module is None else _hash_of(module)
-
-
-def _hash_of(module: ModuleType) -> str:
-    """SHA-256 of a module's file, or of the names and contents of a package's Python files; "" if it is built in."""
-    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
-    if folders:
-        files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
-        return _sha256(b"".join(file.name.encode() + file.read_bytes() for file in files))
-    file = getattr(module, "__file__", None)
-    return _sha256(Path(file).read_bytes()) if file else ""
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    return "" if module is None else hash_module(module)

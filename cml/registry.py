@@ -36,21 +36,36 @@ _HYPHENED = re.compile(rf"(?P<quoted>{_QUOTED})|(?<![\w.])(?P<word>[A-Za-z_][\w.
 
 @dataclass(frozen=True)
 class Choice:
-    """A registered name with settings, e.g. ``Choice("log-ratio", {"weights": "rank"})``."""
+    """A registered name with settings, e.g. ``Choice("log-ratio", {"weights": "rank"})``.
+
+    Attributes:
+        name: The registered name.
+        settings: Its settings by name.
+    """
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Choice:
-        """Read ``name`` or ``name(key=value, ..)``: Python literals, bare words, or nested choices, as text."""
+        """Read ``name`` or ``name(key=value, ...)``.
+
+        Args:
+            text: The choice; values are Python literals, bare words or nested choices.
+
+        Returns:
+            The choice.
+
+        Raises:
+            UserError: the text reads otherwise.
+        """
         match = _CHOICE.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise UserError(f"{reprlib.repr(text)} should read 'name' or 'name(setting=value, ..)'.")
         inside = match["settings"]
         if inside is None or not inside.strip():
             return cls(match["name"])
-        quoted = _HYPHENED.sub(lambda found: found["quoted"] or repr(found["word"]), inside)
+        quoted = _HYPHENED.sub(lambda match: match["quoted"] or repr(match["word"]), inside)
         try:
             call: Any = ast.parse(f"f({quoted})", mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -61,7 +76,7 @@ class Choice:
         if settings is None or (listed and match["name"] != "sum"):
             raise UserError(f"{text!r} should read 'name(setting=value, ..)'; {inside!r} is not a list of settings.")
         if listed:
-            settings["parts"] = [_weighted(one, text) for one in listed]
+            settings["parts"] = [_parse_weighted(part, text) for part in listed]
         return cls(match["name"], settings)
 
     def __str__(self) -> str:
@@ -72,9 +87,12 @@ class Choice:
 
 
 class Registry(Generic[T]):
-    """The named entries of one ``kind`` ("loss"): from its arguments, decorators, plugins and installed packages.
+    """The named entries of one kind: from its arguments, decorators, plugins and installed packages.
 
-    ``group`` ("cml.losses") is that of the packages' entry points, read once, for all names or an unknown one.
+    Args:
+        kind: What the entries are, in errors: "loss".
+        entries: The entries by name; a text "module:attribute" is imported on first use.
+        group: The entry points of installed packages: "cml.losses". They are read once, when needed.
     """
 
     def __init__(self, kind: str, entries: Mapping[str, str | Callable[..., T]], group: str = "") -> None:
@@ -88,6 +106,12 @@ class Registry(Generic[T]):
         """Decorator that adds a class or function under ``name``.
 
         A definition that runs again, such as a notebook cell, replaces the earlier one.
+
+        Args:
+            name: The name.
+
+        Returns:
+            The decorator, which returns the class or function unchanged.
 
         Raises:
             UserError: the name is taken by something else, or has characters that a choice cannot hold.
@@ -113,7 +137,14 @@ class Registry(Generic[T]):
         return sorted(self._entries)
 
     def origin(self, name: str) -> str:
-        """The plugin, package or module that registered ``name``; "" for cml's own, a script's and an unknown one."""
+        """Tell who registered a name.
+
+        Args:
+            name: The name.
+
+        Returns:
+            The plugin, package or module; "" for cml's own names, those of a script and unknown ones.
+        """
         return self._origins.get(name, "")
 
     def origins(self) -> Mapping[str, str]:
@@ -122,7 +153,17 @@ class Registry(Generic[T]):
         return self._origins
 
     def entry(self, name: str) -> Callable[..., T]:
-        """The class or function registered under ``name``."""
+        """Return the class or function that is registered under a name.
+
+        Args:
+            name: The name.
+
+        Returns:
+            The class or function.
+
+        Raises:
+            UserError: the name is unknown, or its package cannot be imported.
+        """
         if name not in self._entries:
             self._read_group()
         if name not in self._entries:
@@ -130,13 +171,13 @@ class Registry(Generic[T]):
             raise UserError(f"Unknown {self.kind} {name!r}.{hint} Known: {', '.join(self.names())}.")
         entry = self._entries[name]
         if isinstance(entry, str):
-            found = self._imported(name, entry)
+            imported = self._import(name, entry)
             if self._entries[name] == entry:  # unless the module has just registered it by a decorator
-                self._entries[name] = found
-        made: Callable[..., T] = self._entries[name]
-        return made
+                self._entries[name] = imported
+        registered: Callable[..., T] = self._entries[name]
+        return registered
 
-    def _imported(self, name: str, entry: str) -> Callable[..., T]:
+    def _import(self, name: str, entry: str) -> Callable[..., T]:
         module, _, attribute = entry.partition(":")
         before = loading.set(self.origin(name))
         try:
@@ -163,17 +204,31 @@ class Registry(Generic[T]):
         self._unread_group = ""
 
     def describe(self, name: str) -> str:
-        """An entry with the defaults of its settings, written as a choice, and its documentation."""
+        """Describe an entry by the defaults of its settings and its documentation.
+
+        Args:
+            name: The name of the entry.
+
+        Returns:
+            The text, which begins with the entry written as a choice.
+        """
         entry = self.entry(name)
         words = [
-            one.name if one.default is one.empty else f"{one.name}={one.default}"
-            for one in inspect.signature(entry).parameters.values()
+            setting.name if setting.default is setting.empty else f"{setting.name}={setting.default}"
+            for setting in inspect.signature(entry).parameters.values()
         ]
         about = (inspect.getdoc(entry) or "").replace("``", "`")
         return f"{name}({', '.join(words)})\n\n{about}".rstrip()
 
     def get(self, choice: str | Choice, /, **settings: Any) -> T:  # noqa: ANN401 - settings of any entry
-        """Make what ``choice`` names: ``get("log-ratio(weights=rank)")``, or ``get("log-ratio", weights="rank")``.
+        """Make what a choice names: ``get("log-ratio(weights=rank)")``, or ``get("log-ratio", weights="rank")``.
+
+        Args:
+            choice: The choice, or its text.
+            **settings: Further settings.
+
+        Returns:
+            The object.
 
         Raises:
             UserError: unknown name or setting, a setting given twice, or a setting's value that the entry refuses.
@@ -226,7 +281,7 @@ def _keywords(call: ast.Call, text: str) -> dict[str, Any] | None:
     return {str(word.arg): _value(word.value, text) for word in call.keywords}
 
 
-def _weighted(node: ast.expr, text: str) -> str:
+def _parse_weighted(node: ast.expr, text: str) -> str:
     """A part of a sum, as a string: ``cosent`` or ``0.3*cosent``."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return f"{_value(node.left, text)}*{_value(node.right, text)}"

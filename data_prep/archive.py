@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from cml.errors import DataError
-from cml.storage.atomic import open_regular
+from cml.storage.regular_file import open_regular
 
 MOST_MEMBERS = 2_000_000
 LARGEST = 64 << 20  # bytes of one member

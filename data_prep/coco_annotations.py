@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cml.errors import DataError
-from cml.storage.atomic import read_json
+from cml.storage.json_file import read_json
 
 
 def annotation_files(source: Path, year: int, kind: str) -> dict[str, Path]:

@@ -20,7 +20,7 @@ from cml.data_prep.dataset_source import Content, DatasetSource
 from cml.data_prep.group_split import group_split
 from cml.data_prep.provenance import record_provenance
 from cml.errors import DataError, UserError, require_extra
-from cml.storage.atomic import open_regular
+from cml.storage.regular_file import open_regular
 
 _MAPS = {"blue-marble": "bmng.jpg", "relief": "shadedrelief.jpg"}
 _MASK, _MASK_SHAPE = "lsmask_5min_l.bin", (2160, 4320)  # 5 minutes of arc; the south comes first

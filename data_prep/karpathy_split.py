@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from cml.errors import DataError
-from cml.storage.atomic import read_json
+from cml.storage.json_file import read_json
 
 _KARPATHY = {"train": "train", "restval": "train", "test": "", "val": ""}
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cml.errors import DataError
-from cml.storage.atomic import open_regular
+from cml.storage.regular_file import open_regular
 
 MOST_BYTES = 64 << 20  # of a file; MPII's, the largest, has 13 MB
 MOST_UNPACKED = 512 << 20  # bytes of the variables asked for

@@ -13,7 +13,7 @@ from cml.data_prep.joint_checks import finite
 from cml.data_prep.mat_file import read_variable
 from cml.data_prep.person_crop import Float64
 from cml.errors import DataError
-from cml.storage.atomic import read_json
+from cml.storage.json_file import read_json
 
 JOINTS = (
     *("r_ankle", "r_knee", "r_hip", "l_hip", "l_knee", "l_ankle", "pelvis", "thorax", "upper_neck", "head_top"),

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.images import is_upright, open_named_image, upright_rgb
+from cml.data.exif_orientation import is_upright, upright_rgb
+from cml.data.open_image import open_named_image
 
 Float64 = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cml.errors import DataError
-from cml.storage.atomic import open_regular
+from cml.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

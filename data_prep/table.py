@@ -11,7 +11,7 @@ from typing import Any
 
 from cml.console.messages import say
 from cml.errors import DataError, UserError
-from cml.storage.atomic import open_regular
+from cml.storage.regular_file import open_regular
 from cml.storage.strict_json import parse_json
 
 Row = Mapping[str, Any]

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 
 from cml.errors import DataError
-from cml.storage.atomic import open_regular
+from cml.storage.regular_file import open_regular
 
 
 def read_lines(path: Path) -> list[tuple[str, str]]:

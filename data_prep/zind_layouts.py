@@ -14,7 +14,7 @@ from cml.data_prep.layout_masks import DETAILS, MASK_FRAME, mask_image
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_errors import read_each
 from cml.errors import DataError, UserError
-from cml.storage.atomic import read_json
+from cml.storage.json_file import read_json
 from cml.storage.safe_paths import file_inside
 
 

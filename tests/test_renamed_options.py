@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cml.command_line.options import parse
+from cml.command_line.parse_options import parse
 from cml.errors import DataError, UserError, did_you_mean
 from cml.renamed_options import with_current_names
 from cml.storage.saved_options import saved_options

@@ -24,7 +24,8 @@ from cml.bench.suite import SUITES, TRACKS, Method, Suite, known, method
 from cml.errors import DataError, UserError
 from cml.renamed_options import with_current_names
 from cml.runs.search_space import with_settings
-from cml.storage.atomic import atomic_file, write_json
+from cml.storage.atomic import atomic_file
+from cml.storage.json_file import write_json
 from cml.storage.provenance import as_json
 from cml.storage.saved_options import read_record
 from cml.version import __version__

@@ -21,7 +21,9 @@ from cml.distances.dataset_labels import encode
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
-from cml.storage.atomic import atomic_file, cache_folder, exclusive_lock
+from cml.storage.atomic import atomic_file
+from cml.storage.cache_folder import cache_folder
+from cml.storage.exclusive_lock import exclusive_lock
 from cml.storage.npy import map_array
 from cml.training.config import TrainConfig
 

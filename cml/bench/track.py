@@ -23,7 +23,7 @@ from cml.retrieval.random_row import random_ranker
 from cml.retrieval.ranker import Ranker
 from cml.runs.search_space import with_settings
 from cml.storage.provenance import as_json
-from cml.storage.resumable import FolderError, WorkFolder, work_folder
+from cml.storage.work_folder import FolderError, WorkFolder, work_folder
 from cml.training.config import TrainConfig
 
 _WAIT = 2.0  # seconds until a method that another process works on is looked at again

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cml import tasks
-from cml.command_line.options import parse, show
-from cml.command_line.shared import Dataset
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import Dataset
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import DataError, shorten_message
 
@@ -37,7 +38,8 @@ def more_queries(info: DatasetInfo) -> str:
 
 def run(arguments: Sequence[str]) -> None:
     """Print every problem, one per line; exit code 2 if there is one."""
-    from cml.data.prepared import PreparedDataset, check_dataset
+    from cml.data.check_dataset import check_dataset
+    from cml.data.prepared import PreparedDataset
     from cml.retrieval.verdict import size_verdict
     from cml.runs.distances import refused_labels, tied_pairs
 

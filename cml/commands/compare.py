@@ -8,8 +8,10 @@ from typing import Annotated
 import tyro
 
 from cml import tasks
-from cml.command_line.options import others, parse, pick, print_json
-from cml.command_line.shared import AsJson, AsMarkdown
+from cml.command_line.parse_options import others, parse
+from cml.command_line.pick_name import pick
+from cml.command_line.print_result import print_json
+from cml.command_line.shared_options import AsJson, AsMarkdown
 from cml.commands.train import recipe_for
 from cml.errors import UserError
 from cml.runs.compare import compare

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cml.command_line.options import parse, show
-from cml.command_line.shared import AsJson, Dataset
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import AsJson, Dataset
 from cml.console.resume_hint import resume_hint
 from cml.errors import UserError
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import tyro
 
-from cml.command_line.options import parse, show
-from cml.command_line.shared import AsJson, Data, Device, Run
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import AsJson, Data, Device, Run
 from cml.retrieval.evaluate_options import EvaluateOptions
 
 

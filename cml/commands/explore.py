@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, show
-from cml.command_line.shared import AsJson, Data, Device, Split
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import AsJson, Data, Device, Split
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def _runs_of(folder: Path) -> dict[str, Path]:
     """Title to run folder: the folder itself under "", or of a comparison the first run of each row."""
     from cml.errors import UserError
     from cml.runs.rows import slug
-    from cml.storage.atomic import read_json
+    from cml.storage.json_file import read_json
     from cml.training.saved_model import MODEL
 
     path = folder / "comparison.json"

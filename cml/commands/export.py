@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import others, parse, pick, show
-from cml.command_line.shared import AsJson, Data, Run
+from cml.command_line.parse_options import others, parse
+from cml.command_line.pick_name import pick
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import AsJson, Data, Run
 from cml.console.messages import say
 
 KINDS = {

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, print_json
-from cml.command_line.shared import Device, Threads
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import print_json
+from cml.command_line.shared_options import Device, Threads
 from cml.console.messages import say, say_warning
 from cml.export.captioning import CaptioningFeatures
 from cml.export.decoding import DEFAULT_THREADS

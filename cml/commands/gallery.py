@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cml.command_line.options import parse, show
-from cml.command_line.shared import AsJson, Data, Device, Run
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import AsJson, Data, Device, Run
 from cml.runs.run import open_run
 
 

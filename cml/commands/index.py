@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, show
-from cml.command_line.shared import AsJson, BatchSize, Device, SharedRun, Splits, Threads
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import AsJson, BatchSize, Device, SharedRun, Splits, Threads
 from cml.console.messages import say
 from cml.export.decoding import DEFAULT_THREADS
 

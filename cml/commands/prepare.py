@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import arg
 
 from cml import data_prep, plugins
-from cml.command_line.options import parse, pick, print_json
-from cml.command_line.shared import AsJson
+from cml.command_line.parse_options import parse
+from cml.command_line.pick_name import pick
+from cml.command_line.print_result import print_json
+from cml.command_line.shared_options import AsJson
 from cml.errors import UserError
 
 if TYPE_CHECKING:

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cml.command_line.options import others, parse, pick, print_json
-from cml.command_line.shared import AsJson, AsMarkdown
+from cml.command_line.parse_options import others, parse
+from cml.command_line.pick_name import pick
+from cml.command_line.print_result import print_json
+from cml.command_line.shared_options import AsJson, AsMarkdown
 from cml.training.config import TrainConfig
 
 

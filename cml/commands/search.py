@@ -7,8 +7,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from cml.command_line.options import parse, print_json
-from cml.command_line.shared import AsJson, Device
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import print_json
+from cml.command_line.shared_options import AsJson, Device
 
 _LONGEST = 4096  # characters of a path, as on the disk
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from cml import plugins, tasks
-from cml.command_line.options import parse, parse_known, pick, show
-from cml.command_line.shared import AsJson
+from cml.command_line.parse_options import parse, parse_known
+from cml.command_line.pick_name import pick
+from cml.command_line.print_result import show
+from cml.command_line.shared_options import AsJson
 from cml.console.messages import say
 from cml.errors import DataError, UserError
 from cml.training.config import TrainConfig

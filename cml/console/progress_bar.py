@@ -6,8 +6,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-EVERY = 10.0  # seconds between two lines of a log
-BAR_DELAY = 2.0  # seconds of work without a bar
+LOG_INTERVAL = 10.0  # seconds between two lines of a log
+BAR_DELAY = 2.0  # seconds of work before a bar is shown
 
 
 class ProgressBar(tqdm):  # type: ignore[misc]  # tqdm has no types
@@ -18,21 +18,37 @@ class ProgressBar(tqdm):  # type: ignore[misc]  # tqdm has no types
         self._in_lines = not ("ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty()))
         self._next = -math.inf  # the next line is due at this time of tqdm's clock
         if self._in_lines:
-            settings |= {"mininterval": EVERY, "ncols": 0, "disable": settings.get("disable") or sys.stderr is None}
+            settings |= {
+                "mininterval": LOG_INTERVAL,
+                "ncols": 0,
+                "disable": settings.get("disable") or sys.stderr is None,
+            }
         super().__init__(*arguments, **settings)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
-        """Show the progress; returns whether there is something to clear."""
+        """Show the progress; tqdm calls it.
+
+        Args:
+            msg: A text in place of the bar, by which tqdm clears it.
+            pos: The line of the terminal.
+
+        Returns:
+            Whether there is something to clear.
+        """
         if not self._in_lines:
             return bool(super().display(msg, pos))
         now, closing = self._time(), self.disable
         if msg is None and (closing or now >= self._next):
-            self._next = now + 0.9 * EVERY
+            self._next = now + 0.9 * LOG_INTERVAL
             self.fp.write(f"{self}{'' if closing else chr(10)}")  # tqdm ends the last line itself
             self.fp.flush()
         return False
 
     def clear(self, nolock: bool = False) -> None:
-        """Clear the bar, unless it is a line of a log."""
+        """Clear the bar, unless it is a line of a log.
+
+        Args:
+            nolock: Whether the caller holds tqdm's lock.
+        """
         if not self._in_lines:
             super().clear(nolock)

@@ -15,21 +15,44 @@ _AT_ONCE = 1 << 20  # bytes of float pixels: those of a whole batch exceed the C
 
 @dataclass(frozen=True)
 class Jitter:
-    """How much each image may move, in shares, both ways; a new crop is drawn whenever it is used."""
+    """How much each image may change, both ways, as fractions; a new crop is drawn whenever an image is used.
 
-    crop: float = 1.0  # share of the stored image's sides that the centre box covers
-    scale: float = 0.0  # change of the box's side, of the stored side
-    shift: float = 0.0  # move of the box's centre on each axis, of the stored side
-    brightness: float = 0.0  # change of brightness and contrast
+    Attributes:
+        crop: The fraction of the stored image's sides that the centre box covers.
+        scale: The greatest change of the box's side, as a fraction of the stored side.
+        shift: The greatest move of the box's centre on each axis, as a fraction of the stored side.
+        brightness: The greatest change of brightness and of contrast.
+    """
+
+    crop: float = 1.0
+    scale: float = 0.0
+    shift: float = 0.0
+    brightness: float = 0.0
 
 
 def stored_size(image_size: Size, crop: float) -> Size:
-    """The size of stored images whose centre box, a share ``crop`` of each side, has ``image_size`` pixels."""
+    """Compute the size at which images are stored, of which the network sees the centre box.
+
+    Args:
+        image_size: The (height, width) of the centre box in pixels.
+        crop: The fraction of each side that the centre box covers.
+
+    Returns:
+        (height, width) in pixels.
+    """
     return round(image_size[0] / crop), round(image_size[1] / crop)
 
 
 def center_box(images: UInt8, image_size: Size) -> Tensor:
-    """The centre box (B, 3, h, w) uint8 of stored images (B, H, W, 3)."""
+    """Cut out the centre box of stored images.
+
+    Args:
+        images: The images, (B, H, W, 3).
+        image_size: (h, w) of the box in pixels.
+
+    Returns:
+        The boxes, (B, 3, h, w) uint8.
+    """
     (height, width), (h, w) = images.shape[1:3], image_size
     top, left = (height - h) // 2, (width - w) // 2
     return torch.from_numpy(np.ascontiguousarray(images[:, top : top + h, left : left + w])).permute(0, 3, 1, 2)
@@ -44,8 +67,20 @@ def jitter_boxes(
     part: slice = slice(None),
     total: int | None = None,
 ) -> Tensor:
-    """One random box of each stored image (B, H, W, 3), without jitter the centre box: (B, 3, h, w) uint8."""
-    # a part of a list of total images, of which other processes have the rest, gets the boxes it has in the whole list
+    """Cut out a random box of each stored image; without jitter, the centre box.
+
+    Args:
+        images: The images, (B, H, W, 3).
+        image_size: (h, w) of the box in pixels.
+        jitter: How much each box may change.
+        rng: The generator of random numbers.
+        part: The part that the images are of a list, of which other processes have the rest. They get the boxes that
+            they have in the whole list.
+        total: The number of images of the whole list; by default, B.
+
+    Returns:
+        The boxes, (B, 3, h, w) uint8.
+    """
     count = len(images)
     drawn_for = count if total is None else total
     moves, shades = bool(jitter.scale or jitter.shift), bool(jitter.brightness)
@@ -78,7 +113,15 @@ def jitter_boxes(
 
 
 def mirror_images(images: Tensor, which: NDArray[np.bool_]) -> Tensor:
-    """Images (B, 3, h, w) with those of ``which`` (B,) mirrored left to right."""
+    """Mirror some images left to right.
+
+    Args:
+        images: The images, (B, 3, h, w).
+        which: Which of them to mirror, (B,).
+
+    Returns:
+        All images, (B, 3, h, w).
+    """
     if not which.any():
         return images
     return torch.where(torch.from_numpy(which)[:, None, None, None], images.flip(3), images)

@@ -14,7 +14,12 @@ RawLabels = NDArray[Any] | list[Any]  # an array if they are numbers of one shap
 
 
 class Column(Sequence[Any]):
-    """A sequence whose items, with a ``root`` paths below it, are made on access; it equals any with equal items."""
+    """A sequence whose items are made on access; it equals any sequence with equal items.
+
+    Args:
+        array: The items as an array.
+        root: A folder, of which the items are paths; by default, the items are those of the array.
+    """
 
     def __init__(self, array: NDArray[Any], root: Path | None = None) -> None:
         self._array, self._root = array, root
@@ -22,7 +27,7 @@ class Column(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._array)
 
-    def _made(self, rows: slice) -> list[Any]:
+    def _make(self, rows: slice) -> list[Any]:
         items: list[Any] = self._array[rows].tolist()
         return items if self._root is None else [self._root / name for name in items]
 
@@ -30,11 +35,11 @@ class Column(Sequence[Any]):
         if isinstance(position, slice):
             return type(self)(self._array[position], self._root)
         position = range(len(self))[position]
-        return self._made(slice(position, position + 1))[0]
+        return self._make(slice(position, position + 1))[0]
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), _BLOCK):
-            yield from self._made(slice(start, start + _BLOCK))
+            yield from self._make(slice(start, start + _BLOCK))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str):
@@ -56,22 +61,45 @@ class Numbers(Column):
 
 @dataclass(frozen=True)
 class Items:
-    """The N items of one metadata.jsonl, in the order of its lines."""
+    """The N items of one metadata.jsonl, in the order of its lines.
 
-    folder: Path  # of the metadata.jsonl
-    lines: NDArray[np.int64]  # (N,) line numbers, from 1
-    roles: NDArray[np.int8]  # (N,) as numbers
-    ids: NDArray[Any]  # (N,)
-    names: NDArray[Any]  # (N,) paths of their images below folder, "" for a missing image
-    labels: RawLabels  # N
+    Attributes:
+        folder: The folder of the metadata.jsonl.
+        lines: The line numbers from 1, (N,).
+        roles: The roles as numbers, (N,).
+        ids: The ids, (N,).
+        names: The paths of the images below ``folder``, "" for a missing image, (N,).
+        labels: The N labels.
+    """
+
+    folder: Path
+    lines: NDArray[np.int64]
+    roles: NDArray[np.int8]
+    ids: NDArray[Any]
+    names: NDArray[Any]
+    labels: RawLabels
 
     def rows(self, metadata: str) -> Iterator[tuple[Path | None, Any, str]]:
-        """For each item its image (None if missing), its label, and its place: "FILE:LINE"."""
+        """Go through the items.
+
+        Args:
+            metadata: The name of the metadata file.
+
+        Yields:
+            For each item its image (None if missing), its label, and its place: "FILE:LINE".
+        """
         for line, name, label in zip(Column(self.lines), Column(self.names), self.labels, strict=True):
             yield self.folder / name if name else None, label, f"{self.folder / metadata}:{line}"
 
     def of_role(self, role: int) -> tuple[Column, Column, Sequence[Any]]:
-        """The ids, images and labels of the items of one role."""
+        """Select the items of one role.
+
+        Args:
+            role: The role as a number.
+
+        Returns:
+            The ids, images and labels of the items.
+        """
         rows = np.flatnonzero(self.roles == role)
         every = len(rows) == len(self.roles)
         ids, names = (array if every else array[rows] for array in (self.ids, self.names))

@@ -21,20 +21,32 @@ _NEVER_EMPTY = ("name", "task", "label_column")
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """The content of ``dataset.json``."""
+    """The content of ``dataset.json``.
 
-    name: str  # short: "donkeycar"
-    task: str  # name of the task whose recipe fits: "pose", "value", ..
-    label_column: str  # the column of metadata.jsonl that holds the label: "keypoints", "value", ..
-    label_unit: str  # "px", "steering angle", ..
-    frame: str  # coordinate frame of the label in words, "" if it has none
-    source: str  # where the items come from
-    licence: str  # theirs, or that none is stated
-    # what else the task needs: {"joints": ["r_ankle", ..], "image_size": [288, 288]}. {"gallery": "queries"} means that
-    # each query is searched among all other queries, without a gallery
+    Attributes:
+        name: A short name: "donkeycar".
+        task: The name of the task whose recipe fits: "pose", "value".
+        label_column: The column of metadata.jsonl that holds the label: "keypoints", "value".
+        label_unit: The unit of the label: "px", "steering angle".
+        frame: The coordinate frame of the label in words; "" if it has none.
+        source: Where the items come from.
+        licence: Their licence, or that none is stated.
+        details: What else the task needs: ``{"joints": ["r_ankle", ...], "image_size": [288, 288]}``.
+            ``{"gallery": "queries"}`` means that each query is searched among all other queries, without a gallery.
+        made_with: The provenance: settings and the fingerprint of the source; empty if the dataset was made by hand.
+        counts: The number of items by role.
+    """
+
+    name: str
+    task: str
+    label_column: str
+    label_unit: str
+    frame: str
+    source: str
+    licence: str
     details: Mapping[str, Any] = field(default_factory=dict)
-    made_with: Mapping[str, Any] = field(default_factory=dict)  # settings and source's fingerprint; {} if made by hand
-    counts: Mapping[str, int] = field(default_factory=dict)  # items by role
+    made_with: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def queries_are_gallery(self) -> bool:
@@ -48,14 +60,34 @@ class DatasetInfo:
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:
-    """Read one JSON object; a ValueError says what is wrong."""
+    """Read one JSON object.
+
+    Args:
+        raw: The JSON.
+
+    Returns:
+        The object.
+
+    Raises:
+        ValueError: it is none; the message is to follow the name of the file.
+    """
     if not isinstance(value := parse_json(raw), dict):
         raise ValueError(f"should be one JSON object {{..}}, but is {reprlib.repr(value)}")
     return value
 
 
 def parse_dataset_info(value: dict[str, Any]) -> DatasetInfo:
-    """Convert the object in a dataset.json; a ValueError says what is wrong."""
+    """Convert the object in a dataset.json.
+
+    Args:
+        value: The object.
+
+    Returns:
+        The description of the dataset.
+
+    Raises:
+        ValueError: an entry is missing or wrong; the message is to follow the name of the file.
+    """
     for name in _TEXTS:
         text = value.get(name)
         if not isinstance(text, str) or (name in _NEVER_EMPTY and not text):

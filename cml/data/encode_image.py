@@ -7,15 +7,21 @@ from typing import NamedTuple
 
 from PIL import Image, ImageOps
 
-from cml.data.images import ImageFault, as_rgb, open_image
+from cml.data.open_image import ImageFault, open_image
+from cml.data.rgb import as_rgb
 from cml.errors import DataError
-from cml.storage.atomic import open_regular
+from cml.storage.regular_file import open_regular
 
 _KEPT = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}  # MPO: a JPEG followed by a second one, as phones write
 
 
 class Encoded(NamedTuple):
-    """An image file."""
+    """An image file.
+
+    Attributes:
+        content: The content of the file.
+        suffix: The suffix of its name: ".jpg" or ".png".
+    """
 
     content: bytes
     suffix: str
@@ -26,7 +32,18 @@ Picture = Image.Image | Path | bytes | Encoded | Callable[[], Image.Image | byte
 
 
 def encode(picture: Picture, quality: int | None = 92) -> Encoded:
-    """The content of the file for a picture; JPEG and PNG files are checked and kept as they are."""
+    """Encode a picture; JPEG and PNG files are checked and kept as they are.
+
+    Args:
+        picture: Pixels, a file, its content, or a function that makes one of them.
+        quality: The quality of a JPEG, 1 to 95; None for a lossless PNG.
+
+    Returns:
+        The image file.
+
+    Raises:
+        DataError: the picture is no image, damaged or too large.
+    """
     if callable(picture):
         picture = picture()
     if isinstance(picture, Encoded):
@@ -61,7 +78,16 @@ def _encode_pixels(image: Image.Image, quality: int | None) -> Encoded:
 
 
 def image_file_content(image: Image.Image, kind: str, quality: int = 92) -> bytes:
-    """The content of an image file, in memory, since Pillow hides the error of a full disk."""
+    """Encode pixels in memory, since Pillow hides the error of a full disk.
+
+    Args:
+        image: The pixels.
+        kind: The format: "JPEG" or "PNG".
+        quality: The quality of a JPEG, 1 to 95.
+
+    Returns:
+        The content of the file.
+    """
     content = io.BytesIO()
     image.save(content, kind, quality=quality)
     return content.getvalue()

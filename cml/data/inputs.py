@@ -44,8 +44,20 @@ def images_and_labels(
     image: str | None = None,
     label: str | None = None,
 ) -> tuple[ImageSource, list[Any]]:
-    """N images of any kind listed above, with their labels as plain Python values."""
-    # labels is None for a data set that holds them; image and label name columns of a frame or Hugging Face data set
+    """Recognise N images of any kind listed above, and their labels.
+
+    Args:
+        images: The images, or a data set that holds images and labels.
+        labels: A label for each image; None for a data set that holds them.
+        image: The column of images of a data frame or Hugging Face data set.
+        label: Its column of labels, if ``labels`` is None.
+
+    Returns:
+        The images, and the labels as plain Python values.
+
+    Raises:
+        UserError: images or labels are of another kind, or their numbers differ.
+    """
     if _has_columns(images):
         source = _column(images, image, "image")
         labels = _column(images, label, "label") if labels is None else labels
@@ -65,7 +77,17 @@ def images_and_labels(
 
 
 def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that the file's head lists
-    """N images without labels; see ``images_and_labels``."""
+    """Recognise N images without labels.
+
+    Args:
+        images: Images of any kind listed above.
+
+    Returns:
+        The images.
+
+    Raises:
+        UserError: they are of another kind.
+    """
     if isinstance(images, str | Path):
         raise UserError(f"'images' must be a list of paths or an array. Got the single path {images} instead.")
     if isinstance(images, Image.Image):

@@ -19,7 +19,14 @@ class LabelForm:
         self._form: tuple[Any, ...] | None = None
 
     def fault(self, label: object) -> str | None:
-        """What is wrong with ``label`` ("is one number, but .."), or None."""
+        """Find what is wrong with a label.
+
+        Args:
+            label: The label, as in the JSON.
+
+        Returns:
+            The fault, to follow the name of the label ("is one number, but .."); None if there is none.
+        """
         try:
             form = _form(label)
         except ValueError as fault:
@@ -32,8 +39,15 @@ class LabelForm:
         return None
 
     def pack(self, labels: list[Any], *, booleans: bool) -> NDArray[Any] | list[Any] | None:
-        """N >= 1 labels as an array (N, ..), or the list itself of texts; None if ``fault`` has to check each."""
-        # booleans: true or false, which NumPy would take for numbers, may be among them
+        """Check many labels at once.
+
+        Args:
+            labels: N >= 1 labels, as in the JSON.
+            booleans: Whether true or false, which NumPy would take for numbers, may be among them.
+
+        Returns:
+            An array (N, ...) of numbers, or the list of texts itself; None if ``fault`` has to check each label.
+        """
         packed, form = _packed(labels, booleans=booleans)
         if form is None or (self._form is not None and form != self._form):
             return None
@@ -99,7 +113,14 @@ def _form_in_words(form: tuple[Any, ...]) -> str:
 
 
 def plain(label: object) -> object:
-    """The label as JSON writes it: every number is a float, so that a column has one type."""
+    """Convert a label to what JSON writes: every number is a float, so that a column has one type.
+
+    Args:
+        label: A number, a text, nested lists or an array.
+
+    Returns:
+        The converted label.
+    """
     if isinstance(label, np.ndarray | np.generic):
         label = label.tolist()
     if isinstance(label, tuple | list):

@@ -13,7 +13,12 @@ _ENTRIES = 4096  # of a folder, read at a time
 
 
 class ListedFiles:
-    """Finds the files in file_name columns by listing each subfolder once, since 10^5 single queries are slow."""
+    """Finds the files in file_name columns by listing each subfolder once, since 10^5 single queries are slow.
+
+    Args:
+        dataset: The folder of the dataset, in which all files must lie.
+        name: The folder in it to which names are relative: "train" or "test".
+    """
 
     def __init__(self, dataset: Path, name: str) -> None:
         self._dataset, self._name, self._root = dataset.resolve(), name, dataset / name
@@ -23,20 +28,37 @@ class ListedFiles:
         self._links: set[str] = set()  # those that may lie elsewhere
 
     def find(self, value: object) -> str:
-        """The path below the root of the file that ``value`` names; a ValueError says why there is none."""
-        found = relative_name(value, f"{self._name}/")
-        parent = found.rpartition("/")[0]
+        """Find a file.
+
+        Args:
+            value: Its name, as the metadata gives it.
+
+        Returns:
+            The name in its normal form.
+
+        Raises:
+            ValueError: the name is none, or the file is missing or leads out of the dataset.
+        """
+        name = relative_name(value, f"{self._name}/")
+        parent = name.rpartition("/")[0]
         self._list(parent)
-        path = self._root / found
-        if found in self._links:
+        path = self._root / name
+        if name in self._links:
             if not is_inside(path, self._dataset):
                 raise ValueError(f"leads out of the dataset, to {path.resolve()}")
-        elif found not in self._plain and not (self._listed[parent] and path.is_file() and not path.is_symlink()):
+        elif name not in self._plain and not (self._listed[parent] and path.is_file() and not path.is_symlink()):
             raise ValueError(f"names a missing file: there is no {path}")
-        return found
+        return name
 
     def has_all(self, names: Sequence[Any]) -> bool:
-        """Whether ``names`` are existing files, in their normal form."""
+        """Check many names at once.
+
+        Args:
+            names: The names, as the metadata gives them.
+
+        Returns:
+            Whether all are existing files in their normal form; if not, ``find`` says of each what is wrong.
+        """
         try:
             return self._plain.issuperset(names) or all(
                 name in self._plain or self.find(name) == name for name in names

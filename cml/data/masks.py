@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cml.data.images import ImageFault, Size, UInt8, native_size, open_image
+from cml.data.images import Size, UInt8, native_size
+from cml.data.open_image import ImageFault, open_image
 from cml.errors import DataError
 
 _SCALED = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of 2 and 4 bits to 0..255: divide to get the ids
@@ -17,7 +18,17 @@ class MaskFault(ImageFault):
 
 
 def read_mask(path: Path) -> UInt8:
-    """The ids (H, W) of a mask file: 8-bit grey or palette, without lossy compression; or a MaskFault."""
+    """Read a mask file.
+
+    Args:
+        path: The file: an 8-bit grey or palette image without lossy compression.
+
+    Returns:
+        The ids, (H, W).
+
+    Raises:
+        MaskFault: the file is damaged or no such image.
+    """
     try:
         with open_image(path) as image:
             lossy = image.format in ("JPEG", "MPO")
@@ -34,7 +45,16 @@ def read_mask(path: Path) -> UInt8:
 
 
 def check_ids(mask: UInt8, ids: Mapping[str, Any] | None, ignore: int | None) -> None:
-    """Check that a mask holds only known ``ids``, strings as in JSON, None for any, and one other than ``ignore``."""
+    """Check that a mask holds only known ids, and one other than that of ignored pixels.
+
+    Args:
+        mask: The ids, (H, W).
+        ids: The known ids as texts, as in JSON; None for any.
+        ignore: The id of ignored pixels.
+
+    Raises:
+        MaskFault: it holds another id, or only ignored pixels.
+    """
     present = np.flatnonzero(np.bincount(mask.reshape(-1), minlength=256)).tolist()
     known = None if ids is None else {*ids, str(ignore)}
     if known is not None and (strange := [one for one in present if str(one) not in known]):
@@ -45,13 +65,31 @@ def check_ids(mask: UInt8, ids: Mapping[str, Any] | None, ignore: int | None) ->
 
 
 def check_size(size: Size, image: Path) -> None:
-    """Check that a mask of ``size`` (height, width) is as large as its image; a DataError if that cannot be read."""
+    """Check that a mask is as large as its image.
+
+    Args:
+        size: (height, width) of the mask.
+        image: The file of the image.
+
+    Raises:
+        MaskFault: it is not.
+        DataError: the image cannot be read.
+    """
     if size != (wanted := native_size(image)):
         raise MaskFault(f"is {size[1]}x{size[0]} pixels, but its image {image} is {wanted[1]}x{wanted[0]}")
 
 
 def mask_problem(path: Path, image: Path, details: Mapping[str, Any]) -> str | None:
-    """What is wrong with a mask, as one sentence; None if nothing is, or if its ``image`` cannot be read."""
+    """Find what is wrong with a mask.
+
+    Args:
+        path: The file of the mask.
+        image: The file of its image.
+        details: The details of dataset.json, which may list the known ids and name the id of ignored pixels.
+
+    Returns:
+        The fault in one sentence; None if there is none, or if the image cannot be read.
+    """
     ids, ignore = details.get("ids"), details.get("ignore_id")
     try:
         mask = read_mask(path)

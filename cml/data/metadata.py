@@ -25,7 +25,7 @@ from cml.data.dataset_info import (
 )
 from cml.data.label_form import LabelForm
 from cml.data.listed_files import ListedFiles
-from cml.storage.atomic import open_regular
+from cml.storage.regular_file import open_regular
 
 _NUMBERS = {  # by folder, its roles and their indices in ROLES
     folder: {role: number for number, role in enumerate(ROLES) if FOLDERS[role] == folder}
@@ -37,17 +37,32 @@ Report = Callable[[str], object]
 
 
 class Metadata(NamedTuple):
-    """The content of a dataset's metadata files."""
+    """The content of a dataset's metadata files.
 
-    items: tuple[Items, ...]  # of train/ and test/; roles are indices in ROLES, labels that name files are paths
-    others: list[tuple[Path, str]]  # the files in other columns and their lines: (path, "FILE:LINE")
-    fingerprint: str  # sha256 over dataset.json and both metadata.jsonl
-    digests: Mapping[str, str]  # sha256 of each metadata.jsonl, by its path in the dataset
+    Attributes:
+        items: The items of train/ and test/; roles are indices in ROLES, labels that name files are paths.
+        others: The files in other columns and their lines: (path, "FILE:LINE").
+        fingerprint: The SHA-256 over dataset.json and both metadata.jsonl.
+        digests: The SHA-256 of each metadata.jsonl, by its path in the dataset.
+    """
+
+    items: tuple[Items, ...]
+    others: list[tuple[Path, str]]
+    fingerprint: str
+    digests: Mapping[str, str]
 
 
 def read_metadata(folder: Path, report: Report) -> tuple[DatasetInfo | None, Metadata]:
-    """Read and check all metadata of a dataset; ``report`` gets every fault and may raise to stop at the first."""
-    # the info is None if dataset.json cannot be used; after a report, labels may have any form
+    """Read and check all metadata of a dataset.
+
+    Args:
+        folder: The folder of the dataset.
+        report: Gets every fault in one sentence, and may raise to stop at the first.
+
+    Returns:
+        The description of the dataset, None if dataset.json cannot be used; and the metadata, in which labels may have
+        any form after a report.
+    """
     path = folder / INFO
     try:
         with open_regular(path) as file:

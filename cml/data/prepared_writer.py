@@ -24,7 +24,8 @@ from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
 from cml.renamed_options import RENAMED, with_current_names
-from cml.storage.atomic import check_vacant, read_json, write_json
+from cml.storage.atomic import check_vacant
+from cml.storage.json_file import read_json, write_json
 from cml.storage.partial_dataset import PartialDataset, partial_folder
 from cml.storage.provenance import as_json, difference
 
@@ -37,26 +38,39 @@ class Item:
 
     If the image or the label is a function, it runs on a thread, but not if an earlier process finished the item. A
     DataError that it raises makes the item a bad one.
+
+    Attributes:
+        item_id: Any printable text, unique in the dataset. The file is named after it: characters other than letters,
+            digits and ._- become _, and a name that is taken gets a number.
+        role: "train", "query" or "gallery".
+        image: A JPEG or PNG file, or its content, is kept byte for byte; other files and pixels are encoded.
+        label: A number, a text, nested lists or an array of numbers, a list of texts; the same form for every item. If
+            the label column ends with _file_name: an image, which is written as a PNG.
+        quality: The quality of encoded JPEGs, 1 to 95; None for a lossless PNG.
+        extra: Further columns, which every item must have, each of one type.
+        where: The origin of the item, for errors.
     """
 
-    # any printable text, unique in the dataset; the file is named after it: characters other than letters, digits and
-    # ._- become _, and a name that is taken gets a number
     item_id: str
-    role: str  # "train", "query" or "gallery"
-    image: Picture  # a JPEG or PNG file, or its content, is kept byte for byte; other files and pixels are encoded
-    # a number, a text, nested lists or an array of numbers, a list of texts; the same form for every item. If the label
-    # column ends with _file_name: an image, which is written as a PNG
+    role: str
+    image: Picture
     label: Any
-    quality: int | None = 92  # of encoded JPEGs; None writes a lossless PNG
-    extra: Mapping[str, Any] = field(default_factory=dict)  # further columns; those of every item, of one type each
-    where: str = ""  # its origin, for errors
+    quality: int | None = 92
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
 
 
 class PreparedWriter:
-    """Builds a prepared dataset in a partial folder and renames it when the ``with`` block ends without an error."""
+    """Builds a prepared dataset in a partial folder and renames it when the ``with`` block ends without an error.
 
-    # The folder must be absent or empty, and the counts of info are filled in. With made_with, finished items survive
-    # an error or a kill, and the next writer for the same folder and the same made_with reuses them.
+    Args:
+        folder: The folder of the dataset, which must be absent or empty.
+        info: The description of the dataset, whose counts are filled in. With ``made_with``, finished items survive an
+            error or a kill, and the next writer for the same folder and the same ``made_with`` reuses them.
+
+    Attributes:
+        skipped: The names of bad items.
+    """
 
     def __init__(self, folder: Path, info: DatasetInfo) -> None:
         self.folder, self.info = folder, info
@@ -89,10 +103,10 @@ class PreparedWriter:
                 files.close()
                 self._finish()
         except KeyboardInterrupt as error:
-            raise KeyboardInterrupt(*error.args, *self._kept()) from None
+            raise KeyboardInterrupt(*error.args, *self._hint_kept()) from None
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                kept = " ".join(self._kept()) or "nothing was kept"
+                kept = " ".join(self._hint_kept()) or "nothing was kept"
                 raise UserError(
                     f"The disk is full: {self.folder} could not be written; {kept}. "
                     "Free some space or choose another folder."
@@ -113,15 +127,25 @@ class PreparedWriter:
         write_json(self._partial.data / INFO, {**vars(self.info), "details": details, "counts": counts})
         self._partial.publish({INFO, *(f"{name}/{METADATA}" for name in self._names)})
 
-    def _kept(self) -> list[str]:
+    def _hint_kept(self) -> list[str]:
         count = self._partial.kept
         return [f"{count} finished items are kept and the same command continues from there"] if count else []
 
     def encode_item(
         self, item_id: str, image: Picture, label: object, quality: int | None = 92
     ) -> tuple[Encoded, object]:
-        """The image, and the label if it is one, for ``add``: encoded, or as an earlier process left them."""
-        files = (self._partial.finished(item_id) or {}).items()
+        """Encode an item for ``add``, or read what an earlier process left of it; several threads may call it.
+
+        Args:
+            item_id: The id of the item.
+            image: Its image.
+            label: Its label, which is encoded if it is an image.
+            quality: The quality of an encoded JPEG, 1 to 95; None for a lossless PNG.
+
+        Returns:
+            The image and the label.
+        """
+        files = (self._partial.finished_files(item_id) or {}).items()
         done = [Encoded(content, PurePosixPath(path).suffix) for path, content in files]
         if self.info.label_column.endswith(FILE_COLUMN):
             return (done[0], done[1]) if len(done) == 2 else (encode(image, quality), self._mask(label, item_id))
@@ -147,7 +171,20 @@ class PreparedWriter:
         quality: int | None = 92,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write one item; see ``Item``. Its image is decoded once as a check."""
+        """Write one item; its image is decoded once as a check.
+
+        Args:
+            item_id: The id; see ``Item``, also for the others.
+            role: The role.
+            image: The image.
+            label: The label.
+            quality: The quality of an encoded JPEG, 1 to 95; None for a lossless PNG.
+            extra: Further columns.
+
+        Raises:
+            UserError: the id, the role or the columns are wrong.
+            DataError: the image or the label is wrong.
+        """
         if role not in self.info.roles:
             raise UserError(f"A role is one of {', '.join(self.info.roles)}. Got {role!r} instead.")
         if not item_id or not item_id.isprintable() or item_id in self._ids:
@@ -167,7 +204,7 @@ class PreparedWriter:
             if (fault := self._form.fault(label)) is not None:
                 raise DataError(f"The {column} of item {item_id!r} {fault}.")
         fixed = {"file_name": next(iter(files)), "item_id": item_id, "role": role}
-        entry = {**fixed, column: label, **self._checked(extra or {})}
+        entry = {**fixed, column: label, **self._check_extra(extra or {})}
         line = json.dumps(entry, ensure_ascii=False, allow_nan=False)
         self._partial.add(item_id, {f"{below}/{path}": content for path, content in files.items()})
         self._metadata[below].write(line + "\n")
@@ -184,7 +221,7 @@ class PreparedWriter:
         taken.add(free.lower())
         return free
 
-    def _checked(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+    def _check_extra(self, extra: Mapping[str, Any]) -> dict[str, Any]:
         types = {column: type(value) for column, value in extra.items()}
         if taken := types.keys() & {*FIXED_COLUMNS, self.info.label_column}:
             raise UserError(f"An extra column cannot be named {taken.pop()!r}; that name is reserved.")
@@ -205,11 +242,24 @@ def write_dataset(
     skip_bad: bool = False,
     within: Iterable[Path] = (),
 ) -> PreparedDataset:
-    """Write a complete dataset with ``PreparedWriter``, and a progress bar on stderr; a DataError is a bad annotation.
+    """Write a complete dataset with ``PreparedWriter``, and show a progress bar.
 
-    ``threads`` images, by default one per CPU, are made at a time; a sequence is searched for DataErrors before that.
-    The first bad item is an error, or with ``skip_bad`` they are left out, the first ones printed, and counted under
-    ``details.skipped`` of dataset.json, with file names relative to the input's folders ``within``.
+    Args:
+        folder: The folder of the dataset, which must be absent or empty.
+        info: The description of the dataset.
+        items: The items; a DataError among them is a bad annotation. A sequence is searched for these first.
+        total: The number of items, for the progress bar; by default, the length of a sequence.
+        threads: The number of images that are made at a time; by default, one per CPU.
+        skip_bad: Whether bad items are left out, the first ones printed, and counted under ``details.skipped`` of
+            dataset.json; without it, the first is an error.
+        within: The folders of the input, to which names of skipped files are relative.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        DataError: an item is bad.
+        UserError: the dataset cannot be written, or has no items of a role.
     """
     if isinstance(items, Sequence):
         total = len(items)
@@ -245,7 +295,18 @@ def write_dataset(
 
 
 def find_prepared(folder: Path, made_with: Mapping[str, Any]) -> PreparedDataset | None:
-    """The dataset in ``folder`` if it has these settings, None if the folder is free; anything else is a UserError."""
+    """Find a dataset that was prepared before.
+
+    Args:
+        folder: The folder of the dataset.
+        made_with: The settings that it should have.
+
+    Returns:
+        The dataset; None if the folder is free.
+
+    Raises:
+        UserError: the folder holds something else, or a dataset of other settings.
+    """
     if not (folder / INFO).is_file():
         check_vacant(folder)
         return None
@@ -298,5 +359,12 @@ def _relative(text: str, folders: Sequence[str]) -> str:
 
 
 def bad_item_error(problem: str) -> DataError:
-    """The error of a bad item, with a hint that bad items can be skipped."""
+    """Make the error of a bad item, with a hint that bad items can be skipped.
+
+    Args:
+        problem: What is wrong, in one sentence.
+
+    Returns:
+        The error.
+    """
     return DataError(f"{problem} (With --skip-bad such items are left out and counted.)")

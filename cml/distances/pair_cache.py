@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from cml.console.progress_bar import ProgressBar
 from cml.distances.label_distance import Float32
 from cml.distances.labels import Labels
-from cml.storage.atomic import atomic_file, open_regular
+from cml.storage.atomic import atomic_file
+from cml.storage.regular_file import open_regular
 
 MOST_KEPT = 4096  # labels whose distances are kept: a matrix of 64 MB
 _SILENT_SECONDS = 3.0  # until a block of pairs shows a bar

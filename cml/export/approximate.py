@@ -12,7 +12,8 @@ import numpy as np
 from cml.errors import DataError, require_extra
 from cml.retrieval.array_types import Float32, Int64
 from cml.retrieval.search import distances_to, nearest_embeddings, rows_at
-from cml.storage.atomic import atomic_file, open_regular
+from cml.storage.atomic import atomic_file
+from cml.storage.regular_file import open_regular
 
 Method = Literal["exact", "flat", "hnsw", "ivf"]
 

@@ -21,9 +21,11 @@ from cml.data.images import read_image
 from cml.errors import DataError, UserError
 from cml.export.decoding import DEFAULT_THREADS, decoded_chunks
 from cml.export.image_list import ImageList
-from cml.storage.atomic import atomic_file, delete, open_regular
+from cml.storage.atomic import atomic_file, delete
+from cml.storage.growing_file import GrowingFile
 from cml.storage.npy import map_array
-from cml.storage.resumable import DifferentSettingsError, GrowingFile, ResumableOutput, resumable_output
+from cml.storage.regular_file import open_regular
+from cml.storage.resumable_output import DifferentSettingsError, ResumableOutput, resumable_output
 from cml.storage.safe_paths import relative_name
 from cml.storage.saved_options import Count, read_record, record
 from cml.storage.strict_json import parse_json

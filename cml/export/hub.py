@@ -9,7 +9,8 @@ from cml.data.prepared import PreparedDataset
 from cml.errors import DataError
 from cml.export.model_card import build_model_card
 from cml.retrieval.results import Evaluation
-from cml.storage.atomic import atomic_folder, read_json, write_json
+from cml.storage.atomic import atomic_folder
+from cml.storage.json_file import read_json, write_json
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import MODEL, load_model, save_model
 

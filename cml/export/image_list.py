@@ -12,7 +12,7 @@ from typing import Any, Self
 from cml.data.dataset_info import INFO, ROLES
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError, UserError
-from cml.storage.atomic import read_json
+from cml.storage.json_file import read_json
 
 # names of COCO's own files: 391895, 000000391895 and COCO_val2014_000000391895
 _ID = re.compile(r"\d{1,18}", re.ASCII)

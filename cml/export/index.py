@@ -21,7 +21,9 @@ from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
 from cml.retrieval.array_types import Float32
 from cml.retrieval.search import distances_to, nearest_embeddings
-from cml.storage.atomic import exclusive_lock, make_folder, write_json
+from cml.storage.atomic import make_folder
+from cml.storage.exclusive_lock import exclusive_lock
+from cml.storage.json_file import write_json
 from cml.storage.safe_paths import check_no_link
 from cml.storage.saved_options import Count, read_record
 from cml.version import __version__

@@ -15,7 +15,8 @@ from cml.data.augmentation import stored_size
 from cml.errors import UserError, require_extra
 from cml.export.onnx_preprocessing import INPUT, OUTPUT, describe_preprocessing
 from cml.models.embedding import EmbeddingModel
-from cml.storage.atomic import atomic_file, atomic_folder, write_json
+from cml.storage.atomic import atomic_file, atomic_folder
+from cml.storage.json_file import write_json
 
 LEAST_COSINE, LARGEST_ERROR = 0.99999, 1e-4  # limits of the difference between the graph and torch
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from cml.errors import DataError, UserError, did_you_mean
 from cml.registry import Choice, Registry
-from cml.storage.atomic import text_path
+from cml.storage.regular_file import text_path
 
 CUSTOM = "custom"  # the name of a backbone that is the user's own module
 LARGEST_TRIED = 384  # pixels; the largest default size of a torchvision classifier

@@ -18,11 +18,12 @@ from torch.nn import functional
 
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.augmentation import center_box, stored_size
-from cml.data.images import MAX_PIXELS, PIXELS, Images, UInt8
+from cml.data.images import PIXELS, Images, UInt8
 from cml.data.inputs import image_source
+from cml.data.open_image import MAX_PIXELS
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, checked_features, evaluating, first_line, get, least_side
-from cml.storage.atomic import cache_folder
+from cml.storage.cache_folder import cache_folder
 from cml.storage.npy import load_or_compute_rows
 from cml.storage.saved_options import TINY, check_bounds
 

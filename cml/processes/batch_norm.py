@@ -1,4 +1,7 @@
-"""Batch normalisation over all processes' images, also on CPUs, whose tensors torch's ``SyncBatchNorm`` refuses."""
+"""Batch normalisation over all processes' images, also on CPUs, whose tensors torch's ``SyncBatchNorm`` refuses.
+
+Without it, ``test_gradients_of_every_loss_are_those_of_one_process`` in tests/training/test_distributed.py fails.
+"""
 
 from typing import Any
 
@@ -10,7 +13,12 @@ from cml.processes.ranks import Ranks
 
 
 def share_batch_norm(network: nn.Module, ranks: Ranks) -> None:
-    """Let every batch normalisation use all processes' images in training mode; its ``state_dict`` stays the same."""
+    """Let every batch normalisation use all processes' images in training mode.
+
+    Args:
+        network: The network, changed in place; its ``state_dict`` stays the same.
+        ranks: The processes.
+    """
     for parent in list(network.modules()) if ranks.size > 1 else ():
         for name, child in list(parent.named_children()):
             if isinstance(child, _BatchNorm) and not isinstance(child, nn.SyncBatchNorm):
@@ -27,12 +35,12 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         on_processor = input.device.type == "cpu" and torch.distributed.is_initialized()
-        output: Tensor = self._normalized(input) if self.training and on_processor else super().forward(input)
+        output: Tensor = self._normalize(input) if self.training and on_processor else super().forward(input)
         for module in self.children():
             output = module(output)
         return output
 
-    def _normalized(self, input: Tensor) -> Tensor:
+    def _normalize(self, input: Tensor) -> Tensor:
         values = input if input.dtype == torch.float64 else input.float()
         others, shape = [0, *range(2, values.ndim)], [1, -1, *[1] * (values.ndim - 2)]
         count = self._ranks.all_reduce(values.new_tensor(values.numel() // values.shape[1]))

@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster, watched and given calls. Its connections carry pickles: use one that you trust."""
+"""The client of a Dask cluster: its workers are watched and get calls. It sends pickles: use one that you trust."""
 
 import contextlib
 import itertools
@@ -21,7 +21,19 @@ Call = tuple[Any, ...]  # a function of a module, and its arguments
 
 
 class Workers:
-    """The ``count`` workers of a Dask scheduler, of ``threads`` in all; leaving the context ends what is under way."""
+    """The workers of a Dask scheduler; leaving the context cancels what they are doing.
+
+    Args:
+        address: The address of the scheduler, such as tcp://127.0.0.1:8786.
+
+    Attributes:
+        client: The client of the library distributed.
+        count: The number of workers.
+        threads: The number of their threads.
+
+    Raises:
+        UserError: no scheduler answers, it has no worker, or cml is not installed there.
+    """
 
     def __init__(self, address: str) -> None:
         self._address, self._over = address, threading.Event()
@@ -58,7 +70,18 @@ class Workers:
         self.client.close()
 
     def each(self, calls: Iterable[Call], named: Callable[[int], str]) -> Iterator[tuple[int, Any]]:
-        """Have all calls computed; yields number and result of each as they come. ``named`` is for messages."""
+        """Have all calls computed.
+
+        Args:
+            calls: The calls, each a function of a module and its arguments.
+            named: Names a call by its number, for messages.
+
+        Yields:
+            The number and the result of each call, as they come.
+
+        Raises:
+            UserError: a call ended several workers.
+        """
         left, under_way = iter(enumerate(calls)), {}
         token = f"cml-{uuid.uuid4().hex}"
 

@@ -6,7 +6,17 @@ from cml.errors import UserError
 
 
 def pick_device(name: str) -> torch.device:
-    """The device called ``name``; "auto" takes an accelerator if there is one."""
+    """Pick the device to compute on.
+
+    Args:
+        name: A device of torch, such as "cpu" or "cuda:1"; "auto" takes an accelerator if there is one.
+
+    Returns:
+        The device.
+
+    Raises:
+        UserError: the device is not available.
+    """
     if name == "auto":
         accelerator = torch.accelerator.current_accelerator(check_available=True)
         return accelerator if accelerator is not None else torch.device("cpu")

@@ -1,4 +1,7 @@
-"""Whether freed memory stays with the process or returns to the system; only for glibc's allocator."""
+"""Whether freed memory stays with the process or returns to the system; only for glibc's allocator.
+
+tests/benchmarks/heap.py measures what it saves; tests/processes/test_heap.py fails without it.
+"""
 
 import ctypes
 import os
@@ -19,7 +22,9 @@ def keep_freed_memory() -> None:
     if sys.platform != "linux" or any(name in os.environ for name in _USERS):
         return
     if (set_option := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
-        any(set_option(_M_MMAP_THRESHOLD, size) for size in _MAPPED)
+        for size in _MAPPED:
+            if set_option(_M_MMAP_THRESHOLD, size):
+                break
         set_option(_M_TRIM_THRESHOLD, _KEPT)
 
 

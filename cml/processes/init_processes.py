@@ -20,8 +20,21 @@ _sessions = 0  # runs that this process has joined
 
 @contextmanager
 def init_processes(device: str) -> Iterator[Ranks]:
-    """Join the other processes of the run, if torchrun started several; leave them together at the end."""
-    # an error or the death of one stops all within 30 s; SystemExit: another one has failed and printed why
+    """Join the other processes of the run, if torchrun started several; leave them together at the end.
+
+    An error or the death of one process stops all within 30 s.
+
+    Args:
+        device: The device to compute on, as ``pick_device`` takes it.
+
+    Yields:
+        The processes.
+
+    Raises:
+        UserError: the device is not available, or several processes cannot share it.
+        ConnectionError: the processes have lost each other.
+        SystemExit: another process has failed and printed why.
+    """
     if (how := launch()).size == 1:
         yield Ranks(device=pick_device(device))
         return
@@ -74,7 +87,18 @@ def init_processes(device: str) -> Iterator[Ranks]:
 
 
 def own_device(device: str, how: Launch) -> torch.device:
-    """The device of one of several processes: the CPU, or a GPU of its own."""
+    """Pick the device of one of several processes: the CPU, or a GPU of its own.
+
+    Args:
+        device: "auto", "cpu" or "cuda".
+        how: How this process was started.
+
+    Returns:
+        The device.
+
+    Raises:
+        UserError: there are fewer GPUs than processes, or another device was asked for.
+    """
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if device not in ("auto", "cuda"):

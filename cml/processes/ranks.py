@@ -30,10 +30,16 @@ class ConnectionLostError(Exception):
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes of a run, seen from one of them, which computes on ``device``."""
+    """The processes of a run, seen from one of them.
 
-    rank: int = 0  # 0..size-1
-    size: int = 1  # with 1 every method returns its input
+    Attributes:
+        rank: The rank of this process, 0 to ``size`` - 1.
+        size: The number of processes; with 1 every method returns its input.
+        device: The device that this process computes on.
+    """
+
+    rank: int = 0
+    size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
@@ -42,61 +48,129 @@ class Ranks:
         return self.rank == 0
 
     def share(self, total: int) -> slice:
-        """The slice of ``total`` items that is this process's; shares differ by at most one."""
+        """Select this process's share of some items; shares differ by at most one.
+
+        Args:
+            total: The number of items.
+
+        Returns:
+            The slice of the items.
+        """
         less, more = divmod(total, self.size)
         start = self.rank * less + min(self.rank, more)
         return slice(start, start + less + (self.rank < more))
 
     def largest_share(self, total: int) -> int:
-        """The size of the largest share of ``total`` items."""
+        """Count the items of the largest share.
+
+        Args:
+            total: The number of items.
+
+        Returns:
+            The number of items.
+        """
         return -(-total // self.size)
 
     def owner(self, step: int) -> int:
-        """Which process computes the label distances of a step."""
+        """Tell which process computes the label distances of a step.
+
+        Args:
+            step: The step, from 0.
+
+        Returns:
+            The rank of the process.
+        """
         return step // OWNED_STEPS % self.size
 
     def all_reduce(self, tensor: Tensor) -> Tensor:
-        """The sum of the processes' tensors of one shape, in place; the same bits everywhere."""
+        """Sum the processes' tensors, in place; the sum has the same bits everywhere.
+
+        Args:
+            tensor: A tensor of the same shape in every process.
+
+        Returns:
+            The tensor, which holds the sum.
+        """
         if self.size > 1:
             _collective(lambda: torch.distributed.all_reduce(tensor))
         return tensor
 
     def broadcast_tensor(self, tensor: Tensor, source: int = 0) -> Tensor:
-        """The tensor of the process ``source``, in place of those of the others."""
+        """Replace the processes' tensors by that of one of them, in place.
+
+        Args:
+            tensor: A tensor of the same shape in every process.
+            source: The rank of the process whose tensor all get.
+
+        Returns:
+            The tensor.
+        """
         if self.size > 1:
             _collective(lambda: torch.distributed.broadcast(tensor, source))
         return tensor
 
     def gather(self, own: Tensor, total: int) -> Tensor:
-        """The embeddings (``total``, D) of a batch from each process's ``share`` (b, D), with their gradients."""
+        """Gather the embeddings of a batch, through which gradients flow back.
+
+        Args:
+            own: The embeddings of this process's ``share``, (b, D).
+            total: The number of images of the batch, B.
+
+        Returns:
+            The embeddings of the batch, (B, D).
+        """
         gathered: Tensor = own if self.size == 1 else _Gather.apply(own, total, self)
         return gathered
 
     def sum_gradients(self, network: nn.Module, loss: nn.Module) -> None:
-        """Make all gradients those of the whole batch: the network's are summed, the loss's are rank 0's."""
-        # each process has the loss's own whole: those of one, so that rounding on different machines cannot accumulate
+        """Make all gradients those of the whole batch.
+
+        The gradients of the network are summed. Those of the loss are whole in each process; all get those of rank 0,
+        so that the rounding of different machines cannot accumulate.
+
+        Args:
+            network: The network.
+            loss: The loss.
+        """
         if self.size == 1:
             return
-        own = [one.grad for one in loss.parameters() if one.grad is not None]
+        own = [parameter.grad for parameter in loss.parameters() if parameter.grad is not None]
         if not self.first:
             for gradient in own:
                 gradient.zero_()
-        _in_one([*(one.grad for one in network.parameters() if one.grad is not None), *own], self.all_reduce)
+        shared = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+        _in_one([*shared, *own], self.all_reduce)
 
     def broadcast_parameters(self, *modules: nn.Module) -> None:
-        """Give all processes the parameters and buffers of rank 0: other machines may have drawn others."""
+        """Give all processes the parameters and buffers of rank 0; other machines may have drawn others.
+
+        Args:
+            *modules: Modules of the same shape in every process.
+        """
         if self.size > 1:
             _in_one(
                 [one.detach() for it in modules for one in (*it.parameters(), *it.buffers())], self.broadcast_tensor
             )
 
     def reseed(self, seed: int, step: int) -> None:
-        """Seed what the network draws in a step by (seed, step, rank)."""
+        """Seed what the network draws at random in a step, such as dropout.
+
+        Args:
+            seed: The seed of the run.
+            step: The step.
+        """
         if self.size > 1:
             torch.manual_seed(int(np.random.SeedSequence((seed, step, self.rank)).generate_state(1, np.uint64)[0] >> 1))
 
     def broadcast(self, compute: Callable[[], T]) -> T:
-        """The result of rank 0, for all processes."""
+        """Compute something on rank 0 alone, for all processes.
+
+        Args:
+            compute: Returns an object that can be pickled.
+
+        Returns:
+            The object.
+        """
         if self.size == 1:
             return compute()
         holder = [compute() if self.first else None]
@@ -104,28 +178,66 @@ class Ranks:
         return cast("T", holder[0])
 
     def all_gather(self, own: T) -> list[T]:
-        """The value of each process, in the order of the ranks."""
-        found: list[Any] = [own] * self.size
+        """Collect an object of each process.
+
+        Args:
+            own: This process's object, which can be pickled.
+
+        Returns:
+            The objects in the order of the ranks.
+        """
+        objects: list[Any] = [own] * self.size
         if self.size > 1:
-            _collective(lambda: torch.distributed.all_gather_object(found, own))
-        return found
+            _collective(lambda: torch.distributed.all_gather_object(objects, own))
+        return objects
 
     def any(self, fact: bool) -> bool:
-        """Whether ``fact`` is true in at least one process."""
+        """Tell whether something is true in at least one process.
+
+        Args:
+            fact: Whether it is true in this one.
+
+        Returns:
+            Whether it is true in any.
+        """
         return bool(self.all_reduce(torch.tensor(float(fact)))) if self.size > 1 else fact
 
     def check_same(self, what: str, value: str, mend: str) -> None:
-        """Check that ``value`` is the same in all processes; ``what`` it is and the ``mend`` are for the error."""
-        for rank, other in enumerate(found := self.all_gather(value)):
-            if other != found[0]:
+        """Check that a value is the same in all processes.
+
+        Args:
+            what: What the value is, for the error.
+            value: The value of this process.
+            mend: A sentence for the error that says what to do.
+
+        Raises:
+            UserError: a process has another value than rank 0.
+        """
+        for rank, other in enumerate(values := self.all_gather(value)):
+            if other != values[0]:
                 raise UserError(f"Rank {rank} has {what} other than rank 0's. {mend}")
 
     def all_reduce_array(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The sum of the processes' arrays of one shape, on the CPU."""
+        """Sum the processes' arrays, on the CPU.
+
+        Args:
+            array: An array of the same shape in every process.
+
+        Returns:
+            The sum.
+        """
         return array if self.size == 1 else self.all_reduce(torch.from_numpy(array)).numpy()
 
     def compute_rows(self, total: int, compute: Callable[[slice], NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Rows (``total``, D), such as embeddings of images, of which each process computes a slice."""
+        """Compute rows, such as the embeddings of images, of which each process takes a part.
+
+        Args:
+            total: The number of rows, N.
+            compute: Computes the rows of a slice, (n, D).
+
+        Returns:
+            All rows, (N, D).
+        """
         if self.size == 1:
             return compute(slice(0, total))
         batches = self.share(-(-total // _ROWS))

@@ -1,6 +1,9 @@
-"""Notices within 30 s that another process of the run died, hangs or failed, and stops this one with a message."""
-# Broken connections of gloo do not name a process, one that hangs breaks none, and a time limit of collectives would
-# end a run in which one reads a large data set. So a thread of each leaves signs of life in their shared store.
+"""Notices within 30 s that another process of the run died, hangs or failed, and stops this one with a message.
+
+Broken connections of gloo do not name a process, one that hangs breaks none, and a time limit of collectives would end
+a run in which one reads a large data set. So a thread of each leaves signs of life in their shared store. Without it,
+the tests of killed, hanging and failing processes in tests/training/test_distributed.py fail.
+"""
 
 import contextlib
 import os
@@ -19,14 +22,26 @@ _DONE, _INTERRUPTED = "done", "interrupted"
 
 
 class Verdict(NamedTuple):
-    """This process must stop, with an exit code and a message, which is empty if this machine has printed it."""
+    """This process must stop.
+
+    Attributes:
+        message: Why; empty if this machine has printed it.
+        code: The exit code.
+    """
 
     message: str
     code: int = 1
 
 
 class RankWatch:
-    """Signs of life of this process (``rank`` of ``size``, on ``host``) and of the others, in the run's ``store``."""
+    """Signs of life of this process and of the others, in the store of the run.
+
+    Args:
+        store: The key-value store of torch.distributed that all processes share.
+        rank: The rank of this process.
+        size: The number of processes.
+        host: The name of this machine; by default, that of the system.
+    """
 
     def __init__(self, store: Any, rank: int, size: int, host: str | None = None) -> None:  # noqa: ANN401 - torch's
         self._store, self._rank, self._size = store, rank, size
@@ -53,7 +68,14 @@ class RankWatch:
             self._store.set(f"life/{self._rank}", _DONE)
 
     def failed(self, error: BaseException) -> bool:
-        """Tell the others why this process stops; returns False if another process has already reported a failure."""
+        """Tell the others why this process stops.
+
+        Args:
+            error: The error.
+
+        Returns:
+            False if another process has already reported a failure.
+        """
         self._over.set()
         kind = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(RuntimeError):  # then only this error can be reported
@@ -68,7 +90,14 @@ class RankWatch:
         self._over.wait(SILENCE)
 
     def look(self, now: float) -> Verdict | None:
-        """Leave a sign of life and read those of the others, at ``now`` s of a monotonic clock; None: all is well."""
+        """Leave a sign of life and read those of the others.
+
+        Args:
+            now: The time of a monotonic clock in seconds.
+
+        Returns:
+            Why this process must stop; None if all is well.
+        """
         self._beats += 1
         try:
             self._store.set(f"life/{self._rank}", str(self._beats))
@@ -83,11 +112,11 @@ class RankWatch:
             if longest is None or silent[longest] <= self._silence:
                 return None
             place = self._store.get(f"place/{longest}").decode()
-            told = self._store.add(f"told/{self._host}", 1) > 1
+            is_reported = self._store.add(f"told/{self._host}", 1) > 1
         except RuntimeError as error:
             why = str(error).splitlines()[0]
             return Verdict(f"The process that started this run no longer answers ({why}). {_GO_ON}")
-        if told:
+        if is_reported:
             return Verdict("")
         return Verdict(
             f"Rank {longest} ({place}) has died or hangs: no sign of life for {silent[longest]:.0f} s. The other "
@@ -95,12 +124,12 @@ class RankWatch:
         )
 
     def _failure(self, text: str) -> Verdict:
-        rank, host, what = text.split("\n", 2)
-        if what == _INTERRUPTED:
+        rank, host, reason = text.split("\n", 2)
+        if reason == _INTERRUPTED:
             return Verdict("", 130)
         if host == self._host:  # it has printed that itself, on the same screen
             return Verdict("")
-        return Verdict(f"Stopped, because rank {rank} on {host} has failed. {what}")
+        return Verdict(f"Stopped, because rank {rank} on {host} has failed. {reason}")
 
     def _watch(self) -> None:
         while not self._over.wait(BEAT):

@@ -20,7 +20,8 @@ from cml.runs.retrieved import GALLERY, write_run_gallery
 from cml.runs.rows import Row, row_folders
 from cml.runs.run import Run
 from cml.runs.train import train_task
-from cml.storage.atomic import atomic_file, write_json
+from cml.storage.atomic import atomic_file
+from cml.storage.json_file import write_json
 from cml.storage.safe_paths import check_no_link
 from cml.task import Task
 from cml.trackers import Tracker

@@ -11,7 +11,7 @@ from cml.errors import DataError, UserError
 from cml.retrieval.embeddings import EMBEDDING
 from cml.retrieval.results import Evaluation
 from cml.runs.rows import Row, row_folders
-from cml.storage.atomic import read_json
+from cml.storage.json_file import read_json
 from cml.training import checkpoint, run_folder, saved_model
 from cml.training.config import TrainConfig
 

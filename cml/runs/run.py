@@ -25,7 +25,7 @@ from cml.runs.pair_similarity import PAIRS, with_pairs
 from cml.runs.published_recall import published_recall_ks, published_recall_within
 from cml.runs.retrieved import write_run_gallery
 from cml.runs.trained_run import TrainedRun
-from cml.storage.atomic import write_json
+from cml.storage.json_file import write_json
 from cml.trackers import Tracker
 from cml.training.metrics_log import METRICS, read_metrics
 from cml.training.run_folder import EVALUATION

@@ -12,7 +12,7 @@ import numpy as np
 
 from cml.errors import UserError, require_extra
 from cml.runs.search_space import SearchDimension, Settings, settings_title, value_text
-from cml.storage.atomic import write_json
+from cml.storage.json_file import write_json
 from cml.storage.saved_options import read_record
 
 if TYPE_CHECKING:

@@ -19,8 +19,19 @@ _WHY = {
 
 
 def resolve_run(run: Path | str) -> Path:
-    """The folder of a run: as it is, or of ``hf:user/name`` or ``hf:user/name@revision`` in the hub's cache."""
-    # the commit of a branch or tag is printed on stderr; a commit needs no network once it is in the cache
+    """Find the folder of a run, which may lie on the Hugging Face hub.
+
+    The commit of a branch or tag is printed; a commit needs no network once it is in the cache.
+
+    Args:
+        run: A folder, ``hf:user/name`` or ``hf:user/name@revision``.
+
+    Returns:
+        The folder; of a run on the hub, that in the hub's cache.
+
+    Raises:
+        UserError: the run cannot be fetched, or the extra ``hub`` is missing.
+    """
     text = run if isinstance(run, str) else run.as_posix()
     if not text.startswith("hf:"):
         return Path(run)
@@ -30,7 +41,7 @@ def resolve_run(run: Path | str) -> Path:
 
     paths = [try_to_load_from_cache(name, file, revision=revision) for file in _FILES]
     if not (re.fullmatch("[0-9a-f]{40}", revision) and all(isinstance(path, str) for path in paths)):
-        with _told(f"{text} cannot be fetched"):
+        with _explain_hub_errors(f"{text} cannot be fetched"):
             # one request: without a network, each request of a download is retried for half a minute
             commit = hub.model_info(name, revision=revision or None, timeout=10).sha
             paths = [hf_hub_download(name, file, revision=commit) for file in _FILES]
@@ -41,7 +52,18 @@ def resolve_run(run: Path | str) -> Path:
 
 
 def hub_client(name: str, what: str = "model") -> Any:  # noqa: ANN401 - of a library that may not be installed
-    """The hub's client; ``UserError`` unless ``name`` is user/name and the extra is installed."""
+    """Make a client of the hub.
+
+    Args:
+        name: The repository, as user/name.
+        what: "model" or "dataset".
+
+    Returns:
+        The client.
+
+    Raises:
+        UserError: the name reads otherwise, or the extra is missing.
+    """
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name, re.ASCII):
         raise UserError(f"A repository on the hub must be named user/name. Got {name!r} instead.")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -51,15 +73,36 @@ def hub_client(name: str, what: str = "model") -> Any:  # noqa: ANN401 - of a li
 
 
 def latest_commit(name: str, revision: str) -> str:
-    """The commit of a branch or tag of a dataset on the hub, or the newest one."""
+    """Look up a commit of a dataset on the hub.
+
+    Args:
+        name: The repository, as user/name.
+        revision: A branch or tag; "" for the newest commit.
+
+    Returns:
+        The commit.
+
+    Raises:
+        UserError: the dataset cannot be read.
+    """
     hub = hub_client(name, "dataset")
-    with _told(f"The dataset hf:{name} cannot be read"):
+    with _explain_hub_errors(f"The dataset hf:{name} cannot be read"):
         return str(hub.dataset_info(name, revision=revision or None, timeout=10).sha)
 
 
 @contextlib.contextmanager
 def explain_dataset_errors(name: str) -> Iterator[None]:
-    """Turn whatever the library ``datasets`` raises, which has no common base class, into a ``DataError``."""
+    """Turn whatever the library ``datasets`` raises, which has no common base class, into a ``DataError``.
+
+    Args:
+        name: The repository, as user/name.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        DataError: the library failed in the block.
+    """
     try:
         yield
     except UserError:
@@ -70,12 +113,24 @@ def explain_dataset_errors(name: str) -> Iterator[None]:
 
 
 def upload(folder: Path, name: str, *, private: bool) -> str:
-    """Upload a folder's files as one commit, to a repository made if missing; returns what ``cml.load`` takes."""
+    """Upload the files of a folder as one commit, to a repository that is made if it is missing.
+
+    Args:
+        folder: The folder.
+        name: The repository, as user/name.
+        private: Whether the repository must be private.
+
+    Returns:
+        The commit as ``cml.load`` takes it: ``hf:user/name@commit``.
+
+    Raises:
+        UserError: the upload failed, or the repository is public.
+    """
     hub = hub_client(name)
     from huggingface_hub import CommitOperationAdd
 
     files = [CommitOperationAdd(path.name, path) for path in sorted(folder.iterdir())]
-    with _told(f"{folder} was written, but cannot be pushed to {name} (log in: hf auth login)"):
+    with _explain_hub_errors(f"{folder} was written, but cannot be pushed to {name} (log in: hf auth login)"):
         hub.create_repo(name, private=private or None, exist_ok=True)
         if private and not hub.model_info(name, timeout=10).private:
             raise UserError(f"{name} is public: nothing was pushed. Make it private there, or leave out --private.")
@@ -83,7 +138,7 @@ def upload(folder: Path, name: str, *, private: bool) -> str:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _explain_hub_errors(what: str) -> Iterator[None]:
     """Turn whatever the hub, its client or the HTTP library raises into one line."""
     from huggingface_hub import constants
 

@@ -1,4 +1,4 @@
-"""A dataset being written, in ``.NAME.partial`` beside its target; the next process goes on after a killed one."""
+"""A dataset being written, in ``.NAME.partial`` beside its target; the next process continues after a killed one."""
 
 import contextlib
 import os
@@ -13,24 +13,30 @@ import PIL
 from cml.console.messages import say
 from cml.errors import DataError, UserError
 from cml.storage.atomic import check_vacant, sync_to_disk
-from cml.storage.resumable import work_folder
 from cml.storage.safe_paths import relative_name
+from cml.storage.work_folder import work_folder
 
 _BATCH = 256  # files between two calls that force them to the disk
 Whole = tuple[int, int]  # size and checksum of a file
 
 
 class PartialDataset:
-    """The folder in which a dataset is made; a ``with`` block that succeeds without ``publish`` deletes it."""
+    """The folder in which a dataset is made; a ``with`` block that succeeds without ``publish`` deletes it.
 
-    # items of an earlier process are reused only if what determines the content, made_with, was the same; if it is
-    # empty, nothing is reused and nothing kept
+    Args:
+        folder: Where the dataset will be.
+        provenance: What determines its content. Items of an earlier process are reused if it was the same; if it is
+            empty, nothing is reused and nothing kept.
 
-    def __init__(self, folder: Path, made_with: Mapping[str, Any]) -> None:
+    Attributes:
+        data: The folder to write to, which becomes ``folder``.
+    """
+
+    def __init__(self, folder: Path, provenance: Mapping[str, Any]) -> None:
         self._folder = Path(os.path.abspath(folder))
         # another version of Pillow may encode slightly differently
-        self._made_with = {**made_with, "pillow": PIL.__version__} if made_with else {}
-        self.data = partial_folder(folder) / "dataset"  # where to write; it becomes ``folder``
+        self._provenance = {**provenance, "pillow": PIL.__version__} if provenance else {}
+        self.data = partial_folder(folder) / "dataset"
         self._items: dict[str, dict[str, Whole]] = {}  # finished by an earlier process
         self._files: dict[str, Whole] = {}  # complete on the disk, by their path below data
         self._used: set[str] = set()  # paths of this process's dataset
@@ -42,7 +48,7 @@ class PartialDataset:
     def __enter__(self) -> Self:
         check_vacant(self._folder)
         with self._stack:
-            self._work = self._stack.enter_context(work_folder(self.data.parent, self._made_with, str(self._folder)))
+            self._work = self._stack.enter_context(work_folder(self.data.parent, self._provenance, str(self._folder)))
             try:
                 check_vacant(self._folder)  # another process may just have finished it
             except UserError:
@@ -63,10 +69,17 @@ class PartialDataset:
     @property
     def kept(self) -> int:
         """Items that the next process could reuse if this one died now."""
-        return self._work.recorded if self._made_with else 0
+        return self._work.recorded if self._provenance else 0
 
-    def finished(self, item_id: str) -> dict[str, bytes] | None:
-        """The files of an item that an earlier process finished, by path, or None. Several threads may call it."""
+    def finished_files(self, item_id: str) -> dict[str, bytes] | None:
+        """Read the files of an item that an earlier process finished; several threads may call it.
+
+        Args:
+            item_id: The id of the item.
+
+        Returns:
+            The contents by path; None if the item was not finished or its files are damaged.
+        """
         contents = {}
         for path, whole in self._items.get(item_id, {}).items():
             contents[path] = b""
@@ -78,7 +91,12 @@ class PartialDataset:
         return contents or None
 
     def add(self, item_id: str, contents: Mapping[str, bytes]) -> None:
-        """Write the files of an item, by path, then record it; equal files of an earlier process stay."""
+        """Write the files of an item, then record it; equal files of an earlier process stay.
+
+        Args:
+            item_id: The id of the item.
+            contents: The contents by path below ``data``.
+        """
         files = {path: _whole(content) for path, content in contents.items()}
         for path, content in contents.items():
             if self._files.get(path) != files[path]:
@@ -92,7 +110,11 @@ class PartialDataset:
             self._work.record({"item_id": item_id, "files": files}, sync=False)
 
     def publish(self, further: set[str]) -> None:
-        """Move the dataset to its target when it is on the disk, with the files of ``add`` and ``further`` ones."""
+        """Move the dataset to its target when it is on the disk; files of other items are deleted.
+
+        Args:
+            further: Paths below ``data`` of files that belong to it besides those of ``add``.
+        """
         wanted = self._used | further
         for path in [path for path in self.data.rglob("*") if path.is_file()]:
             if path.relative_to(self.data).as_posix() not in wanted:
@@ -107,7 +129,7 @@ class PartialDataset:
 
     def _begin(self) -> None:
         """Take over what an earlier process finished, if it can be reused."""
-        if self._made_with and self._work.difference == "":
+        if self._provenance and self._work.difference == "":
             self._items = dict(self._work.records(_item))
             for files in self._items.values():
                 self._files |= files
@@ -126,7 +148,14 @@ class PartialDataset:
 
 
 def partial_folder(folder: Path) -> Path:
-    """Where the dataset of ``folder`` is made."""
+    """Name the folder in which a dataset is made.
+
+    Args:
+        folder: Where the dataset will be.
+
+    Returns:
+        The hidden folder beside it, which need not exist.
+    """
     folder = Path(os.path.abspath(folder))
     return folder.with_name(f".{folder.name}.partial")
 

@@ -10,7 +10,14 @@ _DIGEST = re.compile(r"[0-9a-f]{16,}")
 
 
 def as_json(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping as a JSON file returns it: tuples become lists, keys become strings."""
+    """Convert a mapping to what a JSON file returns: tuples become lists, keys become strings.
+
+    Args:
+        value: The mapping.
+
+    Returns:
+        The converted mapping.
+    """
     return json.loads(json.dumps(dict(value)))  # type: ignore[no-any-return]
 
 
@@ -20,8 +27,19 @@ def difference(
     about_there: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> str:
-    """The first option in which settings differ from the wanted ones, with both values; empty if none does."""
-    # of digests, which mean nothing to a reader, the first difference of what they are of: about_there and about
+    """Name the first option in which settings differ from the wanted ones, with both values.
+
+    Digests mean nothing to a reader: of what they are of, the first difference is named.
+
+    Args:
+        there: The settings that results were made with.
+        wanted: The settings that they should have.
+        about_there: In words, what the digests in ``there`` are of.
+        about: In words, what the digests in ``wanted`` are of.
+
+    Returns:
+        The difference in words; "" if there is none.
+    """
     if there == wanted:
         return ""
     if not isinstance(there, Mapping) or not there:

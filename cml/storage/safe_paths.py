@@ -11,7 +11,19 @@ _LONGEST, _LONGEST_PART = 4096, 255  # bytes, what Linux can open
 
 
 def relative_name(value: object, folder: object, *, portable: bool = True) -> str:
-    """A name in its normal form, or ``ValueError``, to follow it; ``portable`` refuses a backslash. Needs no disk."""
+    """Check the name of a file below a folder, without looking at the disk.
+
+    Args:
+        value: The name, as a data file gives it.
+        folder: The folder, for errors.
+        portable: Whether a backslash is refused.
+
+    Returns:
+        The name in its normal form.
+
+    Raises:
+        ValueError: the name leads elsewhere or is none; the message is to follow the name.
+    """
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"should be the path of a file, relative to {folder}")
     if value.startswith("/") or ".." in value.split("/"):
@@ -25,7 +37,15 @@ def relative_name(value: object, folder: object, *, portable: bool = True) -> st
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Whether ``path`` lies in the resolved ``folder`` after all links are followed."""
+    """Tell whether a path lies in a folder after all links are followed.
+
+    Args:
+        path: The path.
+        folder: The folder, already resolved.
+
+    Returns:
+        Whether it does.
+    """
     try:
         return Path(os.path.realpath(path)).is_relative_to(folder)
     except ValueError:  # a character that no path may contain
@@ -33,23 +53,44 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def check_no_link(root: Path, *names: str) -> None:
-    """Check that ``root / names[0]``, ``root / names[0] / names[1]``, .., in which cml writes, are not links."""
+    """Check that folders in which cml writes are not links.
+
+    Args:
+        root: The folder that the user named, which may be a link.
+        *names: The names of a folder below it, of one below that, and so on.
+
+    Raises:
+        UserError: one is a link.
+    """
     for end in range(len(names)):
         if (path := root.joinpath(*names[: end + 1])).is_symlink():
             raise UserError(f"{path} is a link, so cml would write elsewhere. Put a folder in its place.")
 
 
 def file_inside(folder: Path, name: object, where: str, what: str = "image") -> Path:
-    """The regular file ``name`` in ``folder``, or ``DataError`` with ``where`` ("FILE:LINE") and ``what`` it is."""
+    """Find a regular file that a data file names.
+
+    Args:
+        folder: The folder in which the file must lie.
+        name: The name, as the data file gives it.
+        where: The place of the name, for errors: "FILE:LINE".
+        what: What the file is, for errors.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        DataError: the name is none, or the file is missing or leads out of the folder.
+    """
     try:
         path = folder / relative_name(name, folder)
     except ValueError as fault:
         raise DataError(f"{where}: the {what} {reprlib.repr(name)} {fault}.") from None
     try:
-        found = path.is_file()
+        exists = path.is_file()
     except (OSError, ValueError):  # ValueError: a character that no path may contain
-        found = False
-    if not found:
+        exists = False
+    if not exists:
         raise DataError(f"{where}: the {what} {path} is missing; add it, or delete the line.")
     if not is_inside(path, Path(os.path.realpath(folder))):
         raise DataError(

@@ -13,7 +13,7 @@ from msgspec import Meta, ValidationError, convert
 
 from cml.errors import DataError, UserError, did_you_mean
 from cml.renamed_options import with_current_names
-from cml.storage.atomic import read_json
+from cml.storage.json_file import read_json
 
 T = TypeVar("T")
 Count = Annotated[int, Meta(ge=0, le=1 << 60)]
@@ -22,7 +22,15 @@ TINY = 1e-12  # the smallest positive number that makes sense as an option
 
 
 def check_bounds(options: object, bounds: Mapping[tuple[float, float], Sequence[str]]) -> None:
-    """Check the numbers of a dataclass by (least, greatest); an option whose default is None may be None."""
+    """Check the numbers of a dataclass.
+
+    Args:
+        options: The dataclass; an option whose default is None may be None.
+        bounds: Names of options by the (least, greatest) value that they may have.
+
+    Raises:
+        UserError: a number is out of bounds.
+    """
     for (low, high), names in bounds.items():
         for name in names:
             value = getattr(options, name)
@@ -37,32 +45,72 @@ def check_bounds(options: object, bounds: Mapping[tuple[float, float], Sequence[
 
 
 def read_record(path: Path, kind: type[T], what: str, mend: str) -> T:
-    """The record in a JSON file of cml's, or ``DataError`` with ``what`` it should hold and how to ``mend`` that."""
+    """Read a record from a JSON file that cml wrote.
+
+    Args:
+        path: The file.
+        kind: The type of the record.
+        what: What the file should hold, for errors.
+        mend: A sentence for errors that says what to do.
+
+    Returns:
+        The record.
+
+    Raises:
+        DataError: the file is missing or holds something else.
+    """
     return record(read_json(path, what), kind, str(path), what, mend)
 
 
 def record(value: object, kind: type[T], where: str, what: str, mend: str = "") -> T:
-    """As ``read_record``, for JSON that has been read."""
+    """Convert JSON that has been read to a record.
+
+    Args:
+        value: The JSON.
+        kind: The type of the record.
+        where: Where it was read, for errors.
+        what: What it should be, for errors.
+        mend: A sentence for errors that says what to do.
+
+    Returns:
+        The record.
+
+    Raises:
+        DataError: it is something else.
+    """
     try:
         return convert(value, kind, strict=True)
     except ValidationError as error:
-        raise DataError(f"{_said(error, value, where, what, 'entry')} {mend}".rstrip()) from None
+        raise DataError(f"{_describe(error, value, where, what, 'entry')} {mend}".rstrip()) from None
 
 
 def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
-    """The dataclass ``kind``, whose ``__post_init__`` checks ranges, in a JSON value; or a ``DataError``."""
+    """Convert JSON that has been read to options; names of earlier versions are understood.
+
+    Args:
+        kind: The dataclass of the options, whose ``__post_init__`` checks ranges.
+        value: The JSON.
+        where: Where it was read, for errors.
+        what: What it should be, for errors.
+
+    Returns:
+        The options.
+
+    Raises:
+        DataError: an option is unknown or has a wrong value.
+    """
     value = _with_current_names(kind, value)
     if (name := _unknown(kind, value)) is not None:
         raise DataError(f"{where} has the option {name}")
     try:
         return convert(value, kind, strict=True)
     except ValidationError as error:
-        raise DataError(_said(error, value, where, what, "option")) from None
+        raise DataError(_describe(error, value, where, what, "option")) from None
     except UserError as error:
         raise DataError(f"{where}: {error}") from None
 
 
-def _said(error: ValidationError, value: Any, where: str, what: str, noun: str) -> str:  # noqa: ANN401 - any JSON
+def _describe(error: ValidationError, value: Any, where: str, what: str, noun: str) -> str:  # noqa: ANN401 - any JSON
     """The error of msgspec, with the entry's name and value if they are known."""
     reason, _, path = str(error).replace("`", "").partition(" - at $")
     keys = re.findall(r"\w+|\.\.\.", path)

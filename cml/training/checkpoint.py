@@ -27,7 +27,8 @@ from cml.errors import DataError, UserError
 from cml.losses.cross_batch_memory import CrossBatchMemory
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
-from cml.storage.atomic import atomic_file, open_regular
+from cml.storage.atomic import atomic_file
+from cml.storage.regular_file import open_regular
 from cml.storage.saved_options import Count, record
 from cml.training.averaged_weights import AveragedWeights
 from cml.training.validation import Validation

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from cml.errors import UserError, did_you_mean
 from cml.renamed_options import with_current_names
-from cml.storage.atomic import read_json, read_parsed
+from cml.storage.json_file import read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
 from cml.storage.strict_yaml import parse_yaml
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cml.errors import DataError
-from cml.storage.atomic import atomic_file, open_regular
+from cml.storage.atomic import atomic_file
+from cml.storage.regular_file import open_regular
 from cml.storage.saved_options import Count, record
 from cml.storage.strict_json import parse_json
 

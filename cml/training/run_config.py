@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from cml.errors import DataError
 from cml.models.embedding import ModelConfig
-from cml.storage.atomic import read_json, write_json
+from cml.storage.json_file import read_json, write_json
 from cml.storage.provenance import as_json, difference
 from cml.storage.saved_options import saved_options
 from cml.training.config import TrainConfig

@@ -14,7 +14,9 @@ from torch import nn
 
 from cml.errors import UserError
 from cml.models.embedding import EmbeddingModel
-from cml.storage.atomic import check_vacant, delete, exclusive_lock, make_folder, read_json, write_json
+from cml.storage.atomic import check_vacant, delete, make_folder
+from cml.storage.exclusive_lock import exclusive_lock
+from cml.storage.json_file import read_json, write_json
 from cml.storage.provenance import as_json, difference
 from cml.storage.safe_paths import check_no_link
 from cml.training.checkpoint import CHECKPOINT

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from cml.errors import DataError
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.storage.atomic import atomic_file, text_path
+from cml.storage.atomic import atomic_file
+from cml.storage.regular_file import text_path
 
 MODEL = "model.safetensors"
 KEPT = "checkpoints/step-{}.safetensors"  # the models that keep_models keeps

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError
-from cml.storage.atomic import open_regular
 from cml.storage.npy import map_array
+from cml.storage.regular_file import open_regular
 from cml.word_vectors.contract import WordVectors
 
 

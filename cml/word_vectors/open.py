@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 
 from cml.errors import DataError, UserError, install_hint
-from cml.storage.atomic import open_regular
+from cml.storage.regular_file import open_regular
 from cml.word_vectors.contract import WordVectors
 from cml.word_vectors.glove_text import TextVectors
 from cml.word_vectors.npy_matrix import NpyVectors

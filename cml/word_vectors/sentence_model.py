@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.errors import DataError, UserError, install_hint
-from cml.storage.atomic import atomic_folder, cache_folder
+from cml.storage.atomic import atomic_folder
+from cml.storage.cache_folder import cache_folder
 from cml.storage.npy import load_or_compute_rows
 
 Float32 = NDArray[np.float32]

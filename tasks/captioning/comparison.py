@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.command_line.options import parse, print_json
+from cml.command_line.parse_options import parse
+from cml.command_line.print_result import print_json
 from cml.console.messages import say, say_warning
 from cml.console.resume_hint import resume_hint
 from cml.data.prepared import PreparedDataset
@@ -25,7 +26,8 @@ from cml.export.trunk import open_trunk
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device
 from cml.retrieval.comparison import over_seeds
-from cml.storage.atomic import atomic_file, read_json, write_json
+from cml.storage.atomic import atomic_file
+from cml.storage.json_file import read_json, write_json
 from cml.storage.provenance import difference
 from cml.tasks.captioning.scores import score, unavailable
 from cml.tasks.captioning.training import Captioned, CaptionerConfig, caption, train_captioner

@@ -15,7 +15,7 @@ from cml.bench import result, track
 from cml.bench.result import Result
 from cml.errors import UserError
 from cml.registry import registries
-from cml.storage.resumable import WorkFolder
+from cml.storage.work_folder import WorkFolder
 
 __all__ = ["_tiny"]  # a fixture of every test
 OWN = """

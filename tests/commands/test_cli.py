@@ -17,7 +17,7 @@ from PIL import Image
 
 from cml import errors
 from cml.cli import COMMANDS, main
-from cml.command_line.options import parse
+from cml.command_line.parse_options import parse
 from cml.commands.train import Train
 from cml.errors import UserError
 from cml.runs.trained_run import TrainedRun

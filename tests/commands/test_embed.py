@@ -22,7 +22,8 @@ from cml.errors import DataError, UserError
 from cml.export.embeddings import EmbeddingFolder, embed_folder, model_fingerprint
 from cml.export.image_list import ImageList
 from cml.models.embedding import EmbeddingModel
-from cml.storage.resumable import GrowingFile, resumable_output
+from cml.storage.growing_file import GrowingFile
+from cml.storage.resumable_output import resumable_output
 
 
 @pytest.fixture(scope="module")
@@ -319,7 +320,7 @@ def test_huge_image_is_a_limit_not_a_crash(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     draw_images(tmp_path / "photos", 2)
-    monkeypatch.setattr("cml.data.images.MAX_PIXELS", 1599)
+    monkeypatch.setattr("cml.data.open_image.MAX_PIXELS", 1599)
     message = failure(capsys, "embed", run, "--images", tmp_path / "photos", "--out", tmp_path / "out")
     assert "40 x 40 pixels; the limit is 1,599" in message
 

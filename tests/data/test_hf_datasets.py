@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.cli import main
-from cml.data.prepared import PreparedDataset, check_dataset
+from cml.data.check_dataset import check_dataset
+from cml.data.prepared import PreparedDataset
 from cml.data_prep.hf import HuggingFace, _image_bytes
 from cml.errors import DataError, UserError
 

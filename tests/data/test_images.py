@@ -119,7 +119,7 @@ def test_full_memory_is_no_fault_of_the_image(
 
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
     if "broken" in str(error):  # what libjpeg says for want of memory as well
-        monkeypatch.setattr("cml.data.images._room_for", lambda pixels: False)
+        monkeypatch.setattr("cml.data.open_image._room_for", lambda pixels: False)
     with pytest.raises(MemoryError, match=r"while decoding .*a\.png"):
         read_image(tmp_path / "photos" / "a.png")
     command = ["prepare", "folder", "--images", str(tmp_path / "photos"), "--labels", str(tmp_path / "labels.csv")]
@@ -147,7 +147,7 @@ def test_missing_and_huge_images_are_named(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(DataError, match=r"gone\.png is missing"):
         read_image(tmp_path / "gone.png")
     Image.fromarray(gradient(20, 30)).save(tmp_path / "huge.png")
-    monkeypatch.setattr("cml.data.images.MAX_PIXELS", 599)
+    monkeypatch.setattr("cml.data.open_image.MAX_PIXELS", 599)
     with pytest.raises(DataError, match=r"30 x 20 pixels; the limit is 599"):
         read_image(tmp_path / "huge.png")
 

@@ -25,10 +25,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cml.data import metadata
+from cml.data.check_dataset import check_dataset
 from cml.data.dataset_info import DatasetInfo
 from cml.data.encode_image import encode
 from cml.data.label_form import LabelForm
-from cml.data.prepared import ROLES, PreparedDataset, check_dataset
+from cml.data.prepared import ROLES, PreparedDataset
 from cml.data.prepared_writer import Item, PreparedWriter, find_prepared, write_dataset
 from cml.errors import DataError, UserError
 

@@ -28,8 +28,9 @@ from PIL import Image
 from scipy.io import loadmat, savemat
 
 from cml import data_prep
-from cml.data.images import upright_rgb
-from cml.data.prepared import ROLES, PreparedDataset, check_dataset
+from cml.data.check_dataset import check_dataset
+from cml.data.exif_orientation import upright_rgb
+from cml.data.prepared import ROLES, PreparedDataset
 from cml.data_prep import folder_split, table
 from cml.data_prep.block_split import deal_roles
 from cml.data_prep.donkeycar import Donkeycar

@@ -14,8 +14,9 @@ from PIL import Image
 
 import cml.cli
 from cml import distances, tasks
+from cml.data.check_dataset import check_dataset
 from cml.data.masks import read_mask
-from cml.data.prepared import ROLES, PreparedDataset, check_dataset
+from cml.data.prepared import ROLES, PreparedDataset
 from cml.data_prep.folder import Folder
 from cml.data_prep.folder_split import deal_classes
 from cml.errors import DataError, UserError

@@ -15,9 +15,10 @@ from PIL import Image
 from scipy.io import savemat
 
 from cml.cli import main
+from cml.data.check_dataset import check_dataset
 from cml.data.dataset_info import METADATA
 from cml.data.masks import read_mask
-from cml.data.prepared import PreparedDataset, check_dataset
+from cml.data.prepared import PreparedDataset
 from cml.data_prep.lsun_layout import LsunLayout, Room, read_index, read_layout
 from cml.data_prep.zind_layouts import ZindLayouts
 from cml.distances.layout.distance import Layout

@@ -15,7 +15,8 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 from cml import prepare
-from cml.data.prepared import PreparedDataset, check_dataset
+from cml.data.check_dataset import check_dataset
+from cml.data.prepared import PreparedDataset
 from cml.data_prep.agedb import Agedb
 from cml.data_prep.biwi import Biwi, head_box, read_numbers
 from cml.data_prep.earth import Earth, read_mask, tiles

@@ -17,7 +17,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from cml import cli, tasks
-from cml.data.prepared import ROLES, PreparedDataset, check_dataset
+from cml.data.check_dataset import check_dataset
+from cml.data.prepared import ROLES, PreparedDataset
 from cml.data_prep.coco_keypoints import COCO_JOINTS, CocoKeypoints, read_coco
 from cml.data_prep.coco_keypoints import JOINTS as COCO
 from cml.data_prep.hash_split import split_by_hash

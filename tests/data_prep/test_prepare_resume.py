@@ -22,9 +22,10 @@ from PIL import Image
 from scipy.io import savemat
 
 from cml import cli
+from cml.data.check_dataset import check_dataset
 from cml.data.dataset_info import DatasetInfo
 from cml.data.encode_image import Encoded
-from cml.data.prepared import PreparedDataset, check_dataset
+from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, find_prepared, write_dataset
 from cml.data_prep.donkeycar import Donkeycar
 from cml.data_prep.folder import Folder
@@ -77,7 +78,7 @@ import os, sys, time
 from pathlib import Path
 from cml.storage import atomic, partial_dataset
 from cml.storage.partial_dataset import PartialDataset
-from cml.storage.resumable import WorkFolder
+from cml.storage.work_folder import WorkFolder
 from cml.data_prep.lspet import Lspet
 
 def hang():
@@ -362,7 +363,7 @@ def test_control_c_is_one_line_and_goes_on(people: Path, whole: dict[str, bytes 
     script = f"""
         import sys, time
         from cml import cli
-        from cml.storage.resumable import WorkFolder
+        from cml.storage.work_folder import WorkFolder
         record, recorded = WorkFolder.record, []
         def slow(self, entry, **how):
             record(self, entry, **how)

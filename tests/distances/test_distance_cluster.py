@@ -18,7 +18,7 @@ from cml.distances.jobs.job_options import JobOptions
 from cml.distances.jobs.run import write_matrix, write_neighbors
 from cml.errors import UserError
 from cml.processes import dask_client as connection
-from cml.storage.resumable import ResumableOutput
+from cml.storage.resumable_output import ResumableOutput
 
 QUIET = JobOptions(bar_after=None)
 # A label distance that the workers know by --preload. It is slow, and notes which process computed which rows.

@@ -33,8 +33,8 @@ from cml.distances.jobs.work import MatrixWork, Strip, cut
 from cml.distances.label_distance import Float32, LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
-from cml.storage.atomic import exclusive_lock
-from cml.storage.resumable import FolderError
+from cml.storage.exclusive_lock import exclusive_lock
+from cml.storage.work_folder import FolderError
 
 QUIET = JobOptions(bar_after=None)
 COUNT = 97

@@ -125,7 +125,8 @@ def _metadata_seeds() -> list[bytes]:
 
 
 def _metadata(data: bytes, folder: Path) -> None:
-    from cml.data.prepared import PreparedDataset, check_dataset
+    from cml.data.check_dataset import check_dataset
+    from cml.data.prepared import PreparedDataset
 
     for name in ("train", "test"):
         if not (folder / name).exists():
@@ -362,7 +363,7 @@ def _run(data: bytes, folder: Path) -> None:
 
     from cml import distances
     from cml.retrieval.results import Evaluation
-    from cml.storage.atomic import read_json
+    from cml.storage.json_file import read_json
     from cml.training import metrics_log, saved_model
     from cml.training.run_config import RunConfig
 

@@ -38,7 +38,8 @@ from cml.errors import DataError, MachineError
 from cml.models.embedding import EmbeddingModel
 from cml.runs.planned_runs import kept_evaluation
 from cml.runs.trained_run import TrainedRun
-from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder, exclusive_lock
+from cml.storage.atomic import PARTIAL, atomic_file, atomic_folder
+from cml.storage.exclusive_lock import exclusive_lock
 from cml.training import checkpoint, data_workers, metrics_log, run_folder, signals
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
@@ -162,7 +163,7 @@ def test_temporaries_of_killed_processes_are_taken_away_and_those_of_others_are_
 FORK = """
 import os, signal, sys
 from pathlib import Path
-from cml.storage.atomic import exclusive_lock
+from cml.storage.exclusive_lock import exclusive_lock
 heard, told = os.pipe()
 with exclusive_lock(Path(sys.argv[1]), "this"):
     child = os.fork()

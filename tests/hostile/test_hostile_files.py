@@ -26,7 +26,7 @@ from cml.data_prep.mat_file import read_variable
 from cml.errors import DataError, UserError
 from cml.export.approximate import Method
 from cml.registry import Choice, Registry
-from cml.storage.atomic import read_json
+from cml.storage.json_file import read_json
 from cml.storage.npy import map_array
 from cml.storage.safe_paths import file_inside
 from cml.storage.strict_json import parse_json
@@ -211,7 +211,7 @@ def test_comments_and_profiles_that_are_bombs(tmp_path: Path, kind: str) -> None
 
 
 def test_pillows_warning_of_a_bomb_is_an_error() -> None:
-    from cml.data.images import MAX_PIXELS
+    from cml.data.open_image import MAX_PIXELS
 
     assert Image.MAX_IMAGE_PIXELS is not None
     assert MAX_PIXELS <= Image.MAX_IMAGE_PIXELS

@@ -23,7 +23,8 @@ from export_runs import draw_images, make_run
 from cml.cli import main
 from cml.errors import DataError, UserError, shorten_message
 from cml.registry import NAME
-from cml.storage.atomic import atomic_folder, write_json
+from cml.storage.atomic import atomic_folder
+from cml.storage.json_file import write_json
 from cml.storage.saved_options import read_record, saved_options
 from cml.training.averaged_weights import AveragedWeights
 from cml.training.config import TrainConfig
@@ -394,7 +395,7 @@ def test_a_path_that_no_record_can_note_is_named(
 
 
 def test_a_terminal_of_few_characters_gets_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cml.cli import open_streams
+    from cml.command_line.streams import open_streams
 
     stream = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", stream)

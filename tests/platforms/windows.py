@@ -66,7 +66,9 @@ def main(folder: Path) -> None:
     import cml
     from cml.bench.computing import memory_mb
     from cml.errors import UserError
-    from cml.storage.atomic import atomic_folder, exclusive_lock, text_path
+    from cml.storage.atomic import atomic_folder
+    from cml.storage.exclusive_lock import exclusive_lock
+    from cml.storage.regular_file import text_path
     from cml.training.callbacks import State
 
     levels = np.linspace(0, 255, 40).round()

@@ -16,7 +16,8 @@ from PIL import Image
 
 import cml.retrieval.metrics
 from cml import cli, distances
-from cml.data.prepared import DatasetInfo, PreparedDataset, check_dataset
+from cml.data.check_dataset import check_dataset
+from cml.data.prepared import DatasetInfo, PreparedDataset
 from cml.data.prepared_writer import PreparedWriter
 from cml.errors import DataError, UserError
 from cml.retrieval import EvaluateOptions, embedding_ranker, evaluate

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cml.errors import UserError
-from cml.storage.atomic import exclusive_lock
+from cml.storage.exclusive_lock import exclusive_lock
 
 
 def test_a_second_holder_of_a_lock_is_refused_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_a_second_holder_of_a_lock_is_refused_and_a_dead_one_holds_nothing(tmp_p
         [
             sys.executable,
             "-c",
-            "import sys, time; from pathlib import Path; from cml.storage.atomic import exclusive_lock\n"
+            "import sys, time; from pathlib import Path; from cml.storage.exclusive_lock import exclusive_lock\n"
             "with exclusive_lock(Path(sys.argv[1]), 'the job'):\n    print('held', flush=True); time.sleep(60)",
             str(lock),
         ],

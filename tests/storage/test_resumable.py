@@ -23,7 +23,8 @@ from cml.export.captioning import CaptioningFeatures, export_captioning
 from cml.export.embeddings import embed_folder
 from cml.export.image_list import ImageList
 from cml.storage.provenance import difference
-from cml.storage.resumable import resumable_output, work_folder, work_path
+from cml.storage.resumable_output import resumable_output, work_path
+from cml.storage.work_folder import work_folder
 
 SECRET = b"nobody's business"
 Link = Callable[[Path, Path], object]

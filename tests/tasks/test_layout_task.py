@@ -20,10 +20,11 @@ from PIL import Image
 
 from cml import distances, losses, sampling, tasks
 from cml.cli import main
+from cml.data.check_dataset import check_dataset
 from cml.data.dataset_info import DatasetInfo
 from cml.data.images import Images
 from cml.data.masks import MaskFault, check_ids, check_size, read_mask
-from cml.data.prepared import PreparedDataset, check_dataset
+from cml.data.prepared import PreparedDataset
 from cml.data.prepared_writer import Item, write_dataset
 from cml.data_prep.layout_masks import DETAILS
 from cml.data_prep.synthetic.rooms.rooms import draw_rooms
@@ -323,7 +324,7 @@ def test_files_that_hold_no_ids_are_refused(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(MaskFault, match=fault):
             read_mask(tmp_path / name)
     large = saved(tmp_path, np.ones((4, 4)))
-    monkeypatch.setattr("cml.data.images.MAX_PIXELS", 15)
+    monkeypatch.setattr("cml.data.open_image.MAX_PIXELS", 15)
     with pytest.raises(MaskFault, match=r"has 4 x 4 pixels; the limit is 15"):
         read_mask(large)
 

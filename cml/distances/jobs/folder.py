@@ -11,8 +11,9 @@ from cml.distances.jobs.row_file import TILE, RowFile, find_start
 from cml.distances.jobs.work import Arrays, Strip, Work
 from cml.errors import DataError, UserError
 from cml.registry import Choice
-from cml.storage.atomic import check_vacant, read_json, write_json
-from cml.storage.resumable import ResumableOutput, read_complete, resumable_output, work_path
+from cml.storage.atomic import check_vacant
+from cml.storage.json_file import read_json, write_json
+from cml.storage.resumable_output import ResumableOutput, read_complete, resumable_output, work_path
 from cml.storage.saved_options import record
 from cml.version import __version__
 
@@ -145,7 +146,7 @@ def job_folder(folder: Path, work: Work, *, wait: bool) -> Iterator[JobFolder]:
         (*work.forms, ITEMS),
         JOB,
         about=_about(work),
-        sound=lambda: _is_sound(folder, work),
+        is_intact=lambda: _is_sound(folder, work),
         parse=lambda entry: record(entry, dict[str, int | list[int]], "the record", "one of strips"),
         wait=wait,
     ) as output:

@@ -12,7 +12,7 @@ from cml.console.byte_sizes import format_bytes
 from cml.console.durations import format_duration
 from cml.distances.blas_threads import one_blas_thread
 from cml.distances.jobs.work import MatrixWork, Strip, Work
-from cml.storage.resumable import FolderError
+from cml.storage.work_folder import FolderError
 
 SAMPLE_SECONDS = 0.5  # a sample as long as this is believed
 MOST_PAIRS = 1 << 22  # in a strip: 16 MiB of float32, and what the label distance needs to compute it

@@ -16,9 +16,10 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.nearest import Neighbors
 from cml.errors import DataError, UserError
-from cml.storage.atomic import cache_folder, read_json, write_json
+from cml.storage.cache_folder import cache_folder
+from cml.storage.json_file import read_json, write_json
 from cml.storage.npy import map_array
-from cml.storage.resumable import FolderError
+from cml.storage.work_folder import FolderError
 
 _ELSEWHERE = "elsewhere-"
 

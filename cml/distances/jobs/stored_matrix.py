@@ -17,7 +17,7 @@ from cml.distances.labels import Labels
 from cml.distances.pair_function import PairFunction
 from cml.distances.precomputed import Precomputed
 from cml.errors import DataError
-from cml.storage.resumable import FolderError
+from cml.storage.work_folder import FolderError
 
 MOST_ITEMS = 4096  # a matrix of 64 MB
 COSTLY = 20_000  # pairs a second below which a distance that does not say counts as costly, ..

@@ -1,4 +1,4 @@
-"""Options that several commands have, with what ``--help`` says of them."""
+"""Options that several commands have, with their help."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ AsMarkdown = Annotated[bool, arg(help="Print the table as Markdown.")]
 BatchSize = Annotated[int | None, arg(help="Number of images per forward pass; by default 64, or 16 on a CPU.")]
 Data = Annotated[Path | None, arg(help="Dataset path, if it moved since training.")]
 Dataset = Annotated[Path, Positional, arg(metavar="DATASET", help="Folder of the prepared dataset.")]
-Device = Annotated[str, arg(help="auto | cpu | cuda ..")]
+Device = Annotated[str, arg(help="Device to compute on: auto (a GPU if there is one), cpu, cuda or cuda:N.")]
 Split = Literal["train", "query", "gallery"]
 Splits = Annotated[tuple[Split, ...], arg(help="Splits of a prepared dataset to take.")]
 Run = Annotated[Path, Positional, arg(metavar="RUN", help="Run folder.")]

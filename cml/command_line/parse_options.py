@@ -1,0 +1,99 @@
+"""Reading a command's options into a dataclass, with errors in one line."""
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+from cml.command_line.plugin_help import PLUGIN, PLUGIN_HELP
+from cml.command_line.wrong_options import explain_wrong_options
+
+T = TypeVar("T")
+
+
+def parse(
+    kind: type[T], arguments: Sequence[str], *, prog: str, description: str | None = None, default: T | None = None
+) -> T:
+    """Read all options of a command; ``--help`` prints them and exits.
+
+    A positional first option may be given by its flag too: ``cml evaluate RUN`` or ``cml evaluate --run RUN``.
+
+    Args:
+        kind: The dataclass of the options.
+        arguments: The arguments of the command.
+        prog: The command, as a user writes it: "cml train pose".
+        description: What the help says of the command; by default, the docstring of ``kind``.
+        default: The options where an argument does not set them; by default, those of ``kind``.
+
+    Returns:
+        The options.
+
+    Raises:
+        UserError: an option is unknown, missing or has a wrong value.
+    """
+    import tyro
+
+    about = inspect.cleandoc(kind.__doc__ or "") if description is None else description
+    about = f"{about}\n{PLUGIN}: {PLUGIN_HELP}.".lstrip()
+    flat = (tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
+    with explain_wrong_options(kind, arguments, prog):
+        args = _move_positional_flag(kind, arguments, prog)
+        return cast("T", tyro.cli(kind, args=args, prog=prog, description=about, default=default, config=flat))
+
+
+def _move_positional_flag(kind: type, arguments: Sequence[str], prog: str) -> Sequence[str]:
+    """The arguments, with a positional first option that was given by its flag moved to the front."""
+    import tyro
+
+    first = dataclasses.fields(kind)[0].name
+    hint = typing.get_type_hints(kind, include_extras=True)[first]
+    if tyro.conf.Positional not in getattr(hint, "__metadata__", ()):
+        return arguments
+    flagged: type[Any] = dataclasses.make_dataclass("Flagged", [(first, str, "")])
+    options, other_arguments = parse_known(flagged, arguments, prog=prog)
+    value: str = getattr(options, first)
+    return [value, *other_arguments] if value else arguments
+
+
+def parse_known(kind: type[T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> tuple[T, list[str]]:
+    """Read some options, which may stand anywhere in a command's arguments.
+
+    Args:
+        kind: The dataclass of the options.
+        arguments: The arguments of the command.
+        prog: The command, as a user writes it.
+        default: The options where an argument does not set them; by default, those of ``kind``.
+
+    Returns:
+        The options and the other arguments.
+
+    Raises:
+        UserError: the value of an option is wrong or missing.
+    """
+    import tyro
+
+    with explain_wrong_options(kind, (), prog):  # the other arguments are not judged here
+        options, other_arguments = tyro.cli(
+            kind,
+            args=list(arguments),
+            prog=prog,
+            default=default,
+            return_unknown_args=True,
+            add_help=False,
+            config=(tyro.conf.UseAppendAction,),
+        )
+    return cast("T", options), other_arguments
+
+
+def others(options: object, *left_out: str) -> dict[str, Any]:
+    """Collect a command's options to pass on by their names.
+
+    Args:
+        options: The dataclass of the options.
+        *left_out: The names of options that the command uses itself.
+
+    Returns:
+        The other options by name.
+    """
+    return {name: value for name, value in vars(options).items() if name not in left_out}

@@ -1,0 +1,13 @@
+"""The cache folder: everything in it can be recomputed and may be deleted."""
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Return the folder for label distances, features and embeddings that are worth keeping but can be recomputed.
+
+    Returns:
+        ``$CML_CACHE`` if that is set, by default ``~/.cache/cml``. It need not exist.
+    """
+    return Path(os.environ.get("CML_CACHE") or Path.home() / ".cache" / "cml")

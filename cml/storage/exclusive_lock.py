@@ -1,0 +1,73 @@
+"""A lock file: one process at a time works on a folder."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from cml.errors import UserError
+from cml.storage import system
+
+_held: set[int] = set()  # descriptors of the locks of this process
+
+
+@contextlib.contextmanager
+def exclusive_lock(path: Path, what: str, *, wait: bool = False) -> Iterator[IO[bytes]]:
+    """Hold a lock on a file, so that one process at a time works on something.
+
+    The lock ends with the process; only the file stays. Forked processes do not hold it. A link in the place of the
+    file is not followed. The locked file may hold content, such as the journal of a job, and is opened to read and
+    append; the lock files of the library filelock are emptied by it and cannot.
+
+    Args:
+        path: The lock file, which is made if it is missing.
+        what: What the lock is for, in errors: "the run runs/mine".
+        wait: Whether to wait for another process that holds the lock.
+
+    Yields:
+        The open file.
+
+    Raises:
+        UserError: another process holds the lock.
+        OSError: the file cannot be opened, or is a link.
+    """
+    while True:
+        try:
+            path.parent.mkdir(exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | system.NO_FOLLOW | system.PLAIN
+            file = os.fdopen(os.open(path, flags, 0o666), "a+b")
+        except FileNotFoundError:  # the process that was here has just deleted the folder
+            if not path.parent.parent.exists():
+                raise
+            continue
+        with file:
+            try:
+                system.lock(file.fileno(), wait=wait)
+                if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    continue
+            except FileNotFoundError:
+                continue
+            except BlockingIOError:
+                raise UserError(
+                    f"Another process is working on {what} (it holds {path}). Wait for it to end or stop it."
+                ) from None
+            _held.add(file.fileno())
+            try:
+                yield file
+                return
+            finally:
+                _held.discard(file.fileno())
+
+
+def _release_in_fork() -> None:
+    """Release the locks in a forked process, or they would be held until it ends too."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    for descriptor in _held:
+        os.dup2(null, descriptor, inheritable=False)  # the file object still believes in its descriptor
+    os.close(null)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_release_in_fork)

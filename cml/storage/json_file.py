@@ -1,0 +1,77 @@
+"""JSON files: read strictly, since anybody may have written them, and written atomically."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cml.errors import DataError, UserError
+from cml.storage.atomic import atomic_file
+from cml.storage.regular_file import open_regular
+from cml.storage.strict_json import parse_json
+
+
+def read_json(path: Path, what: str, *, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
+    """Read a JSON file.
+
+    Args:
+        path: The file.
+        what: What the file should hold, for errors: "the run's config".
+        finite: Whether NaN and infinity are refused; without it, the caller checks the numbers.
+
+    Returns:
+        The value, as ``json.loads`` returns it.
+
+    Raises:
+        DataError: the file is missing, cannot be read, or ``parse_json`` refuses its content.
+    """
+    return read_parsed(path, what, "JSON", lambda raw: parse_json(raw, finite=finite))
+
+
+def read_parsed(path: Path, what: str, form: str, parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401
+    """Read a file of some format.
+
+    Args:
+        path: The file.
+        what: What the file should hold, for errors: "the run's config".
+        form: The name of the format: "YAML".
+        parse: Converts the content, or raises a ``ValueError`` that says what is wrong ("is not YAML: ..").
+
+    Returns:
+        What ``parse`` returns.
+
+    Raises:
+        DataError: the file is missing, cannot be read, or ``parse`` refuses its content.
+    """
+    try:
+        with open_regular(path) as file:
+            return parse(file.read())
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing: it should hold {what}.") from None
+    except OSError as error:
+        raise DataError(f"{path} should hold {what}, but cannot be read ({error.strerror}).") from None
+    except ValueError as error:
+        raise DataError(f"{path} should hold {what} as {form}, but cannot be parsed: it {error}.") from None
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a value as readable JSON, atomically.
+
+    Args:
+        path: The file, which is replaced if it exists.
+        value: A value that JSON can hold.
+
+    Raises:
+        ValueError: the value holds NaN or infinity, which JSON lacks.
+        UserError: the value holds the name of a file that is not UTF-8 text.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = (text[: error.start].rpartition("\n")[2] + text[error.start :].partition("\n")[0]).strip()
+        raise UserError(
+            f"The path {line!a} in what {path} should note is not UTF-8 text: rename the file or folder."
+        ) from None
+    with atomic_file(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")

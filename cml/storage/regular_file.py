@@ -1,0 +1,46 @@
+"""Opening files that may be named badly or be no files at all."""
+
+import contextlib
+import errno
+import io
+import os
+import stat
+from pathlib import Path
+
+from cml.storage import system
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a regular file for reading.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The open file.
+
+    Raises:
+        OSError: the file cannot be opened, or it is a pipe or a device, which may never end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | system.NO_WAIT | system.PLAIN)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def text_path(path: Path) -> contextlib.AbstractContextManager[str]:
+    """Name a file for a library that takes only Unicode text, which the name of a file need not be.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A context that gives a name of the file, valid while it is open.
+    """
+    name = str(path)
+    is_text = name.encode(errors="ignore").decode() == name
+    return contextlib.nullcontext(name) if is_text else system.other_name(path)

@@ -1,0 +1,203 @@
+"""Results that take hours: made in pieces in a work folder, moved to their place at the end, a manifest last."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cml.console.messages import say
+from cml.errors import UserError
+from cml.storage.atomic import PARTIAL, delete
+from cml.storage.json_file import read_json, write_json
+from cml.storage.provenance import as_json, difference
+from cml.storage.work_folder import WorkFolder, work_folder
+
+_FINISHED = "finished"
+
+
+class DifferentSettingsError(UserError):
+    """Existing results, complete or not, were made with other settings than the wanted ones."""
+
+
+class ResumableOutput:
+    """Results that are being made, or that were complete already. Made by ``resumable_output``.
+
+    Attributes:
+        out: The folder of the results.
+        work: The hidden folder in which they grow.
+        manifest: The manifest of complete results; None while they are being made.
+        records: The records so far, oldest first.
+    """
+
+    def __init__(self, out: Path, name: str, parts: Sequence[str], manifest: dict[str, Any] | None) -> None:
+        self.out, self.work = out, work_path(out, name)
+        self.manifest = manifest
+        self.records: list[dict[str, Any]] = []
+        self._name, self._parts = name, parts
+        self._folder: WorkFolder  # set if the results are not complete
+
+    def record(self, entry: Mapping[str, Any]) -> None:
+        """Record a piece that is complete and on the disk; several threads may call it.
+
+        Args:
+            entry: What the next process has to know of the piece, as JSON.
+        """
+        self._folder.record(entry)
+        self.records.append(dict(entry))
+
+    def start_over(self) -> None:
+        """Delete everything so far, when a part of it is lost or damaged."""
+        self._folder.start_over()
+        self.records.clear()
+
+    def finish(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """Move the parts to their place, then write the manifest; the next process completes a killed call.
+
+        Args:
+            manifest: The content of the manifest, to which the provenance is added.
+
+        Returns:
+            The manifest as written.
+        """
+        self.record({_FINISHED: dict(manifest)})
+        return self._publish()
+
+    def _begin(self, folder: WorkFolder, parse: Callable[[dict[str, Any]], object]) -> None:
+        def check(entry: dict[str, Any]) -> dict[str, Any]:
+            if _FINISHED in dict(entry):
+                dict(entry[_FINISHED])  # fails if it is no object
+            else:
+                parse(entry)
+            return entry
+
+        self._folder = folder
+        if folder.difference is None:
+            folder.start_over()
+        elif folder.difference:
+            raise DifferentSettingsError(
+                f"{self.out} was begun with different settings ({folder.difference}). Give the same command, choose "
+                f"another folder, or delete {self.work} to start over."
+            )
+        self.records = folder.records(check)
+        if self.records and _FINISHED in self.records[-1]:
+            self._publish()
+        elif taken := [path for path in (self.out / part for part in self._parts) if os.path.lexists(path)]:
+            folder.discard()
+            raise UserError(f"{taken[0]} already exists, but this command did not make it. Choose another folder.")
+
+    def _publish(self) -> dict[str, Any]:
+        manifest, provenance = self.records[-1][_FINISHED], self._folder.provenance
+        has_provenance = provenance.items() <= manifest.items()
+        self.manifest = manifest if has_provenance else {**manifest, "made_with": provenance}
+        for part in self._parts:
+            if (self.work / part).exists():
+                os.replace(self.work / part, self.out / part)
+        write_json(self.out / self._name, self.manifest)
+        self._folder.discard()
+        return self.manifest
+
+
+def work_path(out: Path, manifest: str = "manifest.json") -> Path:
+    """Name the hidden folder in which results grow.
+
+    Args:
+        out: The folder of the results.
+        manifest: The name of their manifest.
+
+    Returns:
+        The path of the hidden folder, which need not exist.
+    """
+    return out / f".{manifest.removesuffix('.json')}{PARTIAL}work"
+
+
+@contextlib.contextmanager
+def resumable_output(
+    out: Path,
+    provenance: Mapping[str, Any],
+    parts: Sequence[str],
+    manifest: str = "manifest.json",
+    *,
+    about: Mapping[str, Any] | None = None,
+    is_intact: Callable[[], bool] = lambda: True,
+    parse: Callable[[dict[str, Any]], object] = dict,
+    wait: bool = False,
+) -> Iterator[ResumableOutput]:
+    """Begin or continue results whose manifest is written last: if it exists, they are complete.
+
+    Args:
+        out: The folder of the results. It may hold other files, but none named as ``parts``.
+        provenance: The settings of the results; only results of the same settings are continued.
+        parts: The names of the files and folders that make up the results, optional ones too.
+        manifest: The name of the manifest.
+        about: In words, what the digests in ``provenance`` are of, for errors.
+        is_intact: Checks complete results; those that are not intact are made again.
+        parse: Checks a record of an earlier process, as in ``WorkFolder.records``.
+        wait: Whether to wait for another process that works on the same results.
+
+    Yields:
+        The results, whose ``manifest`` says whether they are complete.
+
+    Raises:
+        DifferentSettingsError: the folder holds results of other settings, complete or not.
+        UserError: ``out`` is a file, holds a model, or holds a file named as a part that cml did not make.
+    """
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file; give a folder.")
+    output = ResumableOutput(out, manifest, parts, read_complete(out / manifest, provenance, about))
+    if output.manifest is None and (out / "config.json").exists():
+        raise UserError(f"{out} holds a run or a model (config.json). Choose another folder.")
+    if output.manifest is not None and is_intact():
+        delete(output.work)  # left by a process that was killed just after its last step
+        yield output
+        return
+    with work_folder(output.work, provenance, str(out), about=about, wait=wait) as folder:
+        output.manifest = read_complete(out / manifest, provenance, about)
+        if output.manifest is not None and is_intact():  # another process has just finished it
+            folder.discard()
+            yield output
+            return
+        if output.manifest is not None:
+            say(f"{out} is damaged, or another version of cml made it; starting over.")
+            for name in (manifest, *parts):
+                delete(out / name)
+            output.manifest = None
+        output._begin(folder, parse)
+        try:
+            yield output
+        except BaseException as error:
+            if not output.records:  # nothing to continue
+                folder.discard()
+            elif isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt("the same command continues from its last record") from None
+            raise
+
+
+def read_complete(
+    manifest: Path, provenance: Mapping[str, Any], about: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """Read the manifest of complete results.
+
+    Args:
+        manifest: The file of the manifest.
+        provenance: The settings that the results should have.
+        about: In words, what the digests in ``provenance`` are of, for errors.
+
+    Returns:
+        The manifest; None if there is none.
+
+    Raises:
+        DifferentSettingsError: the results have other settings.
+        DataError: the manifest cannot be read.
+    """
+    if not manifest.exists():
+        return None
+    wanted, value = as_json(provenance), read_json(manifest, "what was made here")
+    content: dict[str, Any] = value if isinstance(value, dict) else {}
+    there = content.get("made_with") or {key: content[key] for key in wanted if key in content}
+    if there != wanted:
+        raise DifferentSettingsError(
+            f"{manifest.parent} holds results of different settings ({difference(there, wanted, content, about)}). "
+            "Choose another folder or delete this one."
+        )
+    return content

@@ -1,0 +1,153 @@
+"""A hidden folder in which a long job grows, with a journal: continued after a kill, refused to a second process.
+
+The journal's first line holds the provenance of the work, and each further line a complete piece, which is on the disk
+before its line. A folder that holds links is started over, since writing to it could write elsewhere.
+"""
+
+import contextlib
+import json
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from cml.errors import DataError, UserError
+from cml.storage.atomic import delete, make_folder, with_path, write_all
+from cml.storage.exclusive_lock import exclusive_lock
+from cml.storage.provenance import as_json, difference
+from cml.storage.strict_json import parse_json
+
+JOURNAL = "journal.jsonl"
+T = TypeVar("T")
+
+
+class FolderError(UserError):
+    """A folder cannot be written or has no space left; nothing else is wrong."""
+
+
+class WorkFolder:
+    """A folder in which this process alone works, opened by ``work_folder``.
+
+    Attributes:
+        root: The folder.
+        provenance: The settings of the work, as JSON.
+        recorded: The number of records in the journal.
+        difference: How the work of an earlier process differs from this one, in words; "" if it does not, None if
+            there is no earlier work.
+    """
+
+    def __init__(self, root: Path, journal: IO[bytes], provenance: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+        self.root, self.provenance, self._journal = root, as_json(provenance), journal
+        self._head = {"made_with": self.provenance, "about": about}
+        self._recording = threading.Lock()
+        journal.seek(0)
+        head = journal.readline()
+        self._start, self.recorded = len(head), 0  # where the records begin, and how many there are
+        self.difference: str | None = None
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            there = parse_json(head, surrogates=True) if head.endswith(b"\n") and not _holds_links(root) else {}
+            self.difference = difference(there["made_with"], self.provenance, there["about"], about)
+
+    def start_over(self) -> None:
+        """Delete the work of an earlier process and begin the journal."""
+        for path in self.root.iterdir():
+            if path.name != JOURNAL:
+                delete(path, strict=True)
+        self._journal.truncate(0)
+        self._append(self._head)
+        self._start, self.recorded = os.fstat(self._journal.fileno()).st_size, 0
+
+    def records(self, parse: Callable[[Any], T]) -> list[T]:
+        """Read the journal; from a record on that cannot be read, as after a power cut, it is cut off.
+
+        Args:
+            parse: Converts a record, or raises a ``DataError``, ``LookupError``, ``TypeError`` or ``ValueError``.
+
+        Returns:
+            The converted records, oldest first.
+        """
+        self._journal.seek(self._start)
+        records, end = [], self._start
+        with contextlib.suppress(DataError, LookupError, TypeError, ValueError):
+            for line in self._journal:
+                if not line.endswith(b"\n"):
+                    break
+                records.append(parse(parse_json(line, surrogates=True)))
+                end += len(line)
+        self._journal.truncate(end)
+        self.recorded = len(records)
+        return records
+
+    def record(self, entry: object, *, sync: bool = True) -> None:
+        """Record a complete piece; several threads may call it.
+
+        Args:
+            entry: A value that JSON can hold.
+            sync: Whether the record survives a power cut, not only a kill.
+        """
+        with self._recording:
+            self._append(entry)
+        if sync:
+            os.fsync(self._journal.fileno())
+
+    def discard(self) -> None:
+        """Delete the folder."""
+        delete(self.root)
+
+    def _append(self, entry: object) -> None:
+        # not through the file's buffer, which would be written again when the file is closed on a full disk
+        write_all(self._journal.fileno(), json.dumps(entry).encode() + b"\n")
+        self.recorded += 1
+
+
+@contextlib.contextmanager
+def work_folder(
+    root: Path, provenance: Mapping[str, Any], what: str, *, about: Mapping[str, Any] | None = None, wait: bool = False
+) -> Iterator[WorkFolder]:
+    """Open or make a folder in which this process alone works.
+
+    Args:
+        root: The folder; a link in its place is deleted.
+        provenance: The settings of the work, which decide whether that of an earlier process can be continued.
+        what: What the work is, in errors: "the run runs/mine".
+        about: In words, what the digests in ``provenance`` are of, for errors.
+        wait: Whether to wait for another process that works there.
+
+    Yields:
+        The folder, locked.
+
+    Raises:
+        FolderError: the folder cannot be written.
+        UserError: another process works there.
+    """
+    with contextlib.ExitStack() as opened:
+        try:
+            if _is_link(root):
+                root.unlink()
+            opened.enter_context(make_folder(root.parent))
+            root.mkdir(exist_ok=True)
+            if _is_link(root / JOURNAL):
+                (root / JOURNAL).unlink()
+        except OSError as error:
+            raise FolderError(
+                f"The folder {root.parent} cannot be written ({error.strerror}); choose another one."
+            ) from None
+        opened.enter_context(with_path(root.parent))
+        yield WorkFolder(
+            root, opened.enter_context(exclusive_lock(root / JOURNAL, what, wait=wait)), provenance, about or {}
+        )
+
+
+def _is_link(path: Path) -> bool:
+    """Whether writing to a path may write elsewhere: it is a symbolic or hard link, or not a regular file."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISDIR(status.st_mode) and (not stat.S_ISREG(status.st_mode) or status.st_nlink > 1)
+
+
+def _holds_links(root: Path) -> bool:
+    return any(_is_link(Path(at, name)) for at, folders, files in os.walk(root) for name in (*folders, *files))
