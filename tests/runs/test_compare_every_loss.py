@@ -22,6 +22,7 @@ IN_BRACKETS = {
 OF_CLASSES = {  # label distances that are all equal have no spread to fit an exponent to
     "log-ratio": "log-ratio(label_exponent=1.0)",
     "matryoshka": "matryoshka(loss=cosent)",
+    "proxy-gml": "proxy-gml(share=0.5)",  # of few classes
     "sum": "sum(cosent, 0.3*cosent(scale=2.0))",
 }
 TINY: dict[str, Any] = {
