@@ -1,9 +1,13 @@
-"""cml: image embeddings whose distances mirror label distances.
+"""Train embeddings whose distances mirror label distances.
 
-``cml.fit`` trains on your images and labels, ``cml.load`` brings a trained model back, ``cml.open_run`` opens a run to
-evaluate and draw it. ``cml.prepare``, ``cml.open_dataset``, ``cml.train`` and ``cml.compare`` work on prepared datasets
-as the command line does. The parts are made by name, ``cml.losses.get("log-ratio")``, or by class,
-``cml.losses.LogRatioLoss()``. Importing cml imports no torch; what needs it imports it when asked for.
+- ``cml.fit`` trains a model on images and labels; ``cml.load`` loads a trained model.
+- ``cml.prepare``, ``cml.open_dataset``, ``cml.train`` and ``cml.compare`` work on prepared datasets, like the commands
+  of the same names.
+- ``cml.open_run`` opens a trained run, to evaluate it, explore it and export its model.
+- ``cml.losses``, ``cml.distances``, ``cml.sampling``, ``cml.models`` and ``cml.trackers`` hold the parts. Each is made
+  by name, as in ``cml.losses.get("log-ratio")``, or by class, as in ``cml.losses.LogRatioLoss()``.
+
+``import cml`` does not import torch: each name is imported when it is used first.
 """
 
 import importlib
@@ -24,25 +28,34 @@ if TYPE_CHECKING:
     from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
 
-_LAZY = {
-    "Callback": "cml.training.callbacks",
-    "Model": "cml.runs.model",
-    "Run": "cml.runs.run",
-    "TrainConfig": "cml.training.config",
-    "UserError": "cml.errors",
-    "compare": "cml.runs.compare",
-    "fit": "cml.runs.train",
-    "load": "cml.runs.model",
-    "load_plugin": "cml.plugins:load",
-    "open_dataset": "cml.data.prepared",
-    "open_run": "cml.runs.run",
-    "prepare": "cml.runs.prepare",
-    "train": "cml.runs.train",
-}
 _MODULES = ("distances", "losses", "models", "retrieval", "sampling", "sklearn", "trackers")
+_PLACES = {  # public name: "module:name in it"
+    "Callback": "cml.training.callbacks:Callback",
+    "Model": "cml.runs.model:Model",
+    "Run": "cml.runs.run:Run",
+    "TrainConfig": "cml.training.config:TrainConfig",
+    "UserError": "cml.errors:UserError",
+    "compare": "cml.runs.compare:compare",
+    "fit": "cml.runs.train:fit",
+    "load": "cml.runs.model:load",
+    "load_plugin": "cml.plugins:load",
+    "open_dataset": "cml.data.prepared:open_dataset",
+    "open_run": "cml.runs.run:open_run",
+    "prepare": "cml.runs.prepare:prepare",
+    "train": "cml.runs.train:train",
+}
 
-__all__ = ["Callback", "Model", "Run", "TrainConfig", "UserError", "__version__", "compare", "distances", "fit", "load"]
-__all__ += [
+__all__ = [
+    "Callback",
+    "Model",
+    "Run",
+    "TrainConfig",
+    "UserError",
+    "__version__",
+    "compare",
+    "distances",
+    "fit",
+    "load",
     "load_plugin",
     "losses",
     "models",
@@ -52,16 +65,17 @@ __all__ += [
     "retrieval",
     "sampling",
     "sklearn",
+    "trackers",
+    "train",
 ]
-__all__ += ["trackers", "train"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute
     if name in _MODULES:
         return importlib.import_module(f"cml.{name}")
-    if name in _LAZY:
-        module, _, attribute = _LAZY[name].partition(":")
-        return getattr(importlib.import_module(module), attribute or name)
+    if name in _PLACES:
+        module, _, attribute = _PLACES[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
     raise AttributeError(f"module 'cml' has no attribute {name!r}")
 
 

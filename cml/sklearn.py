@@ -57,7 +57,19 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 raise TypeError(f"CMLEmbedder has no parameter {name!r}; see cml.TrainConfig.")
 
     def fit(self, X: Any, y: Any = None) -> CMLEmbedder:  # noqa: ANN401 - as above
-        """Train on images and their labels."""
+        """Train on images and their labels.
+
+        Args:
+            X: N images, as images or as rows.
+            y: N labels.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: There are no labels, or the rows are no numbers.
+            UserError: Images, labels or options do not fit each other.
+        """
         if y is None:
             raise ValueError("CMLEmbedder requires y to be passed, but the target y is None")
         config = TrainConfig(**{option.name: getattr(self, option.name) for option in fields(TrainConfig)})
@@ -71,7 +83,18 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:  # noqa: ANN401
-        """Embeddings (N, dimension) of N images, of either form."""
+        """Embed images.
+
+        Args:
+            X: N images, in either form.
+
+        Returns:
+            Embeddings (N, dimension) float32.
+
+        Raises:
+            NotFittedError: The estimator was not fitted.
+            UserError: It was fitted on images, and these are rows.
+        """
         check_is_fitted(self)
         if not _are_images(X):
             X = self._pictures(validate_data(self, X, dtype=np.float64, reset=False))
@@ -94,8 +117,9 @@ class CMLEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return tags
 
 
-def _are_images(given: Any) -> bool:  # noqa: ANN401 - whatever is given as X
-    if (axes := getattr(given, "ndim", 1)) != 1:
+def _are_images(data: Any) -> bool:  # noqa: ANN401 - any X
+    axes = getattr(data, "ndim", 1)
+    if axes != 1:
         return bool(axes == 4)
-    first = next(iter(given), None) if hasattr(given, "__iter__") else None
+    first = next(iter(data), None) if hasattr(data, "__iter__") else None
     return isinstance(first, str | Path | Image.Image) or getattr(first, "ndim", 0) == 3

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cml import plugins, tasks
 from cml.command_line.parse_options import parse, parse_known
@@ -22,7 +21,7 @@ class Train:
     """Train an embedding on a prepared dataset."""
 
     data: Path
-    """Folder of the prepared dataset; with --resume, the run's own by default."""
+    """Folder of the prepared dataset; with --resume, that of the run by default."""
     out: Path
     """Run folder to create, or to resume with --resume."""
     training: TrainConfig
@@ -36,7 +35,7 @@ class Train:
 
 
 @dataclass(frozen=True)
-class Deciding:
+class DecidingOptions:
     """The options on which the defaults of the others depend."""
 
     out: Path | None = None
@@ -47,14 +46,18 @@ class Deciding:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Train and say what to do next."""
+    """Train, and print which command to run next.
+
+    Args:
+        arguments: The arguments after ``cml train``.
+    """
     import tyro
 
     from cml.data.prepared import PreparedDataset
 
     name, rest = pick(arguments, "task", tasks.names(), lambda name: tasks.get(name).summary, "cml train")
     task, prog = tasks.get(name), f"cml train {name}"
-    deciding, _ = parse_known(Deciding, rest, prog=prog)
+    deciding, _ = parse_known(DecidingOptions, rest, prog=prog)
     data, recipe = tyro.MISSING, task.recipe
     if deciding.resume and deciding.out is not None:
         if not (deciding.out / "config.json").exists():
@@ -62,8 +65,10 @@ def run(arguments: Sequence[str]) -> None:
             raise UserError(f"{deciding.out} holds no run to resume. {advice}")
         from cml.training.run_config import RunConfig
 
-        begun = RunConfig.load(deciding.out)
-        data, recipe = Path(begun.dataset) if begun.dataset else data, begun.train
+        saved = RunConfig.load(deciding.out)
+        recipe = saved.train
+        if saved.dataset:
+            data = Path(saved.dataset)
     default = Train(data, tyro.MISSING, recipe_for(recipe, rest, prog))
     options = parse(Train, rest, prog=prog, description=f"Train on {task.summary}.", default=default)
     from cml.processes.init_processes import init_processes
@@ -78,8 +83,15 @@ def run(arguments: Sequence[str]) -> None:
             dataset = PreparedDataset.open(options.data)
             if dataset.info.task != name:
                 say(f"{options.data} was prepared for the task {dataset.info.task!r}: its labels may not fit {name!r}.")
-            how: dict[str, Any] = {"resume": options.resume, "callbacks": with_tracker((), options.tracker)}
-            trained = train_task(task, dataset, options.training, options.out, ranks=ranks, **how)
+            trained = train_task(
+                task,
+                dataset,
+                options.training,
+                options.out,
+                resume=options.resume,
+                callbacks=with_tracker((), options.tracker),
+                ranks=ranks,
+            )
     except KeyboardInterrupt as stop:
         if not (options.out / "config.json").exists():
             raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None
@@ -91,18 +103,27 @@ def run(arguments: Sequence[str]) -> None:
     if last is None:
         raise DataError(f"{options.out} is finished, but its {METRICS} is missing or holds no loss.")
     again = f"{shlex.quote(str(options.out))}{plugins.flags()}"
-    said = f"{options.out}: {last['step']} steps, last loss {last['loss']:.4f}, curve in {options.out}/loss.png"
+    summary = f"{options.out}: {last['step']} steps, last loss {last['loss']:.4f}, curve in {options.out}/loss.png"
     result = {"run": str(options.out), "steps": last["step"], "loss": last["loss"]}
-    show(result, said, f"next: cml evaluate {again} && cml gallery {again}", as_json=options.json)
+    show(result, summary, f"next: cml evaluate {again} && cml gallery {again}", as_json=options.json)
 
 
 def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:
-    """The defaults: the file of ``--config``, then the recipe, whose mirroring does not apply to a frozen backbone."""
-    deciding, _ = parse_known(Deciding, arguments, prog=prog)
-    still = replace(recipe, flip="none")
-    named = still if deciding.config is None else TrainConfig.load(deciding.config, still)
+    """Find the defaults: the file of ``--config``, then the recipe, whose horizontal flip needs a trained backbone.
+
+    Args:
+        recipe: The recipe of the task, or the options of the run that is resumed.
+        arguments: The arguments after the task.
+        prog: The command, for messages.
+
+    Returns:
+        The options that hold where none are given.
+    """
+    deciding, _ = parse_known(DecidingOptions, arguments, prog=prog)
+    unflipped = replace(recipe, flip="none")
+    named = unflipped if deciding.config is None else TrainConfig.load(deciding.config, unflipped)
     deciding = replace(deciding, freeze_backbone=named.freeze_backbone)
-    deciding, _ = parse_known(Deciding, arguments, prog=prog, default=deciding)
+    deciding, _ = parse_known(DecidingOptions, arguments, prog=prog, default=deciding)
     if not (deciding.freeze_backbone or named.freeze_backbone):
         return recipe if deciding.config is None else TrainConfig.load(deciding.config, recipe)
     if deciding.freeze_backbone and not deciding.flip and named.flip == "none" != recipe.flip:

@@ -28,8 +28,9 @@ from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
 from cml.export.embeddings import check_batch_size
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
 from cml.export.image_list import ImageList
-from cml.models.backbone import evaluating
-from cml.models.embedding import EmbeddingModel, backbone_fingerprint
+from cml.models.backbone_checks import evaluating
+from cml.models.embedding import EmbeddingModel
+from cml.models.feature_cache import backbone_fingerprint
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.storage.saved_options import Count, record
 from cml.version import __version__

@@ -79,10 +79,10 @@ class Model(EmbeddingModel):
         """The label distance that the model was trained with.
 
         Raises:
-            UserError: it is not registered here; it has to be given to ``cml.load``.
+            UserError: It is not registered here; it has to be given to ``cml.load``.
         """
         if self._label_distance is None:
-            with needs_plugins(self.run_config, advice=_OWN_DISTANCE):
+            with explain_missing_plugins(self.run_config, advice=_OWN_DISTANCE):
                 self._label_distance = label_distance_of(self.run_config.task, self.run_config.label_distance)
         return self._label_distance
 
@@ -97,7 +97,7 @@ class Model(EmbeddingModel):
         label: str | None = None,
         options: EvaluateOptions | None = None,
     ) -> Evaluation:
-        """How well images find images with near labels, beside chance and the best possible ranking.
+        """Evaluate how well images find images with near labels, beside chance and the best possible ranking.
 
         Args:
             images: The queries, of any kind that ``cml.fit`` takes.
@@ -115,12 +115,18 @@ class Model(EmbeddingModel):
             UserError: images and labels that do not fit each other or the label distance.
         """
         source, raw = images_and_labels(images, labels, image=image, label=label)
-        among = among_labels = None
+        gallery_embeddings = raw_gallery_labels = None
         if gallery is not None or gallery_labels is not None:
-            ranked, among_labels = images_and_labels(gallery, gallery_labels, image=image, label=label)
-            among = self.embed(ranked, bar="embed")
-        embeddings, distance = self.embed(source, bar="embed"), self.label_distance
-        return evaluate_embeddings(embeddings, raw, among, among_labels, label_distance=distance, options=options)
+            gallery_source, raw_gallery_labels = images_and_labels(gallery, gallery_labels, image=image, label=label)
+            gallery_embeddings = self.embed(gallery_source, bar="embed")
+        return evaluate_embeddings(
+            self.embed(source, bar="embed"),
+            raw,
+            gallery_embeddings,
+            raw_gallery_labels,
+            label_distance=self.label_distance,
+            options=options,
+        )
 
     def search(
         self,
@@ -128,7 +134,7 @@ class Model(EmbeddingModel):
         gallery: Any,  # noqa: ANN401
         k: int = 10,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The k gallery images nearest to each query by embedding distance (L2), exactly.
+        """Find the k gallery images nearest to each query by embedding distance (L2), exactly.
 
         Args:
             queries: Q images, or their embeddings (Q, D) float32.
@@ -141,18 +147,24 @@ class Model(EmbeddingModel):
         Raises:
             UserError: something is no image, or k is out of range.
         """
-        found, positions = nearest_embeddings(self._embeddings(queries), self._embeddings(gallery), k)
-        return positions, found
+        distances, positions = nearest_embeddings(self._embeddings(queries), self._embeddings(gallery), k)
+        return positions, distances
 
     def save(self, folder: Path | str) -> Path:
         """Write the weights (safetensors) and the options into a new folder that ``cml.load`` reads.
 
+        Args:
+            folder: The folder to create.
+
+        Returns:
+            The folder.
+
         Raises:
-            UserError: the folder is taken.
+            UserError: The folder is taken.
         """
-        with atomic_folder(Path(folder)) as made:
-            save_model(made / MODEL, self)
-            replace(self.run_config, model=self.config).save(made)
+        with atomic_folder(Path(folder)) as temporary:
+            save_model(temporary / MODEL, self)
+            replace(self.run_config, model=self.config).save(temporary)
         return Path(folder)
 
     def _embeddings(self, images: Any) -> NDArray[np.float32]:  # noqa: ANN401 - images or embeddings
@@ -166,8 +178,15 @@ class Model(EmbeddingModel):
         return f"Model({self.config.backbone}, {height} x {width} pixels -> {self.config.dimension} numbers{ends})"
 
 
-def published(model: EmbeddingModel) -> EmbeddingModel:
-    """A network with published weights, on the model's device: its own backbone, or else EfficientNet-Lite0."""
+def load_published(model: EmbeddingModel) -> EmbeddingModel:
+    """Load a network with published weights to compare a model with: its own backbone, or else EfficientNet-Lite0.
+
+    Args:
+        model: The trained model.
+
+    Returns:
+        The network, on the model's device, with the model's image size.
+    """
     own = model.config.published
     if not has_published_weights(own.backbone):
         own = replace(own, backbone="efficientnet-lite0", weights="imagenet")
@@ -181,14 +200,17 @@ def load(
     label_distance: LabelDistance | Callable[[Any, Any], float] | NDArray[Any] | None = None,
     backbone: nn.Module | Backbone | None = None,
 ) -> Model:
-    """The trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
+    """Load the trained model of a run folder, or of a folder that ``model.save`` or ``cml export hub`` wrote.
 
     Args:
         folder: The folder, or ``hf:user/name@revision``, as ``cml.storage.hugging_face.resolve_run`` takes it.
-        device: auto | cpu | cuda ..
+        device: "auto", "cpu", "cuda" or another device of torch.
         label_distance: The label distance of the run, where it was the user's own and has no registered name; only
             ``evaluate`` needs it.
         backbone: The module that the run was trained with, where that was the user's own; it gets the trained weights.
+
+    Returns:
+        The model.
 
     Raises:
         UserError: not a finished run folder, no such device, or the hub has no such model.
@@ -200,19 +222,30 @@ def load(
     """
     folder = resolve_run(folder)
     run = RunConfig.load(folder)
-    with needs_plugins(run, folder):
+    with explain_missing_plugins(run, folder):
         network = load_model(folder, run.model, pick_device(device), backbone)
         return Model(network, run, None if label_distance is None else distances.as_label_distance(label_distance))
 
 
 @contextlib.contextmanager
-def needs_plugins(run: RunConfig, folder: Path | None = None, *, advice: str = "") -> Iterator[None]:
-    """Name plugins that are not loaded, or else ``advice``, where something is unknown; warn of changed ones."""
-    if changed := plugins.explain_changed(run.plugins):
+def explain_missing_plugins(run: RunConfig, folder: Path | None = None, *, advice: str = "") -> Iterator[None]:
+    """Name the plugins that are not loaded where something is unknown in the block; warn of plugins that have changed.
+
+    Args:
+        run: The config of the run.
+        folder: Its folder, for the messages.
+        advice: What to do instead if no plugin is missing.
+
+    Raises:
+        UserError: As in the block, with the plugins that are missing, or else the advice.
+    """
+    changed = plugins.explain_changed(run.plugins)
+    if changed:
         warnings.warn(f"{folder or 'The run'}: {changed}", stacklevel=3)
     try:
         yield
     except UserError as error:
-        if mend := plugins.explain_missing(run.plugins) or advice:
-            raise UserError(f"{folder or 'The run'} cannot be opened: {error} {mend}") from None
+        remedy = plugins.explain_missing(run.plugins) or advice
+        if remedy:
+            raise UserError(f"{folder or 'The run'} cannot be opened: {error} {remedy}") from None
         raise

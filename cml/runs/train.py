@@ -92,9 +92,11 @@ def fit(
         >>> model.embed(images).shape
         (40, 128)
     """
-    named = {"label_distance": label_distance, "loss": loss, "backbone": backbone}
-    texts = {key: value for key, value in named.items() if isinstance(value, str)}
-    if backbone is not None and "backbone" not in texts:
+    # each part is a text, which is an option of the run, or an object, of which the run keeps a name
+    parts = {"label_distance": label_distance, "loss": loss, "backbone": backbone}
+    texts = {name: part for name, part in parts.items() if isinstance(part, str)}
+    own_backbone = None if isinstance(backbone, str) else backbone
+    if own_backbone is not None:
         texts |= {"backbone": CUSTOM, "weights": "none"}
     own_loss = None if loss is None or isinstance(loss, str) else as_loss(loss)
     if own_loss is not None:
@@ -117,7 +119,7 @@ def fit(
             distance,
             config,
             loss=own_loss,
-            backbone=None if isinstance(backbone, str) else backbone,
+            backbone=own_backbone,
             out=None if out is None else Path(out),
             resume=resume,
             shrink=True,
@@ -147,12 +149,15 @@ def train(
         task: The task, or its name: "value", "pose", ..
         data: The prepared dataset or its folder.
         out: Run folder.
-        config: All options of training; the task's recipe when not given.
+        config: All options of training; None for the task's recipe.
         resume: Continue the run in ``out``.
-        tracker: As for ``cml.fit``, like those that follow.
+        tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or one of your own.
         callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
         quiet: No progress bar.
         **options: Any option of ``TrainConfig`` by its name; it goes before that of ``config``.
+
+    Returns:
+        The finished run: ``run.evaluate()`` measures it, ``run.model`` is the trained model.
 
     Raises:
         UserError: options, dataset or run folder that do not fit.
@@ -177,7 +182,19 @@ def train(
 
 
 def options_for(task: Task, config: TrainConfig | None, options: Mapping[str, Any]) -> TrainConfig:
-    """Those named, then ``config`` or the recipe, whose mirroring does not apply to a frozen backbone."""
+    """Combine the options of a run on a task.
+
+    Args:
+        task: The task.
+        config: All options; None for the task's recipe, whose horizontal flip does not apply to a frozen backbone.
+        options: Options by name, which go before those of ``config``.
+
+    Returns:
+        The options of the run.
+
+    Raises:
+        UserError: An option does not exist or is out of range.
+    """
     if config is None and options.get("freeze_backbone") and "flip" not in options:
         return with_options(replace(task.recipe, flip="none"), options)
     return with_options(task.recipe if config is None else config, options)
@@ -194,8 +211,26 @@ def train_task(
     quiet: bool = False,
     ranks: Ranks | None = None,
 ) -> Trained:
-    """Train a task's embedding into a run folder, with its loss curve."""
-    items, mirror = dataset.split("train"), task.mirror if config.flip == "image" else None
+    """Train the embedding of a task into a run folder.
+
+    Args:
+        task: The task.
+        dataset: The prepared dataset.
+        config: All options of training.
+        out: Run folder.
+        resume: Continue the run in ``out``.
+        callbacks: Called after steps, validations, checkpoints and at the end; they may end the run.
+        quiet: No progress bar.
+        ranks: The processes that train together; None for this one alone.
+
+    Returns:
+        The trained model, its loss and the records of the run.
+
+    Raises:
+        UserError: Options, dataset or run folder that do not fit.
+    """
+    items = dataset.split("train")
+    mirror = task.mirror if config.flip == "image" else None
     distance = distances.registry.make(task.label_distance(config, dataset.info)).fit(items.labels)
     labels = encode(distance, dataset, "train", None if mirror is None else lambda label: mirror(label, dataset.info))
     trained, _ = train_run(

@@ -18,9 +18,10 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import DataError, UserError
 from cml.models import Backbone
-from cml.models.embedding import EmbeddingModel, features_file, frozen_features
+from cml.models.embedding import EmbeddingModel
+from cml.models.feature_cache import features_file, frozen_features
 from cml.processes.ranks import Ranks
-from cml.runs.model import Model, load, needs_plugins, published
+from cml.runs.model import Model, explain_missing_plugins, load, load_published
 from cml.task import Task
 from cml.training.run_config import RunConfig
 from cml.training.saved_model import kept_models, load_model
@@ -92,7 +93,7 @@ class TrainedRun:
     @functools.cached_property
     def task(self) -> Task:
         """Its task."""
-        with needs_plugins(self.config, self.folder):
+        with explain_missing_plugins(self.config, self.folder):
             return tasks.get(self.config.task)
 
     @property
@@ -133,7 +134,7 @@ class TrainedRun:
 
     @functools.cached_property
     def frozen(self) -> tuple[str, Embeddings] | None:
-        """Name and features of the network that ``published`` gives; None, said on stderr, where there is none."""
+        """Name and features of the network that ``load_published`` gives; None, said on stderr, where there is none."""
         try:
             model = self._published
             files = [features_file(model, split.paths) for split in self.splits]
@@ -148,7 +149,7 @@ class TrainedRun:
 
     @functools.cached_property
     def _published(self) -> EmbeddingModel:
-        return published(self.model)
+        return load_published(self.model)
 
     def embed_files(self, paths: Sequence[Path], *, frozen: bool = False) -> NDArray[np.float32]:
         """Embeddings (N, D) of image files by the trained model, or the features of the frozen ImageNet network."""

@@ -15,8 +15,8 @@ from cml.storage.saved_options import TINY, check_bounds, saved_options
 from cml.storage.strict_yaml import parse_yaml
 
 Precision = Literal["float32", "bfloat16"]
-# options that may differ when a run is resumed
-_HOW = ("checkpoint_every", "keep_models", "workers", "worker_timeout", "cache_bytes", "device")
+# options that do not change the result, and may differ when a run is resumed
+_NO_EFFECT = ("checkpoint_every", "keep_models", "workers", "worker_timeout", "cache_bytes", "device")
 _OPTIONS = "options of training"
 _LARGE = 10**9
 _BOUNDS = {  # an untrusted config may hold any number
@@ -178,6 +178,9 @@ class TrainConfig:
             path: The file; it is YAML, which needs the extra ``yaml``, if its name ends in .yaml or .yml.
             base: The values of options that the file leaves out; None for the defaults.
 
+        Returns:
+            The options.
+
         Raises:
             UserError: the file cannot be read, or an option does not exist, has another type or is out of range.
         """
@@ -192,9 +195,18 @@ class TrainConfig:
         return saved_options(cls, value, str(path), _OPTIONS)
 
     def difference(self, other: Self) -> dict[str, tuple[Any, Any]]:
-        """Options that affect the result and differ: name to (own value, other value)."""
+        """Compare the options that affect the result.
+
+        Args:
+            other: Other options.
+
+        Returns:
+            Name to (own value, other value) of each that differs.
+        """
         mine, theirs = asdict(self), asdict(other)
-        return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name] and name not in _HOW}
+        return {
+            name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name] and name not in _NO_EFFECT
+        }
 
 
 with contextlib.suppress(OSError):  # an installation without sources; ``help`` finds the text below each field
@@ -204,7 +216,18 @@ with contextlib.suppress(OSError):  # an installation without sources; ``help`` 
 
 
 def with_options(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig:
-    """The config with some options changed; a UserError names one that does not exist or is out of range."""
+    """Change some options.
+
+    Args:
+        config: The options.
+        options: New values by name.
+
+    Returns:
+        The changed options.
+
+    Raises:
+        UserError: An option does not exist or is out of range.
+    """
     known = [option.name for option in fields(config)]
     for name in options:
         if name == "batch_size":

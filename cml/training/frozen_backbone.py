@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from cml.data.images import Images
 from cml.distances.label_distance import Float32
-from cml.models.embedding import EmbeddingModel, frozen_features
+from cml.models.embedding import EmbeddingModel
+from cml.models.feature_cache import frozen_features
 from cml.processes.ranks import Ranks
 
 

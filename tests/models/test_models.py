@@ -12,7 +12,8 @@ import torchvision
 from cml.data.images import Images
 from cml.errors import UserError
 from cml.models import get
-from cml.models.embedding import EmbeddingModel, ModelConfig, frozen_features
+from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.models.feature_cache import frozen_features
 
 
 @pytest.mark.filterwarnings("ignore:The default weight initialization of GoogleNet")

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from cml.errors import UserError, did_you_mean, require_extra
-from cml.models.backbone import Backbone, first_line, unknown_weights
+from cml.models.backbone import Backbone
+from cml.models.backbone_checks import first_line
+from cml.models.backbone_weights import unknown_weights
 
 _LARGEST_SIDE = 4096  # pixels: for models with a parameter per position, as an untrusted config may ask for any size
 # Options for models of a fixed size, best first: they allow any later size, or only the given one.

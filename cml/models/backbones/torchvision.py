@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from cml.errors import UserError, did_you_mean
-from cml.models.backbone import Backbone, unknown_weights
+from cml.models.backbone import Backbone
+from cml.models.backbone_weights import unknown_weights
 
 
 def classifier(model: str, weights: str = "imagenet", pretrained: bool = True) -> Backbone:

@@ -1,0 +1,102 @@
+"""Checks of what a backbone accepts and returns, by a pass over blank images."""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from cml.errors import UserError
+
+LARGEST_TRIED = 384  # pixels; the largest default size of a torchvision classifier
+
+
+def check_features(out: object, name: str, features: int | None = None) -> Tensor:
+    """Check that the output of a backbone is (B, F).
+
+    Args:
+        out: What the backbone returned.
+        name: Name of the backbone, for messages.
+        features: F, if it is known.
+
+    Returns:
+        The output.
+
+    Raises:
+        UserError: It is something else.
+    """
+    subject = f"The backbone {name!r} gives"
+    if not isinstance(out, Tensor):
+        raise UserError(f"{subject} a {type(out).__name__}: let its forward return one tensor of features (B, F).")
+    if out.ndim == 2 and out.is_floating_point() and out.shape[1] == (features or max(1, out.shape[1])):
+        return out
+    mend = "let it return one row of floats per image"
+    if out.ndim in (3, 4):
+        pool = "pool its map, as in nn.Sequential(module, nn.AdaptiveAvgPool2d(1), nn.Flatten())"
+        mend = pool if out.ndim == 4 else "take one token per image, or the mean of the tokens"
+    kind = str(out.dtype).removeprefix("torch.")
+    raise UserError(f"{subject} {kind} {tuple(out.shape)} instead of features (B, {features or 'F'}): {mend}.")
+
+
+def first_line(error: Exception) -> str:
+    """Take the first line of an error's message, without its details.
+
+    Args:
+        error: The error.
+
+    Returns:
+        The line, or the name of the error's type if it has no message.
+    """
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".:")
+
+
+def least_side(module: nn.Module, size: tuple[int, int]) -> int | None:
+    """Try out which square images are the smallest that a backbone accepts.
+
+    Args:
+        module: The backbone.
+        size: (height, width) in pixels that it should accept.
+
+    Returns:
+        Their side in pixels; None if it accepts ``size``, or none that is tried.
+    """
+
+    def takes(height: int, width: int) -> bool:
+        try:
+            embed_blank(module, (height, width))
+        except (RuntimeError, AssertionError):  # vision transformers assert
+            return False
+        return True
+
+    return None if takes(*size) else next((side for side in range(1, LARGEST_TRIED + 1) if takes(side, side)), None)
+
+
+@torch.no_grad()  # not in inference mode: some modules keep tensors of their first pass
+def embed_blank(module: nn.Module, size: tuple[int, int]) -> object:
+    """Run a backbone on two blank images.
+
+    Args:
+        module: The backbone.
+        size: (height, width) of the images in pixels.
+
+    Returns:
+        What it returns, in evaluation mode and without a graph.
+    """
+    first = next(module.parameters(), torch.zeros(()))
+    with evaluating(module):
+        return module(torch.zeros(2, 3, *size, device=first.device, dtype=first.dtype))
+
+
+@contextlib.contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode for the block, then back into its former mode.
+
+    Args:
+        module: The module.
+    """
+    training = module.training
+    try:
+        module.eval()
+        yield
+    finally:
+        module.train(training)

@@ -1,0 +1,70 @@
+"""Initial weights of a backbone from a .safetensors file, and the error for weights that it does not have."""
+
+from pathlib import Path
+
+from torch import nn
+
+from cml.errors import DataError, UserError, did_you_mean
+from cml.storage.regular_file import text_path
+
+WEIGHTS_FILE = ".safetensors"
+# Names of classifiers in torchvision, timm and the packaged networks: a file may hold one, a backbone has none.
+_CLASSIFIERS = {"fc", "_fc", "classifier", "head", "heads", "head_dist", "aux1", "aux2", "AuxLogits", "last_linear"}
+
+
+def load_weights_file(module: nn.Module, path: str, name: str) -> None:
+    """Load the weights of a backbone from a file, which may hold a classifier too, or be a run's ``model.safetensors``.
+
+    Args:
+        module: The backbone, whose weights are replaced.
+        path: The .safetensors file.
+        name: Name of the backbone, for messages.
+
+    Raises:
+        DataError: The file is missing or damaged, or its weights do not fit the backbone.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not Path(path).is_file():
+        raise DataError(f"The weights {path} of the backbone {name!r} are missing.")
+    try:
+        with text_path(Path(path)) as named:
+            weights = load_file(named)
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"The weights {path} of the backbone {name!r} are damaged ({error}).") from None
+    of_run = {key.removeprefix("backbone."): value for key, value in weights.items() if key.startswith("backbone.")}
+    if of_run and "head.weight" in weights:
+        weights = of_run
+    wanted = module.state_dict()
+    weights = {
+        key: value for key, value in weights.items() if key in wanted or key.partition(".")[0] not in _CLASSIFIERS
+    }
+    # files of older versions of torch lack these counters; no result depends on them here
+    weights = {key: value for key, value in wanted.items() if key.endswith("num_batches_tracked")} | weights
+    faults = [f"it lacks {key}" for key in wanted if key not in weights]
+    faults += [f"it also has {key}" for key in weights if key not in wanted]
+    wrong = [key for key in wanted if key in weights and weights[key].shape != wanted[key].shape]
+    faults += [f"{key} has the shape {tuple(weights[key].shape)}, not {tuple(wanted[key].shape)}" for key in wrong]
+    if faults:
+        more = f"(and {len(faults) - 1} more faults)"
+        raise DataError(f"The weights {path} do not fit the backbone {name!r}: {faults[0]} {more}.")
+    module.load_state_dict(weights)
+
+
+def unknown_weights(name: str, weights: str, known: list[str]) -> UserError:
+    """Make the error for weights that a backbone does not have.
+
+    Args:
+        name: Name of the backbone.
+        weights: The weights that were asked for.
+        known: Names of those that it has.
+
+    Returns:
+        The error, to be raised.
+    """
+    also = f", one of {', '.join(known)}," if known else ""
+    return UserError(
+        f"The backbone {name!r} has no weights {weights!r}.{did_you_mean(weights, known)} Set weights to 'imagenet', "
+        f"'none'{also} or the path of a {WEIGHTS_FILE} file."
+    )
