@@ -92,8 +92,8 @@ def fit(
         >>> model.embed(images).shape
         (40, 128)
     """
-    # each part is a text, which is an option of the run, or an object, of which the run keeps a name
     parts = {"label_distance": label_distance, "loss": loss, "backbone": backbone}
+    # a part is a text, which is an option of the run, or an object, of which the run keeps a name
     texts = {name: part for name, part in parts.items() if isinstance(part, str)}
     own_backbone = None if isinstance(backbone, str) else backbone
     if own_backbone is not None:

@@ -100,10 +100,10 @@ def train(
         MachineError: A data worker died, hung or ran out of memory.
         KeyboardInterrupt: A signal; with ``out``, after a checkpoint.
     """
-    # the processes of the run; only the first of them writes the folder and shows progress
     if ranks is None:
         ranks = Ranks(device=pick_device(config.device))
     device = ranks.device
+    # of several processes only the first writes the folder and shows progress
     folder = out if ranks.first else None
     is_shown = ranks.first and not quiet
     start = f"{config} {data.labels.fingerprint()}" if ranks.size > 1 else ""
@@ -154,7 +154,7 @@ def train(
     progress = Progress(config, first, folder, shown=is_shown)
     callback_list = CallbackList(callbacks if ranks.first else (), config, folder, network)
 
-    def loss_of(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
+    def compute_loss(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
         value: Tensor = loss(memory.augment(ranks.gather(embeddings, items)), targets)
         if step == first:
             check_optimizer(optimizer, value, loss, embeddings)
@@ -178,7 +178,7 @@ def train(
             )  # of whose turn it was
             value, embeddings = gradient_cache.backward(
                 network,
-                functools.partial(loss_of, targets=targets, items=len(items), step=step),
+                functools.partial(compute_loss, targets=targets, items=len(items), step=step),
                 inputs.to(device, non_blocking=True),
                 micro_batch=config.micro_batch,
                 largest=ranks.largest_share(len(items)),

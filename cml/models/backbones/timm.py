@@ -32,7 +32,7 @@ def timm_model(
     name, _, tag = model.partition(".")
     if not timm.is_model(name):
         raise UserError(f"timm has no model {name!r}.{did_you_mean(name, timm.list_models())}")
-    tags = [one.partition(".")[2] for one in timm.list_pretrained(f"{name}.*")]
+    tags = [full_name.partition(".")[2] for full_name in timm.list_pretrained(f"{name}.*")]
     wanted = tag if weights in ("imagenet", "none") else weights
     if tag and wanted != tag:
         raise UserError(f"The name 'timm/{model}' contains its weights: set weights to 'imagenet' or 'none'.")
@@ -41,24 +41,24 @@ def timm_model(
     if weights == "imagenet" and not wanted and not tags:
         raise UserError(f"The backbone 'timm/{model}' has no published weights: set weights to 'none'.")
     full = f"{name}.{wanted}" if wanted else name
-    network = _made(full, image_size, load=pretrained and weights != "none", check=pretrained)
+    network = _make_network(full, image_size, load=pretrained and weights != "none", check=pretrained)
     config = network.pretrained_cfg
     return Backbone(network, network.head_hidden_size, tuple(config["mean"]), tuple(config["std"]), _feature_map)
 
 
-def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) -> Any:  # noqa: ANN401 - any class of timm's
+def _make_network(name: str, image_size: tuple[int, int], *, load: bool, check: bool) -> Any:  # noqa: ANN401 - any class of timm's
     """The network, made for the image size if its size is fixed; ``check`` tries that size."""
     import timm
 
     config: Any = timm.get_pretrained_cfg(name)
-    what = f"The backbone 'timm/{name}'"
+    subject = f"The backbone 'timm/{name}'"
     height, width = image_size
     if config.fixed_input_size and max(image_size) > (most := _LARGEST_SIDE):
-        raise UserError(f"{what} takes images of at most {most} pixels per side. Got {height} x {width} instead.")
+        raise UserError(f"{subject} takes images of at most {most} pixels per side. Got {height} x {width} instead.")
     for names in _SIZES if config.fixed_input_size else _SIZES[-1:]:
-        given: dict[str, Any] = {key: image_size if key == "img_size" else True for key in names}
+        options: dict[str, Any] = {key: image_size if key == "img_size" else True for key in names}
         try:
-            network = timm.create_model(name, pretrained=load, num_classes=0, **given)
+            network = timm.create_model(name, pretrained=load, num_classes=0, **options)
             if check and names and "dynamic_img_pad" not in names:  # which pads to whole patches: any size will do
                 with torch.no_grad():
                     network.eval()(torch.zeros(1, 3, height, width))
@@ -69,7 +69,7 @@ def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) ->
                 raise
         except OSError as error:
             raise UserError(
-                f"The weights of {what[4:]} could not be downloaded ({' '.join(str(error).split())}). Download "
+                f"The weights of {subject[4:]} could not be downloaded ({' '.join(str(error).split())}). Download "
                 f"model.safetensors of {config.hf_hub_id} and give its path as 'weights', or use the backbone "
                 "'efficientnet-lite0', whose weights come with pip."
             ) from None
@@ -78,7 +78,7 @@ def _made(name: str, image_size: tuple[int, int], *, load: bool, check: bool) ->
             if image_size == (own_height, own_width) or not names:
                 raise
             raise UserError(
-                f"{what} cannot take images of {height} x {width} pixels ({first_line(error)}): set image_size to "
+                f"{subject} cannot take images of {height} x {width} pixels ({first_line(error)}): set image_size to "
                 f"{own_height} {own_width}, the size that it was made for."
             ) from None
     raise AssertionError("the last entry of sizes has no option to refuse")
