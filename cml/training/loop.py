@@ -154,7 +154,7 @@ def train(
     progress = Progress(config, first, folder, shown=is_shown)
     callback_list = CallbackList(callbacks if ranks.first else (), config, folder, network)
 
-    def compute_loss(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
+    def _compute_loss(embeddings: Tensor, targets: Tensor, items: int, step: int) -> Tensor:
         value: Tensor = loss(memory.augment(ranks.gather(embeddings, items)), targets)
         if step == first:
             check_optimizer(optimizer, value, loss, embeddings)
@@ -178,7 +178,7 @@ def train(
             )  # of whose turn it was
             value, embeddings = gradient_cache.backward(
                 network,
-                functools.partial(compute_loss, targets=targets, items=len(items), step=step),
+                functools.partial(_compute_loss, targets=targets, items=len(items), step=step),
                 inputs.to(device, non_blocking=True),
                 micro_batch=config.micro_batch,
                 largest=ranks.largest_share(len(items)),
