@@ -28,13 +28,14 @@ COMMANDS = {
     "bench": "run the benchmark of continuous metric learning, check and compare results",
     "reproduce": "repeat the experiments of a paper, and compare the results with the published ones",
     "losses": "list all losses with their labels, cost, source and use",
-    "gallery": "write a page of what a trained embedding retrieves",
+    "report": "write the retrieval report: what a trained embedding retrieves",
     "explore": "write an interactive page for exploring an embedding",
     "embed": "embed a folder of images with a trained run",
     "index": "build a search index of images, or add images to it",
     "search": "search an index for the images that are nearest to query images",
     "export": "export a trained run: ONNX, weights to share, captioning features",
 }
+_RENAMED = {"gallery": "report"}  # commands that had another name
 SPLIT = ("train", "evaluate")  # the commands that several processes of torchrun share
 _LESS_MEMORY = "Take smaller batches or images, fewer threads or workers, or a machine with more."
 
@@ -80,7 +81,8 @@ def _run(name: str, arguments: list[str]) -> None:
         print(f"cml {__version__} ({DISTRIBUTION})")
         return
     if name not in COMMANDS:
-        raise UserError(f"Unknown command {name!r}.{did_you_mean(name, COMMANDS)} Known: {', '.join(COMMANDS)}.")
+        hint = f" Did you mean {_RENAMED[name]!r}?" if name in _RENAMED else did_you_mean(name, COMMANDS)
+        raise UserError(f"Unknown command {name!r}.{hint} Known: {', '.join(COMMANDS)}.")
     if launch().size > 1 and name not in SPLIT:
         raise UserError(f"cml {name} runs in one process; torchrun is for cml {' and cml '.join(SPLIT)}.")
     keep_freed_memory()

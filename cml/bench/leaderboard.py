@@ -14,14 +14,14 @@ from cml.bench.sets import BenchSet, open_set
 from cml.bench.table import BEST, Board, board, score_of
 from cml.data.prepared import open_dataset
 from cml.errors import DataError, UserError
-from cml.reporting.gallery import write_gallery
-from cml.reporting.gallery_style import write_html
+from cml.reporting.html_escaping import write_html
+from cml.reporting.retrieval_report import write_retrieval_page
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.ranking_ties import rank_columns
 from cml.runs.retrieved import BEHIND, Retrieved, shown_row
 
-_FIRST = 5  # pictures of a method in a gallery
+_FIRST = 5  # pictures of a method in a retrieval report
 _THUMBNAIL = 72
 
 _RULES = """
@@ -39,9 +39,9 @@ legend { float: left; color: var(--quiet); padding: 0; margin-right: 8px; }
 
 
 def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
-    """Write the page of all versions and tracks, with galleries of so many queries; says which sets lack one, why."""
+    """Write the page of all versions and tracks, with retrieval reports of some queries; says which sets lack one."""
     if queries < 0:
-        raise UserError(f"A gallery has 0 queries or more. Got {queries}.")
+        raise UserError(f"A retrieval report shows 0 queries or more. Got {queries}.")
     kinds = sorted({(found.suite, found.track) for found in map(read_result, results_in(results))})
     boards = [board(results, *kind) for kind in kinds]
     rules = [_RULES]
@@ -53,11 +53,11 @@ def write_leaderboard(results: Path, page: Path, queries: int = 0) -> list[str]:
             try:
                 data = open_set(head["name"], one.version)
             except UserError as error:
-                missing[head["name"]] = f"{head['name']} has no gallery: {error}"
+                missing[head["name"]] = f"{head['name']} has no retrieval report: {error}"
                 continue
-            gallery = page.with_name(f"{page.stem}-galleries") / one.version / one.track / f"{head['name']}.html"
+            gallery = page.with_name(f"{page.stem}-reports") / one.version / one.track / f"{head['name']}.html"
             gallery.parent.mkdir(parents=True, exist_ok=True)
-            _write_gallery(one, data, results, gallery, queries)
+            _write_retrieval_page(one, data, results, gallery, queries)
             head["gallery"] = _link(gallery, page.parent)
     title = "Continuous metric learning: leaderboard"
     write_html(page, "cml.reporting", "leaderboard.html.j2", rules=["\n".join(rules)], title=title, boards=shown)
@@ -98,8 +98,8 @@ def _link(file: Path, folder: Path) -> str:
     return quote(Path(os.path.relpath(file, folder)).as_posix())
 
 
-def _write_gallery(one: Board, data: BenchSet, results: Path, page: Path, queries: int) -> None:
-    """Write the gallery of a set: the first items that the first final run of each method retrieved."""
+def _write_retrieval_page(one: Board, data: BenchSet, results: Path, page: Path, queries: int) -> None:
+    """Write the retrieval report of a set: the first items that the first final run of each method retrieved."""
     dataset, (query, gallery) = open_dataset(data.folder), data.test(0, 0)
     splits = dataset.split("query"), dataset.split("gallery")
     places = [{item: row for row, item in enumerate(split.item_ids)} for split in splits]
@@ -127,7 +127,7 @@ def _write_gallery(one: Board, data: BenchSet, results: Path, page: Path, querie
     methods = [method for method in tops if method != ORACLE] or [ORACLE]  # all others may have failed
     behind = np.mean([retrieved.mean(method) - retrieved.mean(ORACLE) for method in methods], axis=0)
     task = tasks.get(dataset.info.task)
-    write_gallery(
+    write_retrieval_page(
         page,
         [
             shown_row(task, dataset, retrieved, int(row), list(tops), size=2 * _THUMBNAIL, score=float(behind[row]))

@@ -15,7 +15,6 @@ from cml.bench.suite import SETS, SUITES, UNTRAINED
 from cml.errors import UserError, did_you_mean
 from cml.retrieval import text_table
 from cml.retrieval.comparison import interval_text
-from cml.storage.atomic import atomic_file
 
 BEST = "*"  # marks the best of a set, and what does not differ from it significantly
 _NONE = "-"
@@ -245,39 +244,3 @@ def _difference_text(mean: float, low: float, high: float) -> str:
 
 def _competes(method: str) -> bool:
     return method not in UNTRAINED and not method.endswith(ELSEWHERE)
-
-
-def draw_diagram(board: Board, path: Path) -> None:
-    """Draw the critical-difference diagram (Demsar, JMLR 2006): mean ranks on a line, bars over those not different."""
-    if board.critical != board.critical:
-        raise UserError("A critical-difference diagram needs 3 methods that were run on all of at least 3 sets.")
-    from matplotlib.figure import Figure
-
-    placed = sorted(board.means.items(), key=lambda one: one[1])
-    half = (len(placed) + 1) // 2
-    figure = Figure(figsize=(8, 1.2 + 0.22 * half), dpi=150)
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set_axis_off()
-    first, last = 1.0, float(len(placed))
-    aside = 0.35 * (last - first)
-    axes.set(xlim=(first - aside, last + aside), ylim=(-half - 2.5, 2))
-    axes.plot([first, last], [0, 0], color="black", linewidth=1)
-    for tick in range(1, len(placed) + 1):
-        axes.plot([tick, tick], [0, 0.25], color="black", linewidth=1)
-        axes.text(tick, 0.4, str(tick), ha="center", va="bottom", fontsize=8)
-    for place, (method, rank) in enumerate(placed):
-        left = place < half
-        depth = -(place + 2.5 if left else len(placed) - place + 1.5)
-        edge = first - 0.03 * (last - first) if left else last + 0.03 * (last - first)
-        axes.plot([rank, rank, edge], [0, depth, depth], color="0.4", linewidth=0.8)
-        axes.text(edge, depth, f" {method} {rank:.2f} ", ha="right" if left else "left", va="center", fontsize=8)
-    bars = [(rank, max(other for _, other in placed if other - rank < board.critical)) for _, rank in placed]
-    ends = [end for _, end in bars]
-    shown = [(start, end) for place, (start, end) in enumerate(bars) if end > start and end not in ends[:place]]
-    for place, (start, end) in enumerate(shown):
-        height = -0.35 - 1.6 * place / max(1, len(shown))
-        axes.plot([start, end], [height, height], color="black", linewidth=2.5, solid_capstyle="round")
-    axes.text(first, 1.5, f"critical difference {board.critical:.2f}", fontsize=8, va="center")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.removeprefix(".") or "png")

@@ -123,7 +123,9 @@ class Table:
 
         board = table.board(self.results, self.version, self.track)
         if self.diagram is not None:
-            table.draw_diagram(board, self.diagram)
+            from cml.bench.critical_difference_diagram import draw_critical_difference_diagram
+
+            draw_critical_difference_diagram(board, self.diagram)
         if self.trials or self.against:
             grid, note = board.against(self.against) if self.against else board.trials()
             print(f"{text_table.markdown(grid)}\n" if self.markdown else text_table.aligned(grid), note, sep="\n")
@@ -140,7 +142,7 @@ class Page:
     results: Results = RESULTS
     out: Path = Path("leaderboard.html")
     """The page."""
-    galleries: int = 0
+    reports: int = 0
     """Also write a retrieval report for each set, with this many test queries and the images that each method
     retrieves."""
 
@@ -148,7 +150,7 @@ class Page:
         """Write the page."""
         from cml.bench.leaderboard import write_leaderboard
 
-        for sentence in write_leaderboard(self.results, self.out, self.galleries):
+        for sentence in write_leaderboard(self.results, self.out, self.reports):
             say(sentence)
         print(f"leaderboard: {self.out}")
 

@@ -16,7 +16,7 @@ from cml.commands.train import recipe_for
 from cml.errors import UserError
 from cml.runs.compare import compare
 from cml.runs.report import REPORT
-from cml.runs.retrieved import GALLERY
+from cml.runs.retrieved import RETRIEVAL_REPORT
 from cml.runs.rows import quoted_list
 from cml.training.config import TrainConfig
 
@@ -87,4 +87,4 @@ def run(arguments: Sequence[str]) -> None:
     pictures = ", ".join(sorted(path.name for path in options.out.glob("*.png")))
     print(f"In {options.out}: comparison.json with all figures, table.md, {pictures}")
     print(f"report: {options.out / REPORT}")
-    print(f"gallery: {options.out / GALLERY}")
+    print(f"retrieval report: {options.out / RETRIEVAL_REPORT}")

@@ -1,4 +1,4 @@
-"""``cml demo [TASK]``: from nothing to a comparison and a gallery in three minutes, on drawn data, without network."""
+"""``cml demo [TASK]``: a comparison and a retrieval report in three minutes, on drawn data, without network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Demo:
     """The network, trained from scratch; by default small-cnn(layers=4), for captions with grid=1."""
     variants: tuple[str, ...] = ()
     """Names of the task's variants to train, each in quotes; "log-ratio" and "binary triplet, threshold" when none are
-    given. The gallery shows the first, beside the first binary one."""
+    given. The retrieval report shows the first, beside the first binary one."""
     markdown: AsMarkdown = False
     json: AsJson = False
 
@@ -54,10 +54,10 @@ def run(arguments: Sequence[str]) -> None:
     made = demonstrate(name, **others(options, "markdown", "json"))
     comparison, seconds = made.comparison, perf_counter() - began
     if options.json:
-        print_json({**comparison.to_json(), "gallery": str(made.gallery), "seconds": seconds})
+        print_json({**comparison.to_json(), "retrieval_report": str(made.retrieval_report), "seconds": seconds})
         return
     print(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
     print(f"{seconds:.0f} s in all.")
-    print(f"look:  {made.gallery.resolve()}")
+    print(f"look:  {made.retrieval_report.resolve()}")
     print("next:  your own images, and a CSV with one number per image:")
     print("       cml prepare folder --images DIR --labels labels.csv --label-columns age --out data/mine")

@@ -105,7 +105,7 @@ def run(arguments: Sequence[str]) -> None:
     again = f"{shlex.quote(str(options.out))}{plugins.flags()}"
     summary = f"{options.out}: {last['step']} steps, last loss {last['loss']:.4f}, curve in {options.out}/loss.png"
     result = {"run": str(options.out), "steps": last["step"], "loss": last["loss"]}
-    show(result, summary, f"next: cml evaluate {again} && cml gallery {again}", as_json=options.json)
+    show(result, summary, f"next: cml evaluate {again} && cml report {again}", as_json=options.json)
 
 
 def recipe_for(recipe: TrainConfig, arguments: Sequence[str], prog: str) -> TrainConfig:

@@ -16,7 +16,7 @@ from cml.explore.label_side import LabelSide
 from cml.explore.packed_arrays import PackedArrays
 from cml.explore.picture_sheets import curve_order, draw_sheets
 from cml.explore.views import View
-from cml.reporting.gallery_style import write_html
+from cml.reporting.html_escaping import write_html
 from cml.reporting.visible_text import visible_text
 from cml.storage.atomic import atomic_file
 

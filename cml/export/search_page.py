@@ -11,8 +11,8 @@ from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
 from cml.export.index import Hit
-from cml.reporting import gallery_style
-from cml.reporting.gallery_style import STEPS, Drawable, PictureRules
+from cml.reporting import picture_rules
+from cml.reporting.picture_rules import STEPS, Drawable, PictureRules
 from cml.reporting.visible_text import visible_text
 
 _UNREADABLE = Image.new("RGB", (4, 3), "#808080")
@@ -121,4 +121,4 @@ def write_search_page(
     bar = ProgressBar(rows, "page", unit="query", delay=BAR_DELAY)
     shown = [(view(query), list(map(view, hits))) for query, hits in bar]
     shown_title, shown_summary = visible_text(title) or "Search", visible_text(summary, 2000)
-    gallery_style.write_page(path, "search.html.j2", images, title=shown_title, summary=shown_summary, rows=shown)
+    picture_rules.write_page(path, "search.html.j2", images, title=shown_title, summary=shown_summary, rows=shown)

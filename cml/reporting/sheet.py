@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from cml.errors import UserError
 from cml.reporting.drawing import flat
-from cml.reporting.gallery import GalleryRow, Picture, finite_distances, number_text
+from cml.reporting.retrieval_report import Picture, ReportRow, finite_distances, number_text
 from cml.reporting.visible_text import visible_text
 from cml.storage.atomic import atomic_file
 
@@ -26,7 +26,7 @@ _SMALLEST_TEXT = 7.0  # pixels
 
 
 def write_sheet(
-    path: Path, rows: Sequence[GalleryRow], *, unit: str, side: int = 144, legend: Mapping[str, str] | None = None
+    path: Path, rows: Sequence[ReportRow], *, unit: str, side: int = 144, legend: Mapping[str, str] | None = None
 ) -> None:
     """Write the sheet as PNG, a picture's longer side ``side`` pixels; ``legend`` is as for ``with_legend``."""
     methods = list(rows[0].retrieved) if rows else []
@@ -51,7 +51,7 @@ class _Sheet:
         self.width = self.starts[-1] + columns * (side + _GAP) + _GAP
         self.bands: list[Image.Image] = []
 
-    def add(self, row: GalleryRow, show: Callable[[float], str]) -> None:
+    def add(self, row: ReportRow, show: Callable[[float], str]) -> None:
         """One query."""
         cells = [(_GAP, row.query, "", _QUERY_LINES)]
         for start, method in zip(self.starts, self.methods, strict=True):

@@ -41,8 +41,8 @@ def compare(
 ) -> Comparison:
     """Train several losses with one network and budget, several seeds each, and compare what they retrieve.
 
-    The runs, comparison.json, table.md, gallery.html and the figures are written to ``out``. A finished run in that
-    folder is not trained again.
+    The runs, comparison.json, table.md, retrieval_report.html and the figures are written to ``out``. A finished run in
+    that folder is not trained again.
 
     With ``search_space`` each row is tuned by itself on held-out training items, with as many trials as the others. Of
     a grid, every setting has all seeds, and their mean is compared; a drawn trial has seed 0 alone, and what is chosen

@@ -16,7 +16,7 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.results import Evaluation
 from cml.runs.planned_runs import PlannedRun, is_finished, kept_evaluation, plan_runs
 from cml.runs.report import sheet_note, sheet_variants, write_pictures, write_report
-from cml.runs.retrieved import GALLERY, write_run_gallery
+from cml.runs.retrieved import RETRIEVAL_REPORT, write_retrieval_report
 from cml.runs.rows import Row, row_folders
 from cml.runs.run import Run
 from cml.runs.train import train_task
@@ -59,13 +59,13 @@ class ComparisonResult:
 
     Attributes:
         comparison: Its figures.
-        gallery: The retrieval report of the rows that its sheet shows.
+        retrieval_report: The retrieval report of the rows that its sheet shows.
         runs: Title to run folder.
         row_folders: Row to the name of its folder, which holds its runs.
     """
 
     comparison: Comparison
-    gallery: Path
+    retrieval_report: Path
     runs: Mapping[str, Path]
     row_folders: Mapping[str, str]
 
@@ -115,7 +115,7 @@ def run_comparison(
     beside = [(name.partition(",")[0], run.embeddings) for name, run in others]
     baseline = beside[0] if beside else first.frozen
     note = sheet_note([row.name for row in rows])
-    page = write_run_gallery(first, baseline, table=comparison.table(), note=note, path=out / GALLERY)
+    page = write_retrieval_report(first, baseline, table=comparison.table(), note=note, path=out / RETRIEVAL_REPORT)
     folders = {f"{visible_text(run.row)}, {run.dimension} dimensions, seed {run.seed}": run.folder for run in runs}
     write_report(comparison, folders, out, title=f"{dataset.info.name}: {len(rows)} losses, {options.seeds} runs each")
     return ComparisonResult(comparison, page, folders, folder_names)

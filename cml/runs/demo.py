@@ -1,4 +1,4 @@
-"""The demonstration: a comparison and a gallery from nothing, on drawn data, without network."""
+"""The demonstration: a comparison and a retrieval report from nothing, on drawn data, without network."""
 
 import math
 from collections.abc import Sequence

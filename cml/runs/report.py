@@ -9,13 +9,13 @@ from urllib.parse import quote
 import numpy as np
 from PIL import Image
 
-from cml.reporting.gallery_style import write_html
+from cml.reporting.html_escaping import write_html
 from cml.reporting.metric_curves import Curves, Panel, write_metric_curves
 from cml.reporting.sheet import write_sheet
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.oracle_row import ORACLE
-from cml.runs.retrieved import GALLERY, retrieve, shown_row
+from cml.runs.retrieved import RETRIEVAL_REPORT, retrieve, shown_row
 from cml.runs.trained_run import TrainedRun
 
 REPORT = "report.html"
@@ -56,10 +56,11 @@ def sheet_variants(variants: Sequence[str]) -> list[str]:
 
 
 def sheet_note(variants: Sequence[str]) -> str:
-    """What the sheet and the gallery leave out, in a sentence; "" where they show all variants."""
+    """What the sheet and the retrieval report leave out, in a sentence; "" where they show all variants."""
     if len(shown := sheet_variants(variants)) == len(variants):
         return ""
-    return f"The sheet and the gallery show {' and '.join(shown)}, of {len(variants)} trained methods in the table."
+    names = " and ".join(shown)
+    return f"The sheet and the retrieval report show {names}, of {len(variants)} trained methods in the table."
 
 
 def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
@@ -142,7 +143,7 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
         notes=[visible_text(line, 2000) for line in notes if line],
         figures=figures,
         runs=listed,
-        gallery=GALLERY if (out / GALLERY).exists() else "",
+        retrieval_report=RETRIEVAL_REPORT if (out / RETRIEVAL_REPORT).exists() else "",
     )
 
 

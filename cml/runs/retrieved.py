@@ -1,4 +1,4 @@
-"""What several rankings retrieve for a run's queries, as numbers and as pictures with the label drawn; the gallery."""
+"""What rankings retrieve for a run's queries, as numbers and as pictures with labels; the retrieval report."""
 
 import contextlib
 import math
@@ -14,7 +14,7 @@ from PIL import Image
 from cml.data.images import read_image
 from cml.data.prepared import PreparedDataset, Split
 from cml.errors import DataError, UserError
-from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.own_column import mask_own_column
@@ -22,7 +22,7 @@ from cml.retrieval.ranking_ties import rank_columns
 from cml.runs.trained_run import Embeddings, TrainedRun
 from cml.task import Task
 
-GALLERY = "gallery.html"
+RETRIEVAL_REPORT = "retrieval_report.html"
 BEHIND = "behind the oracle by"
 _BLOCK = 256  # queries whose label distances are held at a time
 
@@ -75,7 +75,7 @@ def shown_row(
     score: float = 0.0,
     gain: float = math.nan,
     ids: bool = True,
-) -> GalleryRow:
+) -> ReportRow:
     """What ``methods`` retrieve for a query, with ids and words; without ``ids``, words where nothing is drawn."""
     queries, gallery = dataset.split("query"), dataset.split("gallery")
 
@@ -87,7 +87,7 @@ def shown_row(
         found = zip(retrieved.items[name][query].tolist(), retrieved.distances[name][query].tolist(), strict=True)
         shown[name] = [picture(gallery, item, distance) for item, distance in found if item >= 0]
     value = float(label) if isinstance(label := queries.labels[query], int | float) else math.nan
-    return GalleryRow(picture(queries, query, None), shown, score=score, gain=gain, value=value)
+    return ReportRow(picture(queries, query, None), shown, score=score, gain=gain, value=value)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Drawn:
             raise DataError(f"{said} Is it the task of this dataset?") from error
 
 
-def write_run_gallery(
+def write_retrieval_report(
     trained: TrainedRun,
     baseline: tuple[str, Embeddings] | None,
     *,
@@ -148,7 +148,7 @@ def write_run_gallery(
     note: str = "",
     path: Path | None = None,
 ) -> Path:
-    """Write a run's gallery into its folder or to ``path``: queries evenly spaced from the worst to the best."""
+    """Write a run's retrieval report into its folder or to ``path``, from the worst query to the best."""
     for option, value in (("queries", queries), ("k", k), ("thumbnail", thumbnail)):
         if value < 1:
             raise UserError(f"'{option}' must be at least 1. Got {value} instead.")
@@ -170,8 +170,8 @@ def write_run_gallery(
         shown_row(task, dataset, retrieved, row, titles, size=2 * thumbnail, score=scores[row], gain=gains[row])
         for row in shown.tolist()
     ]
-    info, path = dataset.info, path or trained.folder / GALLERY
-    write_gallery(
+    info, path = dataset.info, path or trained.folder / RETRIEVAL_REPORT
+    write_retrieval_page(
         path,
         page,
         title=f"{info.name}: what the embedding retrieves",

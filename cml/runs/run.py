@@ -23,7 +23,7 @@ from cml.retrieval.verdict import with_verdict
 from cml.runs.explore import BESIDE, EXPLORER, ExploreOptions, Explorer, by_title, explore_runs
 from cml.runs.pair_similarity import PAIRS, with_pairs
 from cml.runs.published_recall import published_recall_ks, published_recall_within
-from cml.runs.retrieved import write_run_gallery
+from cml.runs.retrieved import write_retrieval_report
 from cml.runs.trained_run import TrainedRun
 from cml.storage.json_file import write_json
 from cml.trackers import Tracker
@@ -45,8 +45,8 @@ class Run(TrainedRun):
         >>> run = cml.open_run("runs/mine")
         >>> run.evaluate().rows["oracle"]["spearman_rho"].mean
         1.0
-        >>> print(run.gallery())
-        runs/mine/gallery.html
+        >>> print(run.retrieval_report())
+        runs/mine/retrieval_report.html
     """
 
     def evaluate(
@@ -117,7 +117,7 @@ class Run(TrainedRun):
                 track_evaluation(tracker, self.folder, self.config.train, evaluation.rows[EMBEDDING])
         return evaluation
 
-    def gallery(
+    def retrieval_report(
         self,
         against: Run | None = None,
         *,
@@ -126,7 +126,7 @@ class Run(TrainedRun):
         thumbnail: int = 96,
         table: Sequence[Sequence[str]] = (),
     ) -> Path:
-        """Write gallery.html into the run folder: what queries retrieve, beside the oracle and a baseline.
+        """Write retrieval_report.html into the run folder: what queries retrieve, beside the oracle and a baseline.
 
         Args:
             against: A run on the same dataset as the baseline; frozen ImageNet features when not given.
@@ -142,7 +142,7 @@ class Run(TrainedRun):
         if against is not None and against.dataset.fingerprint != self.dataset.fingerprint:
             why = against.config.other_data(self.dataset.fingerprint, self.dataset.made_of)
             raise UserError(f"{against.folder} was trained on another dataset than {self.folder} ({why}).")
-        return write_run_gallery(self, baseline, queries=queries, k=k, thumbnail=thumbnail, table=table)
+        return write_retrieval_report(self, baseline, queries=queries, k=k, thumbnail=thumbnail, table=table)
 
     def explore(
         self,

@@ -417,7 +417,7 @@ def test_the_table_and_the_page_have_every_method(
     page = (tmp_path / "board.html").read_text("utf-8")
     assert "<script" not in page
     assert f'href="results/tiny/{SET}/{TRACK}/cosent.json"' in page
-    assert "-galleries" not in page
+    assert "-reports" not in page
 
 
 def test_the_table_of_trials_has_the_defaults_the_median_and_the_best(
@@ -462,9 +462,9 @@ def test_a_table_takes_the_letter_of_its_track(results: Path, capsys: pytest.Cap
 
 
 def test_a_gallery_shows_what_the_ranks_say(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["bench", "page", str(results), "--out", str(tmp_path / "board.html"), "--galleries", "3"]
+    command = ["bench", "page", str(results), "--out", str(tmp_path / "board.html"), "--reports", "3"]
     assert main(command) == 0
-    link = f"board-galleries/tiny/{TRACK}/{SET}.html"
+    link = f"board-reports/tiny/{TRACK}/{SET}.html"
     assert f'href="{link}"' in (tmp_path / "board.html").read_text("utf-8")
     page = (tmp_path / link).read_text("utf-8")
     assert page.count('class="row" id=') == 3
@@ -488,11 +488,11 @@ def test_a_set_that_is_not_here_has_no_gallery(
     monkeypatch.setattr(sets, "SPLITS", {"tiny": {SET: "0" * 64}})
     sets.open_set.cache_clear()
     try:
-        assert main(["bench", "page", str(results), "--out", str(tmp_path / "board.html"), "--galleries", "3"]) == 0
+        assert main(["bench", "page", str(results), "--out", str(tmp_path / "board.html"), "--reports", "3"]) == 0
     finally:
         sets.open_set.cache_clear()
-    assert f"{SET} has no gallery: The split of {SET}" in capsys.readouterr().err
-    assert "board-galleries/" not in (tmp_path / "board.html").read_text("utf-8")
+    assert f"{SET} has no retrieval report: The split of {SET}" in capsys.readouterr().err
+    assert "board-reports/" not in (tmp_path / "board.html").read_text("utf-8")
 
 
 def _board(scores: np.ndarray) -> table.Board:
@@ -516,7 +516,9 @@ def test_ranks_borda_and_the_critical_difference_follow_their_definitions(tmp_pa
     assert board.borda["m0"] == 6
     assert board.critical == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 3)), rel=1e-3)  # Demsar, table 5
     assert all(("m0", name) in board.best and ("m2", name) not in board.best for name in board.sets)
-    table.draw_diagram(board, tmp_path / "critical.png")
+    from cml.bench.critical_difference_diagram import draw_critical_difference_diagram
+
+    draw_critical_difference_diagram(board, tmp_path / "critical.png")
     assert (tmp_path / "critical.png").stat().st_size > 1000
 
 

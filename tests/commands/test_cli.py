@@ -59,8 +59,8 @@ def test_prepare_train_evaluate_gallery(people: Path, run: Path, capsys: pytest.
     evaluation = json.loads((run / "evaluation.json").read_text())
     assert set(evaluation["rows"]) == {"embedding", "random", "oracle", "frozen efficientnet-lite0"}
 
-    assert main(["gallery", str(run), "--queries", "5", "--k", "3"]) == 0
-    page = (run / "gallery.html").read_text()
+    assert main(["report", str(run), "--queries", "5", "--k", "3"]) == 0
+    page = (run / "retrieval_report.html").read_text()
     assert page.count("<img") >= 5 or page.count("data:image/jpeg") >= 5
     assert "<script" not in page
     assert {path.name for path in run.iterdir()} == {
@@ -71,7 +71,7 @@ def test_prepare_train_evaluate_gallery(people: Path, run: Path, capsys: pytest.
         "model.safetensors",
         "loss.png",
         "evaluation.json",
-        "gallery.html",
+        "retrieval_report.html",
     }
 
 
@@ -91,7 +91,7 @@ def test_demo_runs_from_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "\nbinary triplet, threshold  " in out
     assert "next:" in out
     page = next(line for line in out.splitlines() if line.startswith("look:")).split()[1]
-    assert Path(page).name == "gallery.html"
+    assert Path(page).name == "retrieval_report.html"
     assert Path(page).exists()
     assert "Unknown task 'classes'. Known: " in failure(capsys, "demo", "classes")
 
@@ -118,7 +118,7 @@ def test_demo_with_seeds_and_variants_of_ones_own(tmp_path: Path, capsys: pytest
     assert "log-ratio" not in out
     assert "over 2 seeds" in out
     assert " ± " in next(line for line in out.splitlines() if line.startswith("| dense triplet"))
-    assert len(list((tmp_path / "demo").rglob("gallery.html"))) == 1
+    assert len(list((tmp_path / "demo").rglob("retrieval_report.html"))) == 1
     assert "Unknown variant 'dense' of task 'pose'. Known: \"log-ratio\"" in failure(
         capsys, *start, "--variants", "dense"
     )
@@ -177,7 +177,7 @@ def test_users_mistakes_are_one_line_and_code_2(
         ("evaluate --k 3", "cml evaluate has no option --k."),
         ("demo --task pose", "cml demo pose has no option --task."),
         ("evaluate", "cml evaluate needs RUN."),
-        ("gallery --k 3", "cml gallery needs RUN."),
+        ("report --k 3", "cml report needs RUN."),
         ("evaluate --run", "Missing value for argument '--run'. Expected 1 values."),
         ("evaluate run another", "Unrecognized options: another."),
     ],
@@ -196,7 +196,7 @@ def test_wrong_options_are_one_line(
     assert "--help' lists all" in lines[0]
 
 
-@pytest.mark.parametrize("command", ["evaluate", "gallery", "check", "distances", "embed", "index", "search"])
+@pytest.mark.parametrize("command", ["evaluate", "report", "check", "distances", "embed", "index", "search"])
 def test_what_a_command_works_on_is_given_by_place_or_by_flag(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -411,7 +411,7 @@ def test_own_folder_of_images_from_start_to_end(tmp_path: Path, capsys: pytest.C
     assert main([*following, "--steps", "2", *SMALL]) == 0
     assert main(["train", "value", "--data", data, "--out", out, "--steps", "5", *SMALL, *LISTS]) == 0
     assert main(["evaluate", out]) == 0
-    assert main(["gallery", out]) == 0
+    assert main(["report", out]) == 0
 
 
 def test_examples() -> None:

@@ -18,7 +18,7 @@ from cml.distances import as_label_distance
 from cml.explore.label_side import build_label_side
 from cml.explore.page import Items, write_explorer
 from cml.explore.views import build_embedding_view, build_oracle_view
-from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 
 N = 60
 
@@ -303,8 +303,8 @@ def test_no_name_or_label_runs_and_nothing_asks_the_network(
 
 def test_a_click_or_the_keyboard_enlarges_a_picture_of_the_gallery(browser: Any, tmp_path: Path) -> None:  # noqa: ANN401
     top = [Picture(Image.new("RGB", (60, 60), "red"), "label", float(place)) for place in range(3)]
-    rows = [GalleryRow(Picture(Image.new("RGB", (60, 60), "blue"), "query"), {"m": top}, 1.0)]
-    write_gallery(tmp_path / "g.html", rows, title="t", unit="px")
+    rows = [ReportRow(Picture(Image.new("RGB", (60, 60), "blue"), "query"), {"m": top}, 1.0)]
+    write_retrieval_page(tmp_path / "g.html", rows, title="t", unit="px")
     page = browser.new_page(viewport={"width": 400, "height": 700}, has_touch=True)
     page.set_default_timeout(15_000)
     page.goto((tmp_path / "g.html").as_uri())

@@ -55,7 +55,7 @@ IMPORTED = [
     "cml.commands.evaluate",
     "cml.commands.export",
     "cml.commands.export_captioning",
-    "cml.commands.gallery",
+    "cml.commands.report",
     "cml.commands.index",
     "cml.commands.prepare",
     "cml.commands.search",

@@ -26,8 +26,8 @@ from cml.errors import UserError
 from cml.export.search_page import SearchPicture, write_search_page
 from cml.reporting.curves import smoothed, write_curves
 from cml.reporting.drawing import LEFT, RIGHT, contact_sheet, draw_gauge, draw_regions, draw_skeleton, draw_text, flat
-from cml.reporting.gallery import GalleryRow, Picture, write_gallery
 from cml.reporting.metric_curves import Panel, write_metric_curves
+from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.reporting.sheet import wrapped, write_sheet
 from cml.reporting.visible_text import visible_text
 
@@ -79,14 +79,14 @@ def plain(color: str = "red", size: tuple[int, int] = (40, 30)) -> Image.Image:
 
 def row(
     score: float, caption: str = "query", distances: tuple[float | None, ...] = (1.0, 2.0), methods: str = "ab"
-) -> GalleryRow:
+) -> ReportRow:
     top = [Picture(plain("blue"), f"{caption} {place}", distance) for place, distance in enumerate(distances)]
-    return GalleryRow(Picture(plain(), caption), dict.fromkeys(methods, top), score)
+    return ReportRow(Picture(plain(), caption), dict.fromkeys(methods, top), score)
 
 
-def made(folder: Path, *rows: GalleryRow, **texts: str) -> str:
-    path = folder / "gallery.html"
-    write_gallery(
+def made(folder: Path, *rows: ReportRow, **texts: str) -> str:
+    path = folder / "retrieval_report.html"
+    write_retrieval_page(
         path, rows, title=texts.get("title", "Title"), unit=texts.get("unit", "px"), summary=texts.get("summary", "")
     )
     return path.read_text(encoding="utf-8")
@@ -152,7 +152,7 @@ def test_a_few_different_labels_can_be_chosen_one_by_one(tmp_path: Path) -> None
 
 def test_a_page_names_its_measure_and_its_baseline(tmp_path: Path) -> None:
     rows, path = [replace(row(float(n)), gain=1.0) for n in range(3)], tmp_path / "g.html"
-    write_gallery(path, rows, title="t", unit="px", measure="behind the oracle by", baseline="frozen net")
+    write_retrieval_page(path, rows, title="t", unit="px", measure="behind the oracle by", baseline="frozen net")
     text = path.read_text("utf-8")
     assert "most gain over frozen net first" in text
     assert text.count('<span class="score">behind the oracle by <b>') == 3
@@ -161,8 +161,8 @@ def test_a_page_names_its_measure_and_its_baseline(tmp_path: Path) -> None:
 
 def test_one_legend_a_page_and_the_name_in_the_tooltip(tmp_path: Path) -> None:
     path = tmp_path / "g.html"
-    shown = GalleryRow(Picture(plain(), "a label", name="a.jpg"), {"m": [Picture(plain(), "", 1.0, "b.jpg")]}, 0.0)
-    write_gallery(path, [shown], title="t", unit="px", legend={"floor": "#009e73", "<wall>": "red"})
+    shown = ReportRow(Picture(plain(), "a label", name="a.jpg"), {"m": [Picture(plain(), "", 1.0, "b.jpg")]}, 0.0)
+    write_retrieval_page(path, [shown], title="t", unit="px", legend={"floor": "#009e73", "<wall>": "red"})
     page = Page(path.read_text("utf-8"))
     assert "a.jpg · a label" in page.attributes("title")
     assert "b.jpg · label distance 1.00 px" in page.attributes("title")
@@ -185,9 +185,9 @@ def test_overview_links_lead_to_rows_that_exist(tmp_path: Path) -> None:
 def test_every_text_field_is_shown_as_text(tmp_path: Path) -> None:
     picture = plain()
     for hostile in HOSTILE:
-        rows = [GalleryRow(Picture(picture, hostile), {hostile: [Picture(picture, hostile, 1.0)]}, 0.0)]
+        rows = [ReportRow(Picture(picture, hostile), {hostile: [Picture(picture, hostile, 1.0)]}, 0.0)]
         path = tmp_path / "hostile.html"
-        write_gallery(path, rows, title=hostile, unit=hostile, summary=hostile, table=[[hostile] * 2] * 2)
+        write_retrieval_page(path, rows, title=hostile, unit=hostile, summary=hostile, table=[[hostile] * 2] * 2)
         page = Page(path.read_text(encoding="utf-8"))
         shown = visible_text(hostile)
         # title, h1, summary, legend, four cells, two captions, a heading
@@ -205,7 +205,7 @@ def test_every_text_field_is_shown_as_text(tmp_path: Path) -> None:
 def test_any_caption_comes_back_from_the_page(caption: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "g.html"
-        write_gallery(path, [row(0.0, caption, methods="a")], title=caption, unit="", summary=caption)
+        write_retrieval_page(path, [row(0.0, caption, methods="a")], title=caption, unit="", summary=caption)
         page = Page(path.read_text(encoding="utf-8"))
     assert f"query: {visible_text(caption) or 'no caption'}" in page.attributes("aria-label")
     assert visible_text(caption) in page.text
@@ -232,7 +232,7 @@ def test_pictures_are_embedded_once_each_and_decode(tmp_path: Path) -> None:
         Image.fromarray(noise.copy()),
     ]
     top = [Picture(image, str(place), float(place)) for place, image in enumerate(pictures * 3)]
-    text = made(tmp_path, GalleryRow(top[0], {"a": top}, 0.0), GalleryRow(top[1], {"a": top[::-1]}, 1.0))
+    text = made(tmp_path, ReportRow(top[0], {"a": top}, 0.0), ReportRow(top[1], {"a": top[::-1]}, 1.0))
     images = embedded(text)
     # the second row, worse, comes first, and its first picture is the noise
     assert [image.size for image in images] == [(80, 50), (30, 60), (144, 72)]
@@ -250,7 +250,7 @@ def test_what_came_with_a_file_stays_behind(tmp_path: Path) -> None:
     exif[0x010F] = "secret camera"
     plain().save(file, exif=exif, comment=b"secret comment")
     with Image.open(file) as image:
-        text = made(tmp_path, GalleryRow(Picture(image, ""), {"a": []}, 0.0))
+        text = made(tmp_path, ReportRow(Picture(image, ""), {"a": []}, 0.0))
     (shown,) = embedded(text)
     assert "comment" not in shown.info
     assert not shown.getexif()
@@ -259,14 +259,14 @@ def test_what_came_with_a_file_stays_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGBA", "LA", "CMYK", "I", "I;16", "F"])
 def test_every_kind_of_image_is_shown(tmp_path: Path, mode: str) -> None:
     image = Image.new(mode, (20, 20))
-    assert embedded(made(tmp_path, GalleryRow(Picture(image, ""), {"a": []}, 0.0)))[0].size == (20, 20)
+    assert embedded(made(tmp_path, ReportRow(Picture(image, ""), {"a": []}, 0.0)))[0].size == (20, 20)
 
 
 def test_images_of_equal_indices_and_other_palettes_stay_apart(tmp_path: Path) -> None:
     red, blue = Image.new("P", (8, 8)), Image.new("P", (8, 8))
     red.putpalette([255, 0, 0])
     blue.putpalette([0, 0, 255])
-    images = embedded(made(tmp_path, GalleryRow(Picture(red, ""), {"a": [Picture(blue, "", 1.0)]}, 0.0)))
+    images = embedded(made(tmp_path, ReportRow(Picture(red, ""), {"a": [Picture(blue, "", 1.0)]}, 0.0)))
     assert len(images) == 2
 
 
@@ -275,7 +275,7 @@ def test_distances_means_and_bars(tmp_path: Path) -> None:
     far = [Picture(plain(), "", distance) for distance in (4.0, math.inf, None)]
     none = [Picture(plain(), "", math.inf)]
     text = made(
-        tmp_path, GalleryRow(Picture(plain(), ""), {"near": near, "far": far, "none": none, "empty": []}, math.nan)
+        tmp_path, ReportRow(Picture(plain(), ""), {"near": near, "far": far, "none": none, "empty": []}, math.nan)
     )
     page = Page(text)
     numbers = re.findall(r"<figcaption[^>]*><b>(.*?)</b>", text)
@@ -333,14 +333,14 @@ def test_pictures_are_made_as_they_are_written_one_at_a_time_and_once_each(
             made.append(weakref.ref(image))
             return image
 
-    monkeypatch.setattr("cml.reporting.gallery.BAR_DELAY", 0.0)
+    monkeypatch.setattr("cml.reporting.retrieval_report.BAR_DELAY", 0.0)
     monkeypatch.setattr("cml.export.search_page.BAR_DELAY", 0.0)
     top = [Picture(Made(level), "", float(level)) for level in range(20)]
-    rows = [GalleryRow(Picture(Made(query), ""), {"a": top, "b": top[::-1]}, 0.0) for query in range(15, 30)]
-    write_gallery(tmp_path / "gallery.html", rows, title="", unit="")
+    rows = [ReportRow(Picture(Made(query), ""), {"a": top, "b": top[::-1]}, 0.0) for query in range(15, 30)]
+    write_retrieval_page(tmp_path / "retrieval_report.html", rows, title="", unit="")
     assert len(made) == 30
-    assert len(embedded((tmp_path / "gallery.html").read_text())) == 30
-    assert "gallery: 100% 15/15" in capsys.readouterr().err
+    assert len(embedded((tmp_path / "retrieval_report.html").read_text())) == 30
+    assert "report: 100% 15/15" in capsys.readouterr().err
     found = [
         (SearchPicture(Made(query), ""), [SearchPicture(Made(level), "", 1.0) for level in range(20)])
         for query in range(15, 30)
@@ -359,19 +359,17 @@ def test_pictures_are_made_as_they_are_written_one_at_a_time_and_once_each(
         ([row(0.0, methods="ab"), row(0.0, methods="abc")], {}, "same methods"),
         ([row(0.0, distances=(1.0, math.nan))], {}, "picture 2 has nan"),
         ([row(0.0, distances=(-1.0,))], {}, "picture 1 has -1.0"),
-        ([GalleryRow(Picture(Image.new("RGB", (0, 4)), "void"), {"a": []}, 0.0)], {}, "empty image"),
+        ([ReportRow(Picture(Image.new("RGB", (0, 4)), "void"), {"a": []}, 0.0)], {}, "empty image"),
         ([row(0.0)], {"table": [["a", "b"], ["c"]]}, "equally many cells"),
         ([row(0.0)], {"thumbnail": 4}, "thumbnail"),
     ],
 )
-def test_refusals_leave_the_old_page(
-    tmp_path: Path, rows: list[GalleryRow], options: dict[str, int], said: str
-) -> None:
-    path = tmp_path / "gallery.html"
+def test_refusals_leave_the_old_page(tmp_path: Path, rows: list[ReportRow], options: dict[str, int], said: str) -> None:
+    path = tmp_path / "retrieval_report.html"
     path.write_text("old")
     with pytest.raises(UserError, match=said):
-        write_gallery(path, rows, title="", unit="", **options)  # type: ignore[arg-type]
-    assert [file.name for file in tmp_path.iterdir()] == ["gallery.html"]
+        write_retrieval_page(path, rows, title="", unit="", **options)  # type: ignore[arg-type]
+    assert [file.name for file in tmp_path.iterdir()] == ["retrieval_report.html"]
     assert path.read_text() == "old"
 
 
@@ -704,7 +702,7 @@ def test_empty_metric_curves_are_refused(
 # ---- sheet
 
 
-def sheet(path: Path, *rows: GalleryRow, unit: str = "px", side: int = 96) -> Image.Image:
+def sheet(path: Path, *rows: ReportRow, unit: str = "px", side: int = 96) -> Image.Image:
     write_sheet(path, rows, unit=unit, side=side)
     with Image.open(path) as image:
         image.load()
@@ -740,7 +738,7 @@ def test_sheet_shows_any_text_and_any_shape(tmp_path: Path) -> None:
     shapes = [(40, 30), (3, 400), (400, 3), (96, 96)]
     for hostile, size in zip(HOSTILE, shapes * 3, strict=False):
         top = [Picture(plain("blue", size), hostile, distance) for distance in (math.inf, 0.0, 1e9)]
-        assert sheet(path, GalleryRow(Picture(plain(size=size), hostile), {hostile: top}, 0.0), unit=hostile).width
+        assert sheet(path, ReportRow(Picture(plain(size=size), hostile), {hostile: top}, 0.0), unit=hostile).width
     sheet(path, row(0.0, "nothing retrieved", ()), row(0.0, "one", (1.0,)))
 
 

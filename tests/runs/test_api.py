@@ -130,7 +130,7 @@ def test_runs_are_trained_opened_and_compared_from_python(people: Path, tmp_path
     assert paired.rows["embedding"]["recall@1"].mean == 1
     assert "pair_spearman: correlation with the similarity that people see" in paired.table()
 
-    assert run.gallery(queries=3, k=2).read_text().startswith("<!")
+    assert run.retrieval_report(queries=3, k=2).read_text().startswith("<!")
     assert repr(run).startswith("Run(")
 
     found = cml.compare("pose", people, tmp_path / "losses", losses=["log-ratio", "cosent"], seeds=1, **options)

@@ -83,7 +83,7 @@ def test_table_figures_and_pictures(finished: Path) -> None:
     assert page.count('<img src="data:image/') == 3
     links = re.findall(r'<a href="(.*?)">', page)
     assert all((finished / link).is_file() for link in links)
-    assert {"gallery.html", "retrieval.pdf", "sheet.png"} <= set(links)
+    assert {"retrieval_report.html", "retrieval.pdf", "sheet.png"} <= set(links)
     assert sum(link.endswith("evaluation.json") for link in links) == 2 * 2 * 2  # variants, seeds, dimensions
     found = json.loads((finished / "comparison.json").read_text())
     assert set(found["dimensions"]) == {"8", "16"}
@@ -227,8 +227,8 @@ def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_pat
     rows = [Row("a", config), Row("binary b", replace(config, loss="binary-triplet(rule=nearest, k=3)"))]
     task = tasks.get("pose")
     compared = run_comparison(task, people, rows, tmp_path, CompareOptions(seeds=1), dimension=config.dimension)
-    page = compared.gallery.read_text()
-    assert compared.gallery.parent == tmp_path
+    page = compared.retrieval_report.read_text()
+    assert compared.retrieval_report.parent == tmp_path
     assert "<bdi>log-ratio</bdi>" in page
     assert "<bdi>binary b</bdi>" in page
     assert not (tmp_path / "dimension.png").exists()

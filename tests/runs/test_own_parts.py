@@ -49,7 +49,7 @@ STEPS = [
     "evaluate run",
     "distances data --summary",
     f"compare daytime --data data --out compared --seeds 1 --losses log-ratio stress {OWN}",
-    "gallery run",
+    "report run",
 ]
 OUTSIDE = """
 import sys
@@ -78,7 +78,7 @@ def check_results(folder: Path, needed: set[str]) -> None:
     assert config["label_distance"] == "hours"
     evaluation = json.loads((folder / "run" / "evaluation.json").read_text())
     assert evaluation["unit"] == "h"
-    assert (folder / "run" / "gallery.html").exists()
+    assert (folder / "run" / "retrieval_report.html").exists()
     assert (folder / "compared" / "table.md").read_text().count("| stress |") == 1
 
 
@@ -100,7 +100,7 @@ def test_by_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
     # a stranger's run: nothing of it is imported, and the message says what to give
     capsys.readouterr()
-    for line in ("evaluate run", "gallery run", "embed run --images data --out embedded"):
+    for line in ("evaluate run", "report run", "embed run --images data --out embedded"):
         assert main(line.split()) == 2
         said = capsys.readouterr().err
         assert said.count("error: ") == len(said.splitlines()) == 1
@@ -151,7 +151,7 @@ def test_a_task_of_another_package_brings_a_label_distance_of_its_own(tmp_path: 
     (tmp_path / "clocks.py").write_text(clocks)
     assert main(["prepare", "clocks", "--out", "data", "--count", "32", "--plugin", "clocks.py"]) == 0
     assert outside(tmp_path, prepared).returncode == 0
-    for line in ("evaluate run", "distances data --summary --label-distance hours", "gallery run"):
+    for line in ("evaluate run", "distances data --summary --label-distance hours", "report run"):
         done = outside(tmp_path, [line])
         assert done.returncode == 0, done.stderr
     done = outside(tmp_path, [f"compare daytime --data data --out compared --seeds 1 {few}"])

@@ -130,9 +130,9 @@ def journey(photographs: Sequence[Path], folder: Path, run: Run, *, steps: int =
     compare = (
         f'cml compare value --data data/few --out runs/losses --losses log-ratio "cosent(scale=2.0)" --seeds 2 {common}'
     )
-    pages = [line for line in way.give(compare, verdict=True).splitlines() if line.startswith("gallery: ")]
-    if not pages or not (folder / pages[0].removeprefix("gallery: ")).exists():
-        way.faults.append("compare names no gallery that is there")
+    pages = [line for line in way.give(compare, verdict=True).splitlines() if line.startswith("retrieval report: ")]
+    if not pages or not (folder / pages[0].removeprefix("retrieval report: ")).exists():
+        way.faults.append("compare names no retrieval report that is there")
     return way
 
 

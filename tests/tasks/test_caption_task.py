@@ -28,7 +28,7 @@ from cml.distances.jobs.stored_matrix import MOST_ITEMS, through_matrix
 from cml.distances.precomputed import Precomputed
 from cml.errors import DataError, UserError
 from cml.registry import Choice
-from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.runs.distances import refused_labels
 from cml.runs.train import train_task
 from cml.training.batches import BatchSource
@@ -145,9 +145,9 @@ def test_the_gallery_shows_captions_and_runs_nothing_of_them(tmp_path: Path) -> 
     captions = ['<script>alert(1)</script> & a "cat"', "two cats \u202e </figure>", "'); drop"]
     words = TASK.describe(captions, info())
     picture = Picture(Image.new("RGB", (8, 8)), words)
-    row = GalleryRow(picture, {"ours": [replace(picture, distance=1.0)]}, 0.5)
-    write_gallery(tmp_path / "gallery.html", [row], title="captions", unit="summed WMD")
-    page = (tmp_path / "gallery.html").read_text(encoding="utf-8")
+    row = ReportRow(picture, {"ours": [replace(picture, distance=1.0)]}, 0.5)
+    write_retrieval_page(tmp_path / "retrieval_report.html", [row], title="captions", unit="summed WMD")
+    page = (tmp_path / "retrieval_report.html").read_text(encoding="utf-8")
     assert "<script" not in page
     assert page.count("</figure>") == 2  # those of the page
     shown = [html.unescape(text) for text in re.findall(r"<bdi aria-hidden=\"true\">(.*?)</bdi>", page)]

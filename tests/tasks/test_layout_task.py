@@ -85,8 +85,8 @@ def test_train_evaluate_gallery_and_check(
     table = capsys.readouterr().out
     assert "1 - mIoU" in table
     assert "oracle" in table
-    assert main(["gallery", str(run), "--queries", "3"]) == 0
-    page = (run / "gallery.html").read_text()
+    assert main(["report", str(run), "--queries", "3"]) == 0
+    page = (run / "retrieval_report.html").read_text()
     assert "ceiling" in page
     assert "1 - mIoU" in page
 

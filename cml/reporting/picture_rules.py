@@ -1,10 +1,10 @@
-"""What all pages share: style rules, in which each picture is once, the content security policy, writing the file."""
+"""Pictures of a page as style rules, each embedded once, and the page that is written with them."""
 
 import base64
 import hashlib
 import io
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,13 @@ from PIL import Image
 
 from cml.errors import UserError
 from cml.reporting.drawing import flat
-from cml.storage.atomic import atomic_file
+from cml.reporting.html_escaping import write_html
 
 STEPS = 20  # of the bar under a picture, and of its colour
 DENSITY = 1.5  # embedded pixels per CSS pixel: three methods side by side show pictures below full size
 QUALITY = 85  # of the JPEGs
 _NEAR, _MIDDLE, _FAR = (46, 124, 214), (168, 162, 152), (226, 106, 18)  # blue, grey, orange: safe for colour blindness
 
-Texts = Sequence[str]
 Drawable = Image.Image | Callable[[], Image.Image | None]
 """A picture, or a function that makes one or None when it is written; equal functions make equal pictures."""
 
@@ -38,12 +37,12 @@ class PictureRules:
     def name(self, picture: Drawable | None) -> str | None:
         """The class of an element that shows ``picture``; None where there is none."""
         if not callable(picture):
-            return None if picture is None else self._shown(picture)
+            return None if picture is None else self._embed(picture)
         if picture not in self._made:
             self._made[picture] = self.name(picture())
         return self._made[picture]
 
-    def _shown(self, image: Image.Image) -> str:
+    def _embed(self, image: Image.Image) -> str:
         if not all(image.size):
             raise UserError("A page cannot show an empty image.")
         self._ratios.append(image.width / image.height)
@@ -75,39 +74,14 @@ class PictureRules:
 
 
 def write_page(path: Path, template: str, images: PictureRules, *, rules: str = "", **shown: Any) -> None:  # noqa: ANN401
-    """Write a page of pictures with a template and the values ``shown`` in it, atomically, without a script."""
+    """Write a page of pictures, atomically and without a script.
+
+    Args:
+        path: The page.
+        template: Name of a template of cml.reporting.
+        images: The pictures.
+        rules: Further style rules.
+        **shown: The values that the template shows.
+    """
     common, pictures = images.rules()
     write_html(path, "cml.reporting", template, rules=(common + rules, pictures), **shown)
-
-
-def write_html(
-    path: Path,
-    package: str,
-    template: str,
-    *,
-    styles: Texts = (),
-    rules: Texts = (),
-    scripts: Texts = (),
-    **shown: object,
-) -> None:
-    """Write a page of the ``package``'s templates atomically, its styles and script hashed, every text escaped."""
-    import jinja2
-
-    loader = jinja2.PackageLoader(package, "templates")
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    common = jinja2.PackageLoader("cml.reporting", "templates").get_source(environment, "gallery.css")[0]
-    files = ["".join(loader.get_source(environment, name)[0] for name in names) for names in (styles, scripts)]
-    sheets = ["\n".join(text.splitlines()) for text in (common + files[0], *rules)]  # the parser joins CR LF
-    script = "\n".join(files[1].splitlines())
-    html = environment.get_template(template).render(
-        styles=sheets, style_hashes=_hashes(sheets), scripts=[script], script_hashes=_hashes([script]), **shown
-    )
-    with atomic_file(path) as temporary:
-        temporary.write_text(html, encoding="utf-8", newline="\n")
-
-
-def _hashes(texts: Texts) -> list[str]:
-    """SHA-256 hashes, as a content security policy writes them."""
-    return [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]

@@ -1,4 +1,4 @@
-"""``cml gallery RUN``: a page of what a trained embedding retrieves, beside the oracle and a baseline."""
+"""``cml report RUN``: the retrieval report, a page of what a trained embedding retrieves beside oracle and baseline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from cml.runs.run import open_run
 
 
 @dataclass(frozen=True)
-class Gallery:
-    """Write a page of what a trained embedding retrieves."""
+class Report:
+    """Write the retrieval report: what a trained embedding retrieves, beside the oracle and a baseline."""
 
     run: Run
     against: Path | None = None
@@ -29,9 +29,9 @@ class Gallery:
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Write RUN/gallery.html."""
-    options = parse(Gallery, arguments, prog="cml gallery")
+    """Write RUN/retrieval_report.html."""
+    options = parse(Report, arguments, prog="cml report")
     folders = [options.run, *([] if options.against is None else [options.against])]
     run, *baseline = [open_run(folder, data=options.data, device=options.device) for folder in folders]
-    path = run.gallery(*baseline, queries=options.queries, k=options.k, thumbnail=options.thumbnail)
-    show({"gallery": str(path)}, f"gallery: {path}", as_json=options.json)
+    path = run.retrieval_report(*baseline, queries=options.queries, k=options.k, thumbnail=options.thumbnail)
+    show({"retrieval_report": str(path)}, f"retrieval report: {path}", as_json=options.json)

@@ -15,7 +15,7 @@ from PIL import Image
 
 from cml.export.index import Hit
 from cml.export.search_page import write_index_page
-from cml.reporting.gallery import GalleryRow, Picture, write_gallery
+from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
 from cml.reporting.visible_text import visible_text
 
 TITLE = "untouched"
@@ -67,11 +67,11 @@ def test_no_text_runs_and_nothing_asks_the_network(
     texts = attacks(address)
     image = Image.new("RGB", (30, 30), "red")
     rows = [
-        GalleryRow(Picture(image, text), {"".join(texts): [Picture(image, text, float(place))]}, float(place))
+        ReportRow(Picture(image, text), {"".join(texts): [Picture(image, text, float(place))]}, float(place))
         for place, text in enumerate(texts)
     ]
-    page = tmp_path / "gallery.html"
-    write_gallery(
+    page = tmp_path / "retrieval_report.html"
+    write_retrieval_page(
         page, rows, title=TITLE + "".join(texts), unit="".join(texts), summary="\n".join(texts), table=[texts, texts]
     )
     shown = browse(chromium, tmp_path / "profile", page, "--dump-dom")
@@ -127,8 +127,10 @@ def test_a_page_of_search_results_shows_names_as_text(
 def test_the_page_is_drawn(chromium: str, tmp_path: Path, width: int) -> None:
     blue, red = Image.new("RGB", (60, 60), "#0000ff"), Image.new("RGB", (60, 60), "#ff0000")
     top = [Picture(red, "found", float(place)) for place in range(5)]
-    rows = [GalleryRow(Picture(blue, "query"), dict.fromkeys(("cml", "oracle", "baseline"), top), 1.0)]
-    write_gallery(tmp_path / "g.html", rows, title="x" * 300, unit="px", table=[["a"] * 30] * 2, summary="word " * 90)
+    rows = [ReportRow(Picture(blue, "query"), dict.fromkeys(("cml", "oracle", "baseline"), top), 1.0)]
+    write_retrieval_page(
+        tmp_path / "g.html", rows, title="x" * 300, unit="px", table=[["a"] * 30] * 2, summary="word " * 90
+    )
     browse(
         chromium, tmp_path / "profile", tmp_path / "g.html",
         f"--screenshot={tmp_path / 'shot.png'}", f"--window-size={width},1500",

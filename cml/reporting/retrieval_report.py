@@ -1,4 +1,4 @@
-"""The gallery: one HTML page, without a script, of the results of an embedding, in an order that the reader chooses."""
+"""The retrieval report: one HTML page, without a script, of what an embedding retrieves, in any order."""
 
 import bisect
 import itertools
@@ -14,7 +14,7 @@ from PIL import Image, ImageColor
 
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import UserError
-from cml.reporting.gallery_style import STEPS, PictureRules, write_page
+from cml.reporting.picture_rules import STEPS, PictureRules, write_page
 from cml.reporting.visible_text import visible_text
 
 _MOST_TICKS = 160  # of the overview
@@ -24,7 +24,7 @@ _LISTED = 8  # up to this many different labels can be chosen one by one
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture of the gallery; equal functions make equal pictures, when they are written, one in memory."""
+    """One picture of the report; equal functions make equal pictures, when they are written, one in memory."""
 
     image: Image.Image | Callable[[], Image.Image]  # with its label drawn on it
     caption: str  # any text: the label in words
@@ -33,7 +33,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class GalleryRow:
+class ReportRow:
     """A query and the results of each method for it."""
 
     query: Picture
@@ -43,9 +43,9 @@ class GalleryRow:
     value: float = math.nan  # its label, if that is a number, for choosing a range
 
 
-def write_gallery(
+def write_retrieval_page(
     path: Path,
-    rows: Sequence[GalleryRow],
+    rows: Sequence[ReportRow],
     *,
     title: str,
     unit: str,
@@ -78,7 +78,7 @@ def write_gallery(
     views = _Views(rows, thumbnail, visible_text(unit))
     heights = _heights([row.score for row in ordered])
     parts, part_of = _parts([row.value for row in ordered])
-    bar = ProgressBar(ordered, "gallery", unit="query", delay=BAR_DELAY)
+    bar = ProgressBar(ordered, "report", unit="query", delay=BAR_DELAY)
     view = [{"part": part_of[place - 1], "place": place, **views.row(row)} for place, row in enumerate(bar, start=1)]
     colours = ("#{:02x}{:02x}{:02x}".format(*ImageColor.getrgb(colour)[:3]) for colour in legend.values())
     rules = [f"body:has(#by-{name}:checked) .row{{order:var(--{name})}}" for name in orders]
@@ -89,9 +89,9 @@ def write_gallery(
     stride = -(-len(view) // _MOST_TICKS)
     write_page(
         path,
-        "gallery.html.j2",
+        "retrieval_report.html.j2",
         views.images,
-        title=visible_text(title) or "Gallery",
+        title=visible_text(title) or "Retrieval report",
         unit=views.unit,
         measure=visible_text(measure),
         baseline=visible_text(baseline),
@@ -129,20 +129,20 @@ def _parts(values: Sequence[float]) -> tuple[list[str], list[str]]:
     return words, [f" p{bisect.bisect_right(cuts, value)}" for value in values]
 
 
-def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail: int) -> None:
+def _check(rows: Sequence[ReportRow], table: Sequence[Sequence[str]], thumbnail: int) -> None:
     if not rows:
-        raise UserError("A gallery needs at least one query. Got none.")
+        raise UserError("A retrieval report needs at least one query. Got none.")
     if not 16 <= thumbnail <= 1024:
         raise UserError(f"thumbnail must be 16 to 1024 CSS pixels. Got {thumbnail} instead.")
     if len(lengths := sorted({len(cells) for cells in table})) > 1:
         raise UserError(f"The rows of table must have equally many cells. Got rows of {lengths} cells.")
     methods = list(rows[0].retrieved)
     if not methods:
-        raise UserError("A gallery needs at least one method. Got rows without retrieved pictures.")
+        raise UserError("A retrieval report needs at least one method. Got rows without retrieved pictures.")
     for number, row in enumerate(rows):
         if set(row.retrieved) != set(methods):
             has = f"Row 0 has {methods}, row {number} has {list(row.retrieved)}."
-            raise UserError(f"All rows of a gallery need the same methods. {has}")
+            raise UserError(f"All rows of a retrieval report need the same methods. {has}")
         for method in methods:
             for place, picture in enumerate(row.retrieved[method], start=1):
                 if (distance := picture.distance) is not None and not distance >= 0:
@@ -153,14 +153,14 @@ def _check(rows: Sequence[GalleryRow], table: Sequence[Sequence[str]], thumbnail
 class _Views:
     """The values of rows for the template, and the pictures that they name."""
 
-    def __init__(self, rows: Sequence[GalleryRow], thumbnail: int, unit: str) -> None:
+    def __init__(self, rows: Sequence[ReportRow], thumbnail: int, unit: str) -> None:
         self.images, self.unit, self.methods = PictureRules(thumbnail), unit, list(rows[0].retrieved)
         finite = finite_distances(p for row in rows for top in row.retrieved.values() for p in top)
         self._show = number_text(finite)
         self._least_span = 0.1 * (max(finite, default=0.0) - min(finite, default=0.0))  # for almost equal distances
         self._scores = number_text([row.score for row in rows if math.isfinite(row.score)])
 
-    def row(self, row: GalleryRow) -> dict[str, Any]:
+    def row(self, row: ReportRow) -> dict[str, Any]:
         """Those of a row."""
         finite = finite_distances(picture for top in row.retrieved.values() for picture in top)
         low = min(finite, default=0.0)
