@@ -19,7 +19,7 @@ from cml.reporting.retrieval_report import write_retrieval_page
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.oracle_row import ORACLE
 from cml.retrieval.ranking_ties import rank_columns
-from cml.runs.retrieved import BEHIND, Retrieved, shown_row
+from cml.runs.retrieved import BEHIND, Retrieved, build_gallery_row
 
 _FIRST = 5  # pictures of a method in a retrieval report
 _THUMBNAIL = 72
@@ -130,7 +130,9 @@ def _write_retrieval_page(one: Board, data: BenchSet, results: Path, page: Path,
     write_retrieval_page(
         page,
         [
-            shown_row(task, dataset, retrieved, int(row), list(tops), size=2 * _THUMBNAIL, score=float(behind[row]))
+            build_gallery_row(
+                task, dataset, retrieved, int(row), list(tops), size=2 * _THUMBNAIL, score=float(behind[row])
+            )
             for row in asked[:queries]  # hashes have put them in a random order
         ],
         title=f"{data.name}, {one.version}, {one.track}",

@@ -41,15 +41,15 @@ def run(arguments: Sequence[str]) -> None:
     from cml.data.check_dataset import check_dataset
     from cml.data.prepared import PreparedDataset
     from cml.retrieval.verdict import size_verdict
-    from cml.runs.distances import refused_labels, tied_pairs
+    from cml.runs.distances import describe_ties, find_label_faults
 
     options = parse(Check, arguments, prog="cml check")
     with ProgressBar(desc="check", unit="image", leave=False, delay=BAR_DELAY) as bar:
         problems, said = check_dataset(options.data, tasks=tasks.names(), progress=bar.update), ["", ""]
-    if not (problems := list(map(shorten_message, problems or refused_labels(options.data)))):
+    if not (problems := list(map(shorten_message, problems or find_label_faults(options.data)))):
         dataset = PreparedDataset.open(options.data)
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
-        said = [tied_pairs(options.data), size_verdict(len(dataset.split("query")), gallery, advice)]
+        said = [describe_ties(options.data), size_verdict(len(dataset.split("query")), gallery, advice)]
     result = {"folder": str(options.data), "problems": problems, "ties": said[0], "verdict": said[1]}
     lines = problems or [f"{options.data}: nothing wrong", *filter(None, said)]
     show(result, *lines, as_json=options.json)

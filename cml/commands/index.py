@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> None:
     run = resolve_run(options.run)
     model = cml.load(run, device=options.device)
     images = ImageList.open(options.images, options.splits)
-    images = images.prefixed(options.prefix) if options.prefix else images
+    images = images.add_prefix(options.prefix) if options.prefix else images
     if options.add and options.method != "auto":
         raise UserError("An index keeps its method: leave --method out, or make a new index.")
     known = 0

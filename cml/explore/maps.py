@@ -68,7 +68,7 @@ def tsne(points: NDArray[Any], seed: int) -> Float32:
             random_state=seed,
             callbacks=lambda *_: bar.update(50) and None,
             callbacks_every_iters=50,
-        ).fit(_reduced(points))
+        ).fit(_reduce_dimensions(points))
     return np.asarray(embedding, np.float32)
 
 
@@ -81,7 +81,7 @@ def umap(points: NDArray[Any], seed: int) -> Float32:
         from umap import UMAP
 
         mapper = UMAP(n_neighbors=min(15, len(points) - 1), random_state=seed, init="pca")
-        embedding = mapper.fit_transform(_reduced(points))
+        embedding = mapper.fit_transform(_reduce_dimensions(points))
     return np.asarray(embedding, np.float32)
 
 
@@ -142,6 +142,6 @@ def _is_available(name: str) -> bool:
     return not package or importlib.util.find_spec(package) is not None
 
 
-def _reduced(points: NDArray[Any]) -> Float32:
+def _reduce_dimensions(points: NDArray[Any]) -> Float32:
     """The first principal components, as many as t-SNE and UMAP are given."""
     return principal(points, min(_FEATURES, points.shape[1]))

@@ -36,11 +36,11 @@ class PackedArrays:
     def add_map(self, name: str, points: NDArray[Any]) -> None:
         """Add a map (N, 2), centred and scaled to fill the square from -1 to 1, as int16."""
         centred = points - (points.min(axis=0) + points.max(axis=0)) / 2
-        self.add(name, _rounded(centred, _MAP_STEPS).astype(np.int16))
+        self.add(name, _round_to_steps(centred, _MAP_STEPS).astype(np.int16))
 
     def add_points(self, name: str, points: NDArray[Any]) -> None:
         """Add points (N, D), scaled to at most 1, as int8."""
-        self.add(name, _rounded(points, _POINT_STEPS).astype(np.int8))
+        self.add(name, _round_to_steps(points, _POINT_STEPS).astype(np.int8))
 
     def add_items(self, name: str, ids: NDArray[Any], count: int) -> None:
         """Add numbers of items, as uint16 or uint32.
@@ -64,7 +64,7 @@ class PackedArrays:
         return base64.b64encode(zlib.compress(b"".join(self._parts), 9)).decode()
 
 
-def _rounded(points: NDArray[Any], steps: int) -> NDArray[Any]:
+def _round_to_steps(points: NDArray[Any], steps: int) -> NDArray[Any]:
     largest = max(float(np.abs(points).max()), 1e-30)
     rounded: NDArray[Any] = np.rint(points * (steps / largest))
     return rounded

@@ -54,7 +54,7 @@ def draw_sheets(pictures: Sequence[Callable[[], Image.Image]], order: NDArray[np
     ratio = min(2.0, max(0.5, statistics.median(image.width / image.height for image in sample)))
     for side in _SIDES:
         width, height = round(side * min(1.0, ratio)), round(side * min(1.0, 1 / ratio))
-        sample_bytes = sum(len(_webp(_fitted(image, width, height))) for image in sample)
+        sample_bytes = sum(len(_webp(_fit_to_tile(image, width, height))) for image in sample)
         if sample_bytes * n / len(sample) <= most_bytes:
             break
     across, down = max(1, _SHEET // width), max(1, _SHEET // height)
@@ -65,7 +65,7 @@ def draw_sheets(pictures: Sequence[Callable[[], Image.Image]], order: NDArray[np
         tiles = order[start : start + across * down]
         sheet = Image.new("RGB", (across * width, -(-len(tiles) // across) * height), "#808080")
         for tile, item in enumerate(tiles):
-            picture = _fitted(flat(pictures[item]()), width, height)
+            picture = _fit_to_tile(flat(pictures[item]()), width, height)
             sheet.paste(picture, (tile % across * width, tile // across * height))
             places[item], sizes[item] = start + tile, picture.size
             bar.update()
@@ -84,7 +84,7 @@ def curve_order(points: NDArray[np.floating]) -> NDArray[np.int64]:
     return keys.argsort(kind="stable")
 
 
-def _fitted(image: Image.Image, width: int, height: int) -> Image.Image:
+def _fit_to_tile(image: Image.Image, width: int, height: int) -> Image.Image:
     scale = min(width / image.width, height / image.height)
     size = (max(1, round(scale * image.width)), max(1, round(scale * image.height)))
     return image.resize(size, Image.Resampling.LANCZOS)

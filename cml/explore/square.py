@@ -27,7 +27,7 @@ def grid_size(text: str) -> tuple[int, int]:
     return columns, rows
 
 
-def on_a_grid(points: NDArray[Any], columns: int, rows: int) -> NDArray[np.int64]:
+def place_on_grid(points: NDArray[Any], columns: int, rows: int) -> NDArray[np.int64]:
     """The cell of each item (N,), row by row, with the least sum of squared ways from a map (N, 2), y upwards."""
     from scipy.optimize import linear_sum_assignment
 

@@ -117,7 +117,7 @@ class ApproximateIndex:
             faiss.set_deserialization_vector_byte_limit(limit)
 
 
-def measured_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> Recall | None:
+def measure_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> Recall | None:
     """The share of the true nearest that the index finds for random items of it, without themselves."""
     total = sum(map(len, embeddings))
     k = min(_RECALL_AT, total - 1)

@@ -24,7 +24,7 @@ from cml.console.progress_bar import ProgressBar
 from cml.data.images import UInt8
 from cml.errors import DataError, UserError
 from cml.export.captioning_view import CaptioningView
-from cml.export.decoding import DEFAULT_THREADS, Decoded, decoded_chunks
+from cml.export.decoding import DEFAULT_THREADS, Decoded, decode_chunks
 from cml.export.embeddings import check_batch_size
 from cml.export.feature_stores import STORES, Features, FeatureStore, Layout, Shape
 from cml.export.image_list import ImageList
@@ -178,7 +178,7 @@ def _check_record(entry: Mapping[str, Any], images: int) -> None:
 def _write(work: _Work, made: ResumableOutput, seen: int, threads: int, skip_bad: bool, quiet: bool) -> None:
     """Compute each chunk of what was not ``seen`` while the previous one is written and recorded."""
     images = work.images
-    decoding = decoded_chunks(images.paths, work.view, size=CHUNK, start=seen, threads=threads, skip_bad=skip_bad)
+    decoding = decode_chunks(images.paths, work.view, size=CHUNK, start=seen, threads=threads, skip_bad=skip_bad)
     pending: tuple[Future[None], Decoded] | None = None
     with (
         contextlib.closing(decoding) as chunks,

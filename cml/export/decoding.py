@@ -24,7 +24,7 @@ class Decoded:
     faults: dict[int, DataError]  # indices of the others, and what is wrong with each
 
 
-def decoded_chunks(
+def decode_chunks(
     paths: Sequence[Path], read: Callable[[Path], UInt8], *, size: int, start: int = 0, threads: int, skip_bad: bool
 ) -> Generator[Decoded]:
     """Decode ``paths[start:]`` in chunks that begin at multiples of ``size``, one chunk ahead, on several threads.
@@ -38,16 +38,16 @@ def decoded_chunks(
             for begin in range(start, len(paths), size):
                 waiting.append((begin, [pool.submit(read, path) for path in paths[begin : begin + size]]))
                 if len(waiting) > 1:
-                    yield _gathered(*waiting.popleft(), skip_bad=skip_bad)
+                    yield _gather_chunk(*waiting.popleft(), skip_bad=skip_bad)
             while waiting:
-                yield _gathered(*waiting.popleft(), skip_bad=skip_bad)
+                yield _gather_chunk(*waiting.popleft(), skip_bad=skip_bad)
         finally:
             for _, futures in waiting:  # the consumer failed: end at once
                 for future in futures:
                     future.cancel()
 
 
-def _gathered(start: int, futures: list[Future[UInt8]], *, skip_bad: bool) -> Decoded:
+def _gather_chunk(start: int, futures: list[Future[UInt8]], *, skip_bad: bool) -> Decoded:
     chunk = Decoded(start, start + len(futures), [], [], {})
     for item, future in enumerate(futures, start):
         try:

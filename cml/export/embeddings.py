@@ -19,7 +19,7 @@ from cml.console.progress_bar import ProgressBar
 from cml.data.augmentation import stored_size
 from cml.data.images import read_image
 from cml.errors import DataError, UserError
-from cml.export.decoding import DEFAULT_THREADS, decoded_chunks
+from cml.export.decoding import DEFAULT_THREADS, decode_chunks
 from cml.export.image_list import ImageList
 from cml.storage.atomic import atomic_file, delete
 from cml.storage.growing_file import GrowingFile
@@ -223,7 +223,7 @@ def _write(
     dimension = model.config.dimension
     seen, kept, *sizes = _state(made.records[-1], len(images), dimension) if made.records else (0,) * 5
     read = functools.partial(read_image, size=stored_size(model.config.image_size, model.config.crop))
-    decoding = decoded_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
+    decoding = decode_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
     with (
         GrowingFile(made.work / EMBEDDINGS, sizes[0]) as body,
         GrowingFile(made.work / ITEMS, sizes[1]) as items,

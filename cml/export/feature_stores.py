@@ -98,11 +98,11 @@ class _DirectoryStore(FeatureStore):
         self._pool = ThreadPoolExecutor(4)  # each waits until its file is on the disk
 
     def write(self, features: Sequence[Features]) -> None:
-        def opened(folder: Path, suffix: str) -> list[BinaryIO]:
+        def open_files(folder: Path, suffix: str) -> list[BinaryIO]:
             return [files.enter_context((folder / f"{one.key}{suffix}").open("wb")) for one in features]
 
         with contextlib.ExitStack() as files:
-            fc, att = opened(self._fc, ".npy"), opened(self._att, ".npz")
+            fc, att = open_files(self._fc, ".npy"), open_files(self._att, ".npz")
             # all are written before the first is forced, so that the file system forces one set of changes
             list(self._pool.map(self._save_fc, features, fc))
             list(self._pool.map(self._save_att, features, att))

@@ -70,13 +70,13 @@ class ImageList:
         """Path of an image below the root."""
         return self.paths[item].relative_to(self.root).as_posix()
 
-    def chosen(self, items: Sequence[int], item_ids: Sequence[str] | None = None) -> Self:
+    def select(self, items: Sequence[int], item_ids: Sequence[str] | None = None) -> Self:
         """Some of the images, under other ids if they are given."""
         ids = tuple(self.item_ids[item] for item in items) if item_ids is None else tuple(item_ids)
         columns = tuple(self.columns[item] for item in items)
         return replace(self, item_ids=ids, paths=tuple(self.paths[item] for item in items), columns=columns)
 
-    def prefixed(self, prefix: str) -> Self:
+    def add_prefix(self, prefix: str) -> Self:
         """The same images, their ids with ``prefix`` before them."""
         return replace(self, item_ids=tuple(prefix + item_id for item_id in self.item_ids))
 
@@ -101,7 +101,7 @@ class ImageList:
                 other, path = self.paths[first[coco_id]], self.paths[item]
                 raise DataError(f"The COCO id {coco_id} is not unique: {other} and {path}. Remove one of them.")
             first[coco_id] = item
-        return self.chosen(items, ids)
+        return self.select(items, ids)
 
     def _ids_in_names(self) -> list[str]:
         ids = []

@@ -14,7 +14,7 @@ from typing import Literal, NotRequired, Self, TypedDict
 import numpy as np
 
 from cml.errors import DataError, UserError
-from cml.export.approximate import ApproximateIndex, Method, Recall, measured_recall, method_for
+from cml.export.approximate import ApproximateIndex, Method, Recall, measure_recall, method_for
 from cml.export.decoding import DEFAULT_THREADS
 from cml.export.embeddings import AllBadError, EmbeddingFolder, embed_part, model_fingerprint
 from cml.export.image_list import ImageList
@@ -137,7 +137,7 @@ class Index:
         if not np.isfinite(distances[positions >= 0]).all():
             raise DataError(f"The embeddings of {self.folder} hold NaN, infinity or too large numbers. {_AGAIN}")
         wanted = set(positions[positions >= 0].tolist())
-        items = {position: item for position, item in enumerate(_named(self.parts)) if position in wanted}
+        items = {position: item for position, item in enumerate(_list_items(self.parts)) if position in wanted}
         return [
             [Hit(*items[at][:2], distance, items[at][2]) for at, distance in zip(places, row, strict=True) if at >= 0]
             for places, row in zip(positions.tolist(), distances.tolist(), strict=True)
@@ -233,7 +233,7 @@ def add_to_index(
     with _alone(out):
         index = Index.open(out)
         index.check_model(model, run)
-        there = {item_id: path for item_id, path, _ in _named(index.parts)}
+        there = {item_id: path for item_id, path, _ in _list_items(index.parts)}
         paths = set(there.values())
         fresh = [item for item, path in enumerate(images.paths) if path not in paths]
         for item in fresh:
@@ -248,7 +248,7 @@ def add_to_index(
         try:
             part = embed_part(
                 model,
-                images.chosen(fresh),
+                images.select(fresh),
                 out / _PARTS / f"{len(index.parts) + 1:04}",
                 batch_size=batch_size,
                 threads=threads,
@@ -293,7 +293,7 @@ def _publish(
     file = recall = digest = None
     if made is not None:
         file = f"{method}-{len(parts):04}.faiss"
-        digest, recall = made.save(out / file), measured_recall(made, embeddings)
+        digest, recall = made.save(out / file), measure_recall(made, embeddings)
     manifest: Manifest = {
         "run": run,
         "model": parts[0].manifest["model"],
@@ -309,7 +309,7 @@ def _publish(
     return Index(out, manifest, parts)
 
 
-def _named(parts: Iterable[EmbeddingFolder]) -> Iterable[tuple[str, Path, str]]:
+def _list_items(parts: Iterable[EmbeddingFolder]) -> Iterable[tuple[str, Path, str]]:
     """Id, path and label (or "") of every item, in order."""
     for part in parts:
         root = Path(part.manifest["images"])

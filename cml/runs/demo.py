@@ -43,14 +43,14 @@ def demonstrate(
     variants = variants or VARIANTS
     of_seeds = f", {seeds} seeds each" if seeds > 1 else ""
     say(f"2/2 training {', '.join(variants)} with the same network and budget{of_seeds}")
-    config = small_config(steps, task=task, info=dataset.info)
+    config = make_small_config(steps, task=task, info=dataset.info)
     config = replace(config, precision=precision, backbone=backbone or config.backbone)
     rows = rows_of(chosen, config, variants, ())
     place = out / f"{chosen.sample}-runs"
     return run_comparison(chosen, dataset, rows, place, CompareOptions(seeds), dimension=config.dimension)
 
 
-def small_config(steps: int, *, task: str = "pose", info: DatasetInfo | None = None) -> TrainConfig:
+def make_small_config(steps: int, *, task: str = "pose", info: DatasetInfo | None = None) -> TrainConfig:
     """A recipe for a small network from scratch, on pictures scaled down to at most 64 x 64 pixels in all."""
     height, width = (64, 64) if info is None else info.details.get("image_size", (64, 64))
     scale = min(1.0, math.sqrt(_PIXELS / (height * width)))

@@ -31,7 +31,7 @@ _LOOKED_AT, _MANY_TIES = 200, 0.2  # items, and the share of equal pairs among t
 _MARKED = (0.02, 0.2, 0.5)  # quantiles that the picture names: a floor, a threshold, the middle
 
 
-def refused_labels(data: Path) -> list[str]:
+def find_label_faults(data: Path) -> list[str]:
     """What the label distance of the task's recipe will say of a dataset's labels, all at once: a line each."""
     dataset = PreparedDataset.open(data)
     try:
@@ -42,7 +42,7 @@ def refused_labels(data: Path) -> list[str]:
     return label_faults(distance, dataset)
 
 
-def tied_pairs(data: Path) -> str:
+def describe_ties(data: Path) -> str:
     """What a dataset's labels of few different values ask for; "" where less than a fifth of the pairs are equal."""
     opened = DatasetDistances.open(data)
     some = opened.labels[np.random.default_rng(0).permutation(len(opened.labels))[:_LOOKED_AT]]

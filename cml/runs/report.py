@@ -15,7 +15,7 @@ from cml.reporting.sheet import write_sheet
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.oracle_row import ORACLE
-from cml.runs.retrieved import RETRIEVAL_REPORT, retrieve, shown_row
+from cml.runs.retrieved import RETRIEVAL_REPORT, build_gallery_row, retrieve
 from cml.runs.trained_run import TrainedRun
 
 REPORT = "report.html"
@@ -43,10 +43,10 @@ def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out
     if comparison.at:
         panels = [
             Panel(_over_dimension(comparison, name), label, "dimension of the embedding")
-            for name, label in figure_metrics(comparison)
+            for name, label in list_figure_metrics(comparison)
         ]
         write_metric_curves(out / "dimension.png", panels, quiet=quiet)
-    write_run_sheet(out / "sheet.png", opened)
+    _write_run_sheet(out / "sheet.png", opened)
 
 
 def sheet_variants(variants: Sequence[str]) -> list[str]:
@@ -63,7 +63,7 @@ def sheet_note(variants: Sequence[str]) -> str:
     return f"The sheet and the retrieval report show {names}, of {len(variants)} trained methods in the table."
 
 
-def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
+def _write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     """Write a sheet of what runs on one dataset retrieve, beside frozen features and the oracle.
 
     Rows go from the query for which all methods together are farthest behind the oracle to the best one, evenly spaced.
@@ -79,7 +79,7 @@ def write_run_sheet(path: Path, opened: Mapping[str, TrainedRun]) -> None:
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_QUERIES, len(order))).round().astype(int))]
     task, dataset = trained.task, trained.dataset
     every = [*methods, ORACLE]
-    rows = [shown_row(task, dataset, retrieved, row, every, size=_SIDE, ids=False) for row in shown.tolist()]
+    rows = [build_gallery_row(task, dataset, retrieved, row, every, size=_SIDE, ids=False) for row in shown.tolist()]
     write_sheet(path, rows, unit=trained.report[1], side=_SIDE, legend=task.legend(dataset.info))
 
 
@@ -100,7 +100,7 @@ def _over_dimension(comparison: Comparison, metric: str) -> Curves:
     }
 
 
-def figure_metrics(comparison: Comparison) -> list[tuple[str, str]]:
+def list_figure_metrics(comparison: Comparison) -> list[tuple[str, str]]:
     """The metrics that figures over an option show, with the names of their axes: Recall@1, or at the largest K."""
     found = []
     for kind, (name, unit) in _labels(comparison).items():
@@ -129,7 +129,12 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
         links = [(file.name, quote(file.relative_to(out).as_posix())) for file in files]
         listed.append({"name": name, "files": links})
     figures = [
-        (_embedded(file), text, [kind for kind in ("png", "svg", "pdf") if (out / f"{name}.{kind}").exists()], name)
+        (
+            _make_data_uri(file),
+            text,
+            [kind for kind in ("png", "svg", "pdf") if (out / f"{name}.{kind}").exists()],
+            name,
+        )
         for name, text in _FIGURES.items()
         if (file := next((f for k in ("svg", "png") if (f := out / f"{name}.{k}").exists()), None)) is not None
     ]
@@ -147,7 +152,7 @@ def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *,
     )
 
 
-def _embedded(path: Path) -> str:
+def _make_data_uri(path: Path) -> str:
     if path.suffix == ".svg":
         return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
     with Image.open(path, formats=["PNG", "JPEG"]) as image:

@@ -64,7 +64,7 @@ def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> 
     return Retrieved(items, distances)
 
 
-def shown_row(
+def build_gallery_row(
     task: Task,
     dataset: PreparedDataset,
     retrieved: Retrieved,
@@ -118,7 +118,7 @@ class Drawn:
             return self.task.describe(self.split.labels[self.item], self.dataset.info)
 
     def picture(self, distance: float | None, *, ids: bool) -> Picture:
-        """For a page or a sheet; see ``shown_row``."""
+        """For a page or a sheet; see ``build_gallery_row``."""
         if ids:
             return Picture(self, self.words(), distance, self.split.item_ids[self.item])
         plain, image = self.plain(), self()
@@ -167,7 +167,7 @@ def write_retrieval_report(
     scores, gains = excess.tolist(), (baseline_mean - retrieved.mean(name)).tolist()
     task, dataset = trained.task, trained.dataset
     page = [
-        shown_row(task, dataset, retrieved, row, titles, size=2 * thumbnail, score=scores[row], gain=gains[row])
+        build_gallery_row(task, dataset, retrieved, row, titles, size=2 * thumbnail, score=scores[row], gain=gains[row])
         for row in shown.tolist()
     ]
     info, path = dataset.info, path or trained.folder / RETRIEVAL_REPORT

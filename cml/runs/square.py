@@ -24,13 +24,13 @@ def write_run_square(
         UserError: The grid is too large, or the map is unknown or its package not installed.
     """
     from cml.explore.maps import MAPS, check_maps
-    from cml.explore.square import frame_colours, grid_size, on_a_grid, write_square
+    from cml.explore.square import frame_colours, grid_size, place_on_grid, write_square
 
     columns, rows = grid_size(grid)
     check_maps((map_name,))
     pictures, _ = sample_items(trained, splits, columns * rows)
     embeddings = trained.embed_files([picture.path for picture in pictures])
-    cells = on_a_grid(MAPS[map_name].draw(embeddings, 0), columns, rows)
+    cells = place_on_grid(MAPS[map_name].draw(embeddings, 0), columns, rows)
     numbers = [column for column in colour_columns(trained, pictures).values() if column[0].dtype.kind == "f"]
     frames = frame_colours(*numbers[0]) if numbers else None
     write_square(path, pictures, cells, columns, rows, side=side, frames=frames)

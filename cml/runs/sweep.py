@@ -151,12 +151,12 @@ class _TrialRuns:
     def run(self, row: Row, settings: Settings, seed: int = 0) -> Trial:
         """The trial of these settings and this seed, trained if it is not done."""
         run = self._plan(trial_row(row, settings), seed)
-        trial = self._trained(run, Trial(dict(settings), row.name, seed))
+        trial = self._train_trial(run, Trial(dict(settings), row.name, seed))
         self._runs.append(run)
         self.done.append(trial)
         return trial
 
-    def _trained(self, run: PlannedRun, trial: Trial) -> Trial:
+    def _train_trial(self, run: PlannedRun, trial: Trial) -> Trial:
         known = self._log.find(trial.method, trial.settings, trial.seed)
         check_no_link(self.out, *run.folder.relative_to(self.out).parts)
         if known and is_finished(run, self.dataset):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cml.reporting.metric_curves import Panel, write_metric_curves
 from cml.retrieval.comparison import Interval, over_seeds
-from cml.runs.report import figure_metrics
+from cml.runs.report import list_figure_metrics
 from cml.runs.search_space import SearchDimension, settings_title, value_text
 from cml.runs.sweep_result import HELD_OUT, SweepResult
 from cml.runs.trials import Trial
@@ -48,7 +48,7 @@ def _grid_panels(result: SweepResult, trials: Sequence[Trial], dimensions: Seque
     scores = {HELD_OUT: held_out}
     if result.study:
         rows = result.rows()
-        for name, label in figure_metrics(result):
+        for name, label in list_figure_metrics(result):
             scores[label] = {trial.title: rows[trial.title][name] for trial in trials}
     is_numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in first.values)
     listed = [] if is_numeric else [value_text(value) for value in first.values]

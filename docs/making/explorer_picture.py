@@ -18,7 +18,7 @@ from PIL import Image
 
 import cml
 from cml import data_prep
-from cml.runs.demo import small_config
+from cml.runs.demo import make_small_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PEOPLE, TRAINING = 1000, 700
@@ -29,7 +29,7 @@ WIDTH, HEIGHT = 1400, 985  # of the window and the picture, in pixels
 def write_page(folder: Path) -> Path:
     """Draw, train and write explorer.html; all items are shown, by the trained network and by label."""
     dataset = data_prep.get("people", count=PEOPLE, train=TRAINING, size=96).prepare(folder / "people")
-    config = small_config(STEPS, task="pose", info=dataset.info)
+    config = make_small_config(STEPS, task="pose", info=dataset.info)
     run = cml.train("pose", dataset, folder / "run", config=config, workers=0, quiet=True)
     return run.explore(maps=["pca"], beside=["oracle"]).path
 

@@ -29,7 +29,7 @@ from PIL import Image
 
 from cml.export.captioning import CHUNK, CaptioningFeatures, export_captioning, same_size_batches
 from cml.export.captioning_view import CaptioningView
-from cml.export.decoding import decoded_chunks
+from cml.export.decoding import decode_chunks
 from cml.export.feature_stores import Layout
 from cml.export.image_list import ImageList
 from cml.export.trunk import open_trunk
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         def bare() -> tuple[float, float]:
             begin = clock()
             with torch.inference_mode():
-                for chunk in decoded_chunks(images.paths, view, size=CHUNK, threads=DECODING, skip_bad=False):
+                for chunk in decode_chunks(images.paths, view, size=CHUNK, threads=DECODING, skip_bad=False):
                     for _, pixels in same_size_batches(chunk, 1):
                         model.features(torch.from_numpy(pixels).permute(0, 3, 1, 2))
             return begin

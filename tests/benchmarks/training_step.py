@@ -30,7 +30,7 @@ from cml.data.images import Images
 from cml.data_prep.synthetic.people.people import draw_people
 from cml.distances import registry as distances
 from cml.models.embedding import EmbeddingModel
-from cml.runs.demo import small_config
+from cml.runs.demo import make_small_config
 from cml.trackers.tensorboard import TensorBoard
 from cml.training.batches import BatchSource
 from cml.training.callback_list import CallbackList
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     steps, files = options.steps, options.files
 
     people = draw_people(options.people, size=64)
-    config = replace(small_config(steps), sampler="random", workers=0, warmup=0)
+    config = replace(make_small_config(steps), sampler="random", workers=0, warmup=0)
     distance = distances.make(config.label_distance)
     labels = distance.encode(people.keypoints.tolist())
     data = TrainingData(Images(people.images, (64, 64)), labels, distance)

@@ -40,7 +40,11 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         "cml.data.prepared_writer.PreparedWriter.encode_item",
         f"kept; {HERE}",
     ),
-    "demo, gallery": (["demo", "--count", "24"], "cml.runs.demo.small_config", f"what is finished is kept; {HERE}"),
+    "demo, gallery": (
+        ["demo", "--count", "24"],
+        "cml.runs.demo.make_small_config",
+        f"what is finished is kept; {HERE}",
+    ),
     "prepare": (
         ["prepare", "people", *PICTURES],
         "cml.data.prepared_writer.PreparedWriter.encode_item",

@@ -397,7 +397,7 @@ def test_a_killed_addition_of_images_of_which_one_is_then_deleted_does_not_stand
 
     with monkeypatch.context() as patch:
         patch.setattr(EmbeddingModel, "embed", killed)
-        patch.setattr("cml.export.index.measured_recall", lambda *_: sys.exit())  # the new faiss file is there
+        patch.setattr("cml.export.index.measure_recall", lambda *_: sys.exit())  # the new faiss file is there
         with pytest.raises(SystemExit):
             add()
     paths[3].unlink()

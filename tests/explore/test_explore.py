@@ -25,7 +25,7 @@ from cml.explore.label_side import LabelSide, build_label_side
 from cml.explore.maps import align_map, check_maps, landmark_mds, principal
 from cml.explore.page import Items, write_explorer
 from cml.explore.picture_sheets import curve_order, draw_sheets
-from cml.explore.square import frame_colours, on_a_grid
+from cml.explore.square import frame_colours, place_on_grid
 from cml.explore.views import build_embedding_view, build_oracle_view
 
 
@@ -262,7 +262,7 @@ def test_a_run_is_explored(run: cml.Run, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_the_assignment_to_a_grid_is_the_best_of_all() -> None:
     points = np.random.default_rng(2).normal(size=(6, 2))
-    cells = on_a_grid(points, 3, 2)
+    cells = place_on_grid(points, 3, 2)
     low, high = points.min(axis=0), points.max(axis=0)
     x, y = ((points - low) / (high - low) * [3, 2]).T
 
@@ -270,7 +270,7 @@ def test_the_assignment_to_a_grid_is_the_best_of_all() -> None:
         return sum((x[i] - c % 3 - 0.5) ** 2 + (2 - y[i] - c // 3 - 0.5) ** 2 for i, c in enumerate(order))
 
     assert way(cells.tolist()) == pytest.approx(min(map(way, itertools.permutations(range(6)))))
-    assert len(set(on_a_grid(points, 4, 5).tolist())) == 6
+    assert len(set(place_on_grid(points, 4, 5).tolist())) == 6
 
 
 def test_a_square_is_drawn(run: cml.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ from cml.distances.precomputed import Precomputed
 from cml.errors import DataError, UserError
 from cml.registry import Choice
 from cml.reporting.retrieval_report import Picture, ReportRow, write_retrieval_page
-from cml.runs.distances import refused_labels
+from cml.runs.distances import find_label_faults
 from cml.runs.train import train_task
 from cml.training.batches import BatchSource
 from cml.training.config import TrainConfig
@@ -125,7 +125,7 @@ def test_check_tells_all_that_the_label_distance_will_refuse(dataset: PreparedDa
     for line in lines[1:3]:
         line["captions"] = ["Xq .", "zzz"]
     table.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert [fault.split(": its label has no caption")[0] for fault in refused_labels(folder)] == [
+    assert [fault.split(": its label has no caption")[0] for fault in find_label_faults(folder)] == [
         f"train item {line['item_id']!r}" for line in lines[1:3]
     ]
 
