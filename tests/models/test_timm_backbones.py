@@ -145,7 +145,7 @@ def test_tokens_make_the_map_and_the_first_ones_are_left_out() -> None:
     pixels = torch.randint(0, 256, (2, 3, 48, 64)).float()
     with torch.inference_mode():
         maps = model.feature_maps(pixels)
-        tokens = model.backbone.forward_features(model._normalized(pixels))  # (B, 1 + 3 * 4, C)
+        tokens = model.backbone.forward_features(model._normalize(pixels))  # (B, 1 + 3 * 4, C)
     assert maps.shape == (2, 64, 3, 4)
     torch.testing.assert_close(maps, tokens[:, 1:].reshape(2, 3, 4, 64).permute(0, 3, 1, 2))
 
@@ -157,7 +157,7 @@ def test_maps_of_convolutions_are_what_is_pooled(name: str) -> None:
     model = EmbeddingModel(shape(name, (64, 96))).eval()
     pixels = torch.randint(0, 256, (2, 3, 64, 96)).float()
     with torch.inference_mode():
-        maps, pooled = model.feature_maps(pixels), model.backbone.forward_features(model._normalized(pixels))
+        maps, pooled = model.feature_maps(pixels), model.backbone.forward_features(model._normalize(pixels))
     assert maps.shape[2:] == (2, 3)
     assert maps.mean(dim=(2, 3)).sum().item() == pytest.approx(
         pooled.mean(dim=(1, 2) if name == "timm/test_mambaout" else (2, 3)).sum().item(), rel=1e-4
