@@ -44,6 +44,7 @@ class LabelBlock:
     def __init__(self, distances: Float32, metrics: Sequence[LooksAt]) -> None:
         self.distances = distances
         self._relevant: dict[float, Float64] = {}
+        self._ideal_gains: dict[tuple[str, int], Float64] = {}
         self.depth = max((metric.depth(self) for metric in metrics), default=1)
         nearest = max((metric.nearest_depth(self) for metric in metrics), default=1)
         self.ideal = retrieved_distances(distances, distances, max(self.depth, nearest))
@@ -61,10 +62,24 @@ class LabelBlock:
             self._relevant[within] = (self.distances <= within).sum(axis=1).astype(np.float64)
         return self._relevant[within]
 
-    @cached_property
+    @property
     def oracle(self) -> Ranking:
-        """The ranking by label distance."""
+        """The ranking by label distance; it is not kept, as a circle of references would keep the block in memory."""
         return Ranking(self, self.distances, self.ideal[:, : self.depth])
+
+    def ideal_gains(self, gain: str, depth: int) -> Float64:
+        """Gains of nDCG of the nearest items.
+
+        Args:
+            gain: A name in ``cml.retrieval.relevance_gains.GAINS``.
+            depth: Number of items.
+
+        Returns:
+            (R, depth) float64.
+        """
+        if (gain, depth) not in self._ideal_gains:
+            self._ideal_gains[gain, depth] = compute_gains(self.ideal[:, :depth], self.distances, gain)
+        return self._ideal_gains[gain, depth]
 
     @cached_property
     def ranks(self) -> NDArray[np.int32]:
@@ -121,7 +136,7 @@ class Ranking:
         """Gains of nDCG of the first items.
 
         Args:
-            gain: A name in ``cml.retrieval.metrics.GAINS``.
+            gain: A name in ``cml.retrieval.relevance_gains.GAINS``.
             depth: Number of items.
 
         Returns:

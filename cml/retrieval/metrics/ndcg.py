@@ -7,7 +7,7 @@ import numpy as np
 from cml.retrieval.array_types import Float64
 from cml.retrieval.evaluate_options import NDCG_KS
 from cml.retrieval.metrics.metric import Metric, MetricInfo, check_ks, columns_of
-from cml.retrieval.ranking import Ranking
+from cml.retrieval.ranking import LabelBlock, Ranking
 
 
 class NDCG(Metric):
@@ -23,7 +23,12 @@ class NDCG(Metric):
     def measure(self, ranking: Ranking) -> Float64:
         """As ``compute_ndcg``, (R, len(ks))."""
         depth, gain = max(self.ks), self.options.gain
-        return compute_ndcg(ranking.gains(gain, depth), ranking.labels.oracle.gains(gain, depth), self.ks)
+        return compute_ndcg(ranking.gains(gain, depth), ranking.labels.ideal_gains(gain, depth), self.ks)
+
+    def measure_oracle(self, labels: LabelBlock) -> Float64:
+        """1, or NaN where nothing in the gallery can be compared: (R, len(ks))."""
+        gains = labels.ideal_gains(self.options.gain, max(self.ks))
+        return compute_ndcg(gains, gains, self.ks)
 
 
 def compute_ndcg(gains: Float64, ideal_gains: Float64, ks: Sequence[int]) -> Float64:
