@@ -65,6 +65,7 @@ class PackedArrays:
 
 
 def _round_to_steps(points: NDArray[Any], steps: int) -> NDArray[Any]:
+    """Scale points so that the largest coordinate is ``steps``, and round them."""
     largest = max(float(np.abs(points).max()), 1e-30)
     rounded: NDArray[Any] = np.rint(points * (steps / largest))
     return rounded

@@ -85,6 +85,7 @@ def curve_order(points: NDArray[np.floating]) -> NDArray[np.int64]:
 
 
 def _fit_to_tile(image: Image.Image, width: int, height: int) -> Image.Image:
+    """Scale a picture to the largest size that fits into a tile, in its own proportions."""
     scale = min(width / image.width, height / image.height)
     size = (max(1, round(scale * image.width)), max(1, round(scale * image.height)))
     return image.resize(size, Image.Resampling.LANCZOS)

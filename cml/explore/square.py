@@ -19,16 +19,35 @@ _MOST_PIXELS = 30_000  # a side
 
 
 def grid_size(text: str) -> tuple[int, int]:
-    """Columns and rows of a text like 60x40."""
-    found = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
-    columns, rows = map(int, found.groups()) if found else (0, 0)
+    """Read columns and rows from a text like 60x40.
+
+    Args:
+        text: COLUMNSxROWS.
+
+    Returns:
+        The number of columns and that of rows.
+
+    Raises:
+        UserError: The text is something else, or there are fewer than 2 cells or more than ``MOST_CELLS``.
+    """
+    match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text)
+    columns, rows = map(int, match.groups()) if match else (0, 0)
     if not 2 <= columns * rows <= MOST_CELLS:
         raise UserError(f"A grid is COLUMNSxROWS of 2 to {MOST_CELLS} cells, as in 60x40. Got {text!r} instead.")
     return columns, rows
 
 
 def place_on_grid(points: NDArray[Any], columns: int, rows: int) -> NDArray[np.int64]:
-    """The cell of each item (N,), row by row, with the least sum of squared ways from a map (N, 2), y upwards."""
+    """Assign every item of a map to a cell of a grid, with the least sum of squared distances (linear assignment).
+
+    Args:
+        points: Map (N, 2) of the items, the y axis upwards.
+        columns: Columns of the grid.
+        rows: Rows of the grid; there are at least N cells.
+
+    Returns:
+        Number of each item's cell (N,), counted row by row from the upper left one.
+    """
     from scipy.optimize import linear_sum_assignment
 
     low, high = points.min(axis=0), points.max(axis=0)
@@ -40,7 +59,15 @@ def place_on_grid(points: NDArray[Any], columns: int, rows: int) -> NDArray[np.i
 
 
 def frame_colours(values: NDArray[Any], period: float | None) -> list[tuple[int, int, int]]:
-    """A colour for each number (N,), viridis from the least to the largest; with a period the circle of hues."""
+    """Choose a colour for each number: viridis from the 1st to the 99th percentile, or a circle of hues.
+
+    Args:
+        values: Numbers (N,).
+        period: Their period, which makes the hues a circle; None if they have none.
+
+    Returns:
+        Red, green and blue of each, 0..255.
+    """
     from matplotlib import colormaps
 
     if period is not None:
@@ -60,7 +87,20 @@ def write_square(
     side: int = 48,
     frames: Sequence[tuple[int, int, int]] | None = None,
 ) -> None:
-    """Write N pictures, cut to squares of so many pixels, on their cells (N,) as a PNG, in frames of these colours."""
+    """Write pictures on the cells of a grid as a PNG, each cut to a square.
+
+    Args:
+        path: Where to write it.
+        pictures: Makes the picture of each of N items.
+        cells: Number of each item's cell (N,), as of ``place_on_grid``.
+        columns: Columns of the grid.
+        rows: Rows of the grid.
+        side: Side of a cell in pixels, its frame included.
+        frames: Red, green and blue of each item's frame, 0..255; None for no frames.
+
+    Raises:
+        UserError: ``side`` is below 4, or the picture would be too large.
+    """
     most = _MOST_PIXELS // max(columns, rows)
     if not 4 <= side <= most:
         raise UserError(f"A cell of a {columns}x{rows} grid must be 4 to {most} pixels. Got {side}.")

@@ -35,7 +35,14 @@ _RECALL_AT, _RECALL_QUERIES = 10, 256
 
 
 def method_for(items: int) -> Method:
-    """The best method for a number of items; exact if faiss is not installed."""
+    """Choose the method for a number of items.
+
+    Args:
+        items: Number of items.
+
+    Returns:
+        "exact" up to 200,000 items or where faiss is not installed, "hnsw" up to 2,000,000, "ivf" beyond.
+    """
     if items <= _EXACT_TO or find_spec("faiss") is None:
         return "exact"
     return "hnsw" if items <= _HNSW_TO else "ivf"
@@ -49,7 +56,18 @@ class ApproximateIndex:
 
     @classmethod
     def build(cls, method: Method, parts: Sequence[Float32]) -> Self:
-        """Index all rows of ``parts``, each (n, D) float32."""
+        """Index embeddings.
+
+        Args:
+            method: flat, hnsw or ivf.
+            parts: The embeddings, each part (n, D) float32.
+
+        Returns:
+            The index, its items numbered through all parts.
+
+        Raises:
+            UserError: faiss is not installed.
+        """
         faiss = _faiss()
         dimension, items = parts[0].shape[1], sum(map(len, parts))
         if method == "hnsw":
@@ -63,12 +81,16 @@ class ApproximateIndex:
             index.train(rows_at(parts, np.sort(drawn)))
         else:
             index = faiss.IndexFlatL2(dimension)
-        made = cls(index)
-        made.add(parts)
-        return made
+        approximate = cls(index)
+        approximate.add(parts)
+        return approximate
 
     def add(self, parts: Sequence[Float32]) -> None:
-        """Append the rows of ``parts``."""
+        """Append embeddings.
+
+        Args:
+            parts: The embeddings, each part (n, D) float32.
+        """
         for part in parts:
             for start in range(0, len(part), _BLOCK):
                 self._index.add(np.ascontiguousarray(part[start : start + _BLOCK], np.float32))
@@ -77,22 +99,50 @@ class ApproximateIndex:
         return int(self._index.ntotal)
 
     def search(self, query: Float32, k: int) -> Int64:
-        """Positions (Q, k) of the nearest items that it finds, -1 for none."""
+        """Find items near to queries.
+
+        Args:
+            query: Embeddings (Q, D) of the queries.
+            k: Items per query.
+
+        Returns:
+            Positions (Q, k) of the nearest items that it finds, -1 for none.
+        """
         return cast("Int64", self._index.search(np.ascontiguousarray(query, np.float32), k)[1])
 
     def check(self, method: Method, items: int, dimension: int) -> None:
-        """Raise ``DataError`` unless the index has this type, number of items and dimension."""
+        """Check that the index is the one that the manifest describes.
+
+        Args:
+            method: flat, hnsw or ivf.
+            items: Number of items that it should hold.
+            dimension: D of their embeddings.
+
+        Raises:
+            DataError: It has another type, number of items, dimension or distance, or is not trained.
+        """
         faiss = _faiss()
         kind = {"hnsw": faiss.IndexHNSWFlat, "ivf": faiss.IndexIVFFlat}.get(method, faiss.IndexFlatL2)
-        found = (type(self._index), self._index.ntotal, self._index.d, self._index.metric_type)
-        if found != (kind, items, dimension, faiss.METRIC_L2) or not self._index.is_trained:
+        properties = (type(self._index), self._index.ntotal, self._index.d, self._index.metric_type)
+        if properties != (kind, items, dimension, faiss.METRIC_L2) or not self._index.is_trained:
             raise DataError(
-                f"The approximate index is {type(self._index).__name__} of {found[1]} items of {found[2]} numbers, but "
-                f"the embeddings need {kind.__name__} of {items} items of {dimension}. Build the index again."
+                f"The approximate index is {type(self._index).__name__} of {self._index.ntotal} items of "
+                f"{self._index.d} numbers, but the embeddings need {kind.__name__} of {items} items of {dimension}. "
+                "Build the index again."
             )
 
     def save(self, path: Path) -> str:
-        """Write the index, atomically; returns the SHA-256 of the file."""
+        """Write the index, atomically.
+
+        Args:
+            path: The file.
+
+        Returns:
+            SHA-256 of the file, in hexadecimal digits.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         with atomic_file(path) as temporary:
             try:
                 _faiss().write_index(self._index, str(temporary))
@@ -102,7 +152,18 @@ class ApproximateIndex:
 
     @classmethod
     def load(cls, path: Path, sha256: str | None = None) -> Self:
-        """Read what ``save`` wrote, whose SHA-256 is checked where it is known; ``DataError`` if it is damaged."""
+        """Read an index that ``save`` wrote.
+
+        Args:
+            path: The file.
+            sha256: SHA-256 that the file should have; None if it is not known.
+
+        Returns:
+            The index.
+
+        Raises:
+            DataError: The file is missing, damaged or another one.
+        """
         faiss = _faiss()
         limit = faiss.get_deserialization_vector_byte_limit()
         try:
@@ -117,8 +178,18 @@ class ApproximateIndex:
             faiss.set_deserialization_vector_byte_limit(limit)
 
 
-def measure_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> Recall | None:
-    """The share of the true nearest that the index finds for random items of it, without themselves."""
+def measure_recall(index: ApproximateIndex, embeddings: Sequence[Float32]) -> Recall | None:
+    """Measure which share of the true nearest items an index finds for some of its own items.
+
+    Equally near items are equally right, whichever of them is found. An item is no neighbour of itself.
+
+    Args:
+        index: The index.
+        embeddings: The embeddings of all of its items, each part (n, D) float32.
+
+    Returns:
+        Recall@10 over up to 256 random items, at a smaller k in a smaller index; None if it holds a single item.
+    """
     total = sum(map(len, embeddings))
     k = min(_RECALL_AT, total - 1)
     if k < 1:
@@ -126,11 +197,10 @@ def measure_recall(made: ApproximateIndex, embeddings: Sequence[Float32]) -> Rec
     drawn = np.sort(np.random.default_rng(0).choice(total, min(_RECALL_QUERIES, total), replace=False))
     query = rows_at(embeddings, drawn)
     exact, nearest = nearest_embeddings(query, embeddings, k + 1)
-    positions = made.search(query, k + 1)
-    found = distances_to(query, embeddings, positions)
-    # equally near items are equally right, whichever of them is found
+    positions = index.search(query, k + 1)
+    distances = distances_to(query, embeddings, positions)
     limit = np.where(nearest == drawn[:, None], 0, exact).max(axis=1)[:, None] * (1 + 1e-6)
-    right = ((found <= limit) & (positions != drawn[:, None])).sum(axis=1).clip(max=k)
+    right = ((distances <= limit) & (positions != drawn[:, None])).sum(axis=1).clip(max=k)
     return {"k": k, "queries": len(query), "value": float(right.mean() / k)}
 
 

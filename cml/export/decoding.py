@@ -15,22 +15,44 @@ DEFAULT_THREADS = min(8, os.cpu_count() or 1)
 
 @dataclass(frozen=True)
 class Decoded:
-    """One chunk of a list of images, ``start`` to ``stop``."""
+    """One chunk of a list of images.
+
+    Attributes:
+        start: Index of its first image.
+        stop: Index behind its last image.
+        items: Indices of the images that could be read.
+        pixels: Their pixels, (H, W, 3) each.
+        faults: Indices of the others, and what is wrong with each.
+    """
 
     start: int
     stop: int
-    items: list[int]  # indices of the images that could be read
-    pixels: list[UInt8]  # theirs, (H, W, 3) each
-    faults: dict[int, DataError]  # indices of the others, and what is wrong with each
+    items: list[int]
+    pixels: list[UInt8]
+    faults: dict[int, DataError]
 
 
 def decode_chunks(
     paths: Sequence[Path], read: Callable[[Path], UInt8], *, size: int, start: int = 0, threads: int, skip_bad: bool
 ) -> Generator[Decoded]:
-    """Decode ``paths[start:]`` in chunks that begin at multiples of ``size``, one chunk ahead, on several threads.
+    """Decode images in order, chunk by chunk, one chunk ahead of the caller, on several threads.
 
     Close it, as with ``contextlib.closing``: the garbage collector would wait for its threads at any point, and could
     hang in the start of another thread.
+
+    Args:
+        paths: The image files.
+        read: Reads a file as pixels (H, W, 3).
+        size: Images per chunk.
+        start: Index of the first image to decode; those before it are left out.
+        threads: Images decoded at a time.
+        skip_bad: Report images that cannot be read as ``Decoded.faults``; otherwise the first one is the error.
+
+    Yields:
+        The chunks, the last of which may be smaller.
+
+    Raises:
+        DataError: An image cannot be read, without ``skip_bad``.
     """
     waiting: deque[tuple[int, list[Future[UInt8]]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
@@ -48,6 +70,7 @@ def decode_chunks(
 
 
 def _gather_chunk(start: int, futures: list[Future[UInt8]], *, skip_bad: bool) -> Decoded:
+    """Wait for the images of a chunk."""
     chunk = Decoded(start, start + len(futures), [], [], {})
     for item, future in enumerate(futures, start):
         try:

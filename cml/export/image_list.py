@@ -21,19 +21,37 @@ _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{1,18})", re.ASCII | re.IGNOR
 
 @dataclass(frozen=True)
 class ImageList:
-    """N images in a fixed order."""
+    """N images in a fixed order.
 
-    root: Path  # the folder that they lie in
-    item_ids: tuple[str, ...]  # unique; in a plain folder an image's path below it
+    Attributes:
+        root: The folder that they lie in.
+        item_ids: Their unique ids; in a plain folder an image's path below it.
+        paths: Their files.
+        columns: The role of each in a dataset, and its label if that is a number or a text; empty in a plain folder.
+    """
+
+    root: Path
+    item_ids: tuple[str, ...]
     paths: tuple[Path, ...]
-    columns: tuple[Mapping[str, Any], ...] = field(repr=False)  # the role, and the label if it is a number or a text
+    columns: tuple[Mapping[str, Any], ...] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.item_ids)
 
     @classmethod
     def open(cls, source: Path | str, splits: Sequence[str] = ROLES) -> Self:
-        """The images of ``splits`` of a prepared dataset, or of a folder and its subfolders, sorted by path."""
+        """List the images of a prepared dataset, or of a folder and its subfolders.
+
+        Args:
+            source: The folder. One with a dataset.json is a prepared dataset.
+            splits: The splits of a dataset to list: train, query, gallery.
+
+        Returns:
+            The images, those of a plain folder sorted by path.
+
+        Raises:
+            UserError: It is not a folder, or it holds no images.
+        """
         root = Path(source)
         if not root.is_dir():
             raise UserError(f"{root} is not a folder; give a folder of images or a prepared dataset.")
@@ -62,22 +80,44 @@ class ImageList:
         suffixes = Image.registered_extensions()
         places = ((path.relative_to(root), path) for path in root.rglob("*") if path.suffix.lower() in suffixes)
         shown = ((below, path) for below, path in places if not any(part.startswith(".") for part in below.parts))
-        found = {below.as_posix(): path.absolute() for below, path in shown if path.is_file()}
-        names = tuple(sorted(found))
-        return cls(root.absolute(), names, tuple(found[name] for name in names), ({},) * len(names))
+        files = {below.as_posix(): path.absolute() for below, path in shown if path.is_file()}
+        names = tuple(sorted(files))
+        return cls(root.absolute(), names, tuple(files[name] for name in names), ({},) * len(names))
 
     def file_name(self, item: int) -> str:
-        """Path of an image below the root."""
+        """Name the file of an image.
+
+        Args:
+            item: Its position in the list.
+
+        Returns:
+            Its path below the root, with slashes.
+        """
         return self.paths[item].relative_to(self.root).as_posix()
 
     def select(self, items: Sequence[int], item_ids: Sequence[str] | None = None) -> Self:
-        """Some of the images, under other ids if they are given."""
+        """Select some of the images.
+
+        Args:
+            items: Their positions in the list.
+            item_ids: Other ids for them; None keeps their own.
+
+        Returns:
+            The selected images, in the order of ``items``.
+        """
         ids = tuple(self.item_ids[item] for item in items) if item_ids is None else tuple(item_ids)
         columns = tuple(self.columns[item] for item in items)
         return replace(self, item_ids=ids, paths=tuple(self.paths[item] for item in items), columns=columns)
 
     def add_prefix(self, prefix: str) -> Self:
-        """The same images, their ids with ``prefix`` before them."""
+        """Put a text before every id.
+
+        Args:
+            prefix: The text.
+
+        Returns:
+            The same images under the longer ids.
+        """
         return replace(self, item_ids=tuple(prefix + item_id for item_id in self.item_ids))
 
     def fingerprint(self) -> str:
@@ -93,7 +133,18 @@ class ImageList:
         return digest.hexdigest()
 
     def with_coco_ids(self, listing: Path | None = None) -> Self:
-        """The images under unique COCO ids: those in the item ids, or of a ``listing``, COCO's JSON or Karpathy's."""
+        """Give the images unique COCO ids.
+
+        Args:
+            listing: JSON file with the ids of the images, COCO's or Karpathy's, whose images alone are kept; None takes
+                the ids from the item ids.
+
+        Returns:
+            The images under their COCO ids.
+
+        Raises:
+            DataError: An image has no id, two have the same one, or the listing does not fit the folder.
+        """
         items, ids = (range(len(self)), self._ids_in_names()) if listing is None else self._ids_in_listing(listing)
         first: dict[str, int] = {}
         for item, coco_id in zip(items, ids, strict=True):

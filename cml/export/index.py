@@ -67,7 +67,13 @@ class Manifest(TypedDict):
 
 @dataclass(frozen=True)
 class Index:
-    """A finished index: its folder, its manifest, and the folders of its embeddings."""
+    """A finished index.
+
+    Attributes:
+        folder: Its folder.
+        manifest: Its manifest.json.
+        parts: The folders of its embeddings.
+    """
 
     folder: Path
     manifest: Manifest
@@ -75,7 +81,17 @@ class Index:
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """Open an index; ``DataError`` if it is none, or damaged."""
+        """Open an index.
+
+        Args:
+            folder: Its folder.
+
+        Returns:
+            The index.
+
+        Raises:
+            DataError: It is not a finished index, or is damaged.
+        """
         folder = Path(folder)
         if not (folder / _MANIFEST).is_file():
             raise DataError(f"{folder} is not a search index that 'cml index' finished; give one, or make it.")
@@ -88,8 +104,8 @@ class Index:
         if sum(len(part.embeddings) for part in parts) != manifest["items"]:
             raise DataError(f"{folder} has lost items: its manifest counts {manifest['items']}. {_AGAIN}")
         for part in parts:
-            made = part.manifest["model"], part.manifest["dimension"]
-            if made != (manifest["model"], manifest["dimension"]):
+            model = part.manifest["model"], part.manifest["dimension"]
+            if model != (manifest["model"], manifest["dimension"]):
                 raise DataError(f"{part.folder} is of another model than the index {folder}. {_AGAIN}")
         return cls(folder, manifest, parts)
 
@@ -102,7 +118,15 @@ class Index:
         return [part.embeddings for part in self.parts]
 
     def check_model(self, model: EmbeddingModel, run: Path | str) -> None:
-        """Raise ``UserError`` unless the index was made with this model."""
+        """Check that the index was made with a model.
+
+        Args:
+            model: The model.
+            run: Its run folder, for the message.
+
+        Raises:
+            UserError: The index was made with another model.
+        """
         if model_fingerprint(model) != self.manifest["model"]:
             if str(run) == self.manifest["run"]:
                 raise UserError(f"{run} was trained again after {self.folder} was made. {_AGAIN}")
@@ -147,9 +171,9 @@ class Index:
     def approximate(self) -> ApproximateIndex:
         """The approximate index; ``DataError`` if its file is missing, damaged or of other items."""
         assert self.manifest["file"] is not None
-        made = ApproximateIndex.load(self.folder / self.manifest["file"], self.manifest.get("sha256"))
-        made.check(self.manifest["method"], len(self), self.manifest["dimension"])
-        return made
+        index = ApproximateIndex.load(self.folder / self.manifest["file"], self.manifest.get("sha256"))
+        index.check(self.manifest["method"], len(self), self.manifest["dimension"])
+        return index
 
 
 def build_index(
@@ -196,8 +220,8 @@ def build_index(
             model, images, out / _PARTS / "0001", batch_size=batch_size, threads=threads, skip_bad=skip_bad, quiet=quiet
         )
         chosen = method_for(len(part.embeddings)) if method == "auto" else method
-        made = None if chosen == "exact" else ApproximateIndex.build(chosen, [part.embeddings])
-        return _publish(out, run, chosen, (part,), made)
+        approximate = None if chosen == "exact" else ApproximateIndex.build(chosen, [part.embeddings])
+        return _publish(out, run, chosen, (part,), approximate)
 
 
 def add_to_index(
@@ -260,10 +284,10 @@ def add_to_index(
                 raise
             return index, known  # the others were skipped as bad before
         run, method = index.manifest["run"], index.manifest["method"]
-        made = None if method == "exact" else index.approximate
-        if made is not None:
-            made.add([part.embeddings])
-        return _publish(out, run, method, (*index.parts, part), made), known
+        approximate = None if method == "exact" else index.approximate
+        if approximate is not None:
+            approximate.add([part.embeddings])
+        return _publish(out, run, method, (*index.parts, part), approximate), known
 
 
 @contextlib.contextmanager
@@ -286,14 +310,14 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 def _publish(
-    out: Path, run: str, method: Method, parts: tuple[EmbeddingFolder, ...], made: ApproximateIndex | None
+    out: Path, run: str, method: Method, parts: tuple[EmbeddingFolder, ...], approximate: ApproximateIndex | None
 ) -> Index:
     """Write the approximate index, if there is one, then the manifest that names it."""
     embeddings = [part.embeddings for part in parts]
     file = recall = digest = None
-    if made is not None:
+    if approximate is not None:
         file = f"{method}-{len(parts):04}.faiss"
-        digest, recall = made.save(out / file), measure_recall(made, embeddings)
+        digest, recall = approximate.save(out / file), measure_recall(approximate, embeddings)
     manifest: Manifest = {
         "run": run,
         "model": parts[0].manifest["model"],

@@ -168,7 +168,13 @@ class _Results:
     references: Evaluation | None = None  # of the first run, with the rows that need no training
 
     def add(self, run: PlannedRun, dataset: PreparedDataset, *, is_shown: bool) -> None:
-        """Evaluate a finished run, unless its folder holds the evaluation."""
+        """Evaluate a finished run, unless its folder holds the evaluation.
+
+        Args:
+            run: The run.
+            dataset: The dataset that it was trained on.
+            is_shown: Whether the retrieval report shows its row, so that it has to be opened.
+        """
         smaller = self.sizes[1:] if self.options.cut and run.dimension == self.sizes[0] else ()
         cut_rows = [cut_row(size) for size in smaller]
         evaluation = None

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from cml import data_prep, tasks
 from cml.console.messages import say
@@ -33,25 +32,53 @@ def demonstrate(
     backbone: str = "",
     variants: Sequence[str] = (),
 ) -> ComparisonResult:
-    """Draw a task's pictures, train variants (``VARIANTS``) with a small network, evaluate; a call cut off goes on."""
-    chosen = tasks.get(task)
-    say(f"1/2 drawing {chosen.sample}")
-    settings: dict[str, Any] = {"count": count, "train": train}
-    settings = {name: value for name, value in settings.items() if value is not None}
-    check_no_link(out, f"{chosen.sample}-runs")
-    dataset = data_prep.get(chosen.sample, **settings).prepare(out / chosen.sample)
+    """Draw a task's pictures, train some of its variants with a small network, and compare what they retrieve.
+
+    A call that was cut off is continued by the same call.
+
+    Args:
+        task: Name of a task that has a source of drawn pictures.
+        out: Folder for the dataset and the runs.
+        steps: Training steps per run.
+        count: Pictures to draw; by default those of the source.
+        train: Training pictures among them; by default those of the source.
+        seeds: Runs per variant, with seeds 0, 1, and so on.
+        precision: Precision of training.
+        backbone: The network, trained from scratch; "" for a small one.
+        variants: Names of variants of the task; ``VARIANTS`` if there are none.
+
+    Returns:
+        The comparison, written to ``out``.
+
+    Raises:
+        UserError: The task, a variant or an option is unknown, or ``out`` holds runs with other options.
+    """
+    demo_task = tasks.get(task)
+    say(f"1/2 drawing {demo_task.sample}")
+    check_no_link(out, f"{demo_task.sample}-runs")
+    sizes = {name: size for name, size in (("count", count), ("train", train)) if size is not None}
+    dataset = data_prep.get(demo_task.sample, **sizes).prepare(out / demo_task.sample)
     variants = variants or VARIANTS
     of_seeds = f", {seeds} seeds each" if seeds > 1 else ""
     say(f"2/2 training {', '.join(variants)} with the same network and budget{of_seeds}")
     config = make_small_config(steps, task=task, info=dataset.info)
     config = replace(config, precision=precision, backbone=backbone or config.backbone)
-    rows = rows_of(chosen, config, variants, ())
-    place = out / f"{chosen.sample}-runs"
-    return run_comparison(chosen, dataset, rows, place, CompareOptions(seeds), dimension=config.dimension)
+    rows = rows_of(demo_task, config, variants, ())
+    place = out / f"{demo_task.sample}-runs"
+    return run_comparison(demo_task, dataset, rows, place, CompareOptions(seeds), dimension=config.dimension)
 
 
 def make_small_config(steps: int, *, task: str = "pose", info: DatasetInfo | None = None) -> TrainConfig:
-    """A recipe for a small network from scratch, on pictures scaled down to at most 64 x 64 pixels in all."""
+    """Make a recipe for a small network that is trained from scratch on small pictures.
+
+    Args:
+        steps: Training steps.
+        task: Name of the task, whose recipe gives the other options.
+        info: The dataset's info; None for pictures of 64 x 64 pixels.
+
+    Returns:
+        The options. Pictures are scaled down to 64 x 64 pixels in area, in their own proportions.
+    """
     height, width = (64, 64) if info is None else info.details.get("image_size", (64, 64))
     scale = min(1.0, math.sqrt(_PIXELS / (height * width)))
     recipe = tasks.get(task).recipe

@@ -32,7 +32,14 @@ _MARKED = (0.02, 0.2, 0.5)  # quantiles that the picture names: a floor, a thres
 
 
 def find_label_faults(data: Path) -> list[str]:
-    """What the label distance of the task's recipe will say of a dataset's labels, all at once: a line each."""
+    """Find all labels that the label distance of the task's recipe refuses.
+
+    Args:
+        data: Folder of the prepared dataset.
+
+    Returns:
+        A sentence for each fault; none if all labels are accepted.
+    """
     dataset = PreparedDataset.open(data)
     try:
         task = tasks.get(dataset.info.task)
@@ -43,7 +50,14 @@ def find_label_faults(data: Path) -> list[str]:
 
 
 def describe_ties(data: Path) -> str:
-    """What a dataset's labels of few different values ask for; "" where less than a fifth of the pairs are equal."""
+    """Say how many pairs of labels are equal, and which losses suit such labels.
+
+    Args:
+        data: Folder of the prepared dataset.
+
+    Returns:
+        The advice; "" where less than a fifth of the pairs are equal, or where the labels are classes.
+    """
     opened = DatasetDistances.open(data)
     some = opened.labels[np.random.default_rng(0).permutation(len(opened.labels))[:_LOOKED_AT]]
     if len(some) < 2 or opened.distance.class_names(some) is not None:
@@ -59,17 +73,37 @@ def describe_ties(data: Path) -> str:
 
 @dataclass(frozen=True)
 class DatasetDistances:
-    """The label distances of some of a dataset's items. Made by ``open``."""
+    """The label distances of some of a dataset's items. Made by ``open``.
+
+    Attributes:
+        dataset: The prepared dataset.
+        distance: The label distance, fitted on its training items.
+        role: Which items, a key of ``ROLES``.
+        labels: Their encoded labels.
+        item_ids: Their ids.
+    """
 
     dataset: PreparedDataset
-    distance: LabelDistance  # fitted on its training items
-    role: str  # which items, a key of ``ROLES``
-    labels: Labels  # theirs, encoded
+    distance: LabelDistance
+    role: str
+    labels: Labels
     item_ids: list[str]
 
     @classmethod
     def open(cls, data: Path, label_distance: str = "", role: str = "train") -> Self:
-        """Open those of the items of ``role``; "" is the label distance of the dataset's task."""
+        """Open a dataset and encode the labels of some of its items.
+
+        Args:
+            data: Folder of the prepared dataset.
+            label_distance: The label distance, as on the command line; "" for that of the dataset's task.
+            role: Which items, a key of ``ROLES``.
+
+        Returns:
+            The items with their label distance.
+
+        Raises:
+            UserError: The label distance is unknown, or does not take the labels.
+        """
         dataset = PreparedDataset.open(data)
         if not label_distance:
             task = tasks.get(dataset.info.task)
@@ -91,7 +125,20 @@ class DatasetDistances:
         return self.distance.unit.replace("label units", self.dataset.info.label_unit or "label units")
 
     def write(self, work: Work, folder: Path, *, threads: int, scheduler: str) -> JobResult:
-        """Write a matrix or neighbour lists into a folder, where training finds them; a job cut off is continued."""
+        """Write a matrix or neighbour lists into a folder, where training finds them; a job cut off is continued.
+
+        Args:
+            work: What to compute.
+            folder: The folder.
+            threads: Strips of rows computed at the same time.
+            scheduler: Address of a Dask scheduler, tcp://host:port, whose workers compute the strips; "" for none.
+
+        Returns:
+            The file, the number of pairs computed, and the seconds that it took.
+
+        Raises:
+            UserError: The folder holds other distances, or cannot be written.
+        """
         about = {"dataset": str(self.dataset.folder.resolve()), "role": self.role}
         options = JobOptions(threads=threads, scheduler=scheduler, say=say)
         result = run.run_job(work, folder, options, about=about, item_ids=self.item_ids)
@@ -99,7 +146,18 @@ class DatasetDistances:
         return result
 
     def summary(self, out: Path | None = None, *, seed: int = 0) -> tuple[Summary, Path]:
-        """What the distances are like, and the file of their histogram, in ``out`` or else in the cache."""
+        """Summarise the distances, and draw their histogram.
+
+        Args:
+            out: Folder of the histogram; None for one in the cache.
+            seed: Random seed of the sample of pairs.
+
+        Returns:
+            The summary, and the file of the histogram.
+
+        Raises:
+            UserError: The folder cannot be written.
+        """
         summary = summarize(self.distance, self.labels, unit=self.unit, seed=seed)
         folder = out or stored_lists.folder_of(MatrixWork(self.distance, self.labels)).parent
         marked = {share: summary.quantiles[share] for share in _MARKED}
@@ -107,6 +165,7 @@ class DatasetDistances:
         try:
             write_histogram(path, summary.distances, unit=summary.unit, quantiles=marked, title=title)
         except OSError as error:
-            said = f"The folder {folder} cannot be written ({error.strerror}); choose another --out."
-            raise UserError(said) from None
+            raise UserError(
+                f"The folder {folder} cannot be written ({error.strerror}); choose another --out."
+            ) from None
         return summary, path

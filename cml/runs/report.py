@@ -35,7 +35,13 @@ _QUERIES, _K, _SIDE = 6, 4, 144  # of the sheet: rows, pictures per method, pixe
 
 
 def write_pictures(comparison: Comparison, opened: Mapping[str, TrainedRun], out: Path) -> None:
-    """Write retrieval.png, dimension.png if there are several, and sheet.png, of ``opened``: variant to a run of it."""
+    """Write the figures of a comparison: retrieval.png, dimension.png if there are several dimensions, and sheet.png.
+
+    Args:
+        comparison: The figures of all methods.
+        opened: Row to a finished run of it, of the rows that the sheet shows.
+        out: Folder of the comparison.
+    """
     quiet = comparison.reference_names
     labels = {kind: label for kind, label in _labels(comparison).items() if any(_over_k(comparison, kind).values())}
     panels = [Panel(_over_k(comparison, kind), f"{label[0]}@K{label[1]}") for kind, label in labels.items()]
@@ -102,13 +108,13 @@ def _over_dimension(comparison: Comparison, metric: str) -> Curves:
 
 def list_figure_metrics(comparison: Comparison) -> list[tuple[str, str]]:
     """The metrics that figures over an option show, with the names of their axes: Recall@1, or at the largest K."""
-    found = []
+    metrics = []
     for kind, (name, unit) in _labels(comparison).items():
         names = comparison.references.rows[comparison.row]
         if ks := [int(key.partition("@")[2]) for key in names if key.startswith(f"{kind}@")]:
             k = min(ks) if kind == "recall" else max(ks)  # the paper's largest K: 10 and 100
-            found.append((f"{kind}@{k}", f"{name}@{k}{unit}"))
-    return found
+            metrics.append((f"{kind}@{k}", f"{name}@{k}{unit}"))
+    return metrics
 
 
 def _labels(comparison: Comparison) -> dict[str, tuple[str, str]]:
@@ -120,7 +126,14 @@ def _labels(comparison: Comparison) -> dict[str, tuple[str, str]]:
 
 
 def write_report(comparison: Comparison, runs: Mapping[str, Path], out: Path, *, title: str) -> None:
-    """Write report.html into the folder of a comparison, beside its figures; ``runs`` are titles to folders."""
+    """Write report.html into the folder of a comparison, beside its figures.
+
+    Args:
+        comparison: The figures of all methods.
+        runs: Title to run folder, below ``out``.
+        out: Folder of the comparison.
+        title: Title of the page.
+    """
     header, *lines = comparison.table()
     notes = [*comparison.notes().splitlines(), sheet_note(list(comparison.trained))]
     listed = []

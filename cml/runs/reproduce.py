@@ -30,33 +30,49 @@ _NO_CARD = "there is no graphics card: --device cpu trains nevertheless, --steps
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a method; of a piece of the experiment there is no difference."""
+    """A figure of a method.
+
+    Attributes:
+        method: Name of the method.
+        measure: Name of the metric.
+        published: The published figure; None if there is none.
+        ours: Ours, with its interval; None if the method was not run.
+        difference: Ours less the published one; None where only a part of the experiment was run.
+    """
 
     method: str
     measure: str
     published: float | None
     ours: Interval | None
-    difference: float | None  # ours less the published one
+    difference: float | None
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came of an experiment: its figures, and sentences that say what they are."""
+    """The result of an experiment.
+
+    Attributes:
+        figures: Its figures beside the published ones.
+        not_run: Method to the reason why it was not run.
+        piece: In what this is not the whole published experiment, a clause each.
+        hours: Method that was not run to the hours of its whole training on this device, estimated from a few images.
+        notes: Sentences that say what the figures are.
+    """
 
     figures: Sequence[Figure]
-    not_run: Mapping[str, str]  # method to why
-    piece: Sequence[str]  # in what this is not the whole published experiment
-    hours: Mapping[str, float]  # of a method that was not run: of the whole training on this device, by a few images
+    not_run: Mapping[str, str]
+    piece: Sequence[str]
+    hours: Mapping[str, float]
     notes: Sequence[str]
 
     def grid(self) -> list[list[str]]:
         """Header and rows as text."""
         lines = [["method", "measure", "published", "ours", "difference"]]
-        for one in self.figures:
-            published = "" if one.published is None else f"{one.published:.3f}"
-            ours = "not run" if one.ours is None else interval_text(one.ours)
-            difference = "" if one.difference is None else f"{one.difference:+.3f}"
-            lines.append([one.method, one.measure, published, ours, difference])
+        for figure in self.figures:
+            published = "" if figure.published is None else f"{figure.published:.3f}"
+            ours = "not run" if figure.ours is None else interval_text(figure.ours)
+            difference = "" if figure.difference is None else f"{figure.difference:+.3f}"
+            lines.append([figure.method, figure.measure, published, ours, difference])
         return lines
 
     def markdown(self) -> str:
@@ -78,16 +94,34 @@ def reproduce(
 ) -> Reproduction:
     """Train what can be trained here, and write ``reproduction.json`` and ``.md`` beside the runs, if there is data.
 
-    The whole experiment needs a graphics card. Options of ``config`` that are not the experiment's hold for all.
+    The whole experiment needs a graphics card.
+
+    Args:
+        experiment: The experiment.
+        config: Its options, some of which may be changed; a changed option holds for all methods.
+        data: Folder of the prepared dataset; None trains nothing.
+        out: Folder for the runs and the result.
+        seeds: Runs per method, with seeds 0, 1, and so on.
+        dimensions: Further dimensions of the embedding to train every method at.
+
+    Returns:
+        The figures, what was not run, and a forecast of the time that it takes.
+
+    Raises:
+        UserError: ``data`` holds another dataset.
     """
     device = pick_device(config.device).type
     changed, rows = experiment.config.difference(config), experiment.rows
-    variants = {one.name: {key: one.changes[key] for key in one.changes if key not in changed} for one in rows}
-    lacking = {name: _lacking(with_changes(config, changes).backbone) for name, changes in variants.items()}
-    reason = _NO_DATA if data is None else "" if changed or device != "cpu" or config.device != "auto" else _NO_CARD
-    not_run = {name: said or reason for name, said in lacking.items() if said or reason}
+    variants = {row.name: {key: row.changes[key] for key in row.changes if key not in changed} for row in rows}
+    missing = {name: _missing_backbone(with_changes(config, changes).backbone) for name, changes in variants.items()}
+    reason = ""
+    if data is None:
+        reason = _NO_DATA
+    elif not changed and device == "cpu" and config.device == "auto":
+        reason = _NO_CARD
+    not_run = {name: fault or reason for name, fault in missing.items() if fault or reason}
     piece = [f"{name} is {ours}, not {own}" for name, (own, ours) in changed.items()]
-    found: Rows = {}
+    measured: Rows = {}
     if data is not None:
         dataset = PreparedDataset.open(data)
         if dataset.info.name != experiment.dataset:
@@ -98,17 +132,19 @@ def reproduce(
             how = CompareOptions(seeds, dimensions=dimensions)
             task = tasks.get(experiment.task)
             compared = run_comparison(task, dataset, methods, out, how, dimension=config.dimension)
-            found = compared.comparison.rows()
+            measured = compared.comparison.rows()
     waiting = {
-        row.name: with_changes(experiment.config, row.changes) for row in experiment.rows if not lacking[row.name]
+        row.name: with_changes(experiment.config, row.changes) for row in experiment.rows if not missing[row.name]
     }
     hours, forecasts = _forecast(waiting if reason else {}, device, seeds)
     notes = [f"{experiment.paper}.", f"Claim: {experiment.claim}"]
     notes += [f"Published figures of {row.name}: {row.source}." for row in experiment.rows if row.source]
-    notes += [f"{name} was not run: {said}." for name, said in not_run.items()]
+    notes += [f"{name} was not run: {fault}." for name, fault in not_run.items()]
     if piece:
         notes.append(f"This is a piece, which says nothing of the published figures: {'; '.join(piece)}.")
-    figures = [one for row in experiment.rows for one in _figures(row, experiment, found, whole=not piece)]
+    figures: list[Figure] = []
+    for row in experiment.rows:
+        figures += _figures(row, experiment, measured, whole=not piece)
     result = Reproduction(figures, not_run, piece, hours, [*notes, *forecasts, *experiment.notes])
     if data is not None:
         write_json(out / f"{REPRODUCTION}.json", asdict(result))
@@ -117,7 +153,7 @@ def reproduce(
     return result
 
 
-def _lacking(backbone: str) -> str:
+def _missing_backbone(backbone: str) -> str:
     """Why a network cannot be had, or ""."""
     try:
         models.has_published_weights(backbone)
@@ -134,11 +170,11 @@ def _fewer(experiment: Experiment, dataset: PreparedDataset) -> list[str]:
     return [f"{many:,} {part} images, not {own:,}" for (part, many), own in sizes if own not in (0, many)]
 
 
-def _figures(row: PublishedRow, experiment: Experiment, found: Rows, *, whole: bool) -> list[Figure]:
+def _figures(row: PublishedRow, experiment: Experiment, measured: Rows, *, whole: bool) -> list[Figure]:
     """A method's figures; of a measure that a small gallery does not have, that with the largest K of its kind."""
-    ours, figures = found.get(row.name, {}), []
+    ours, figures = measured.get(row.name, {}), []
     for measure in row.figures or experiment.measures:
-        largest = [one for one in ours if one.startswith(measure.partition("@")[0])]
+        largest = [key for key in ours if key.startswith(measure.partition("@")[0])]
         name = measure if measure in ours or not largest else largest[-1]
         published, own = row.figures.get(name), ours.get(name)
         apart = own[0] - published if whole and own is not None and published is not None else None
@@ -150,16 +186,16 @@ def _forecast(methods: Mapping[str, TrainConfig], device: str, seeds: int) -> tu
     """Hours that each method takes on a device, and what is said of them."""
     networks = {config.backbone: config for config in methods.values()}
     rates = {name: _seconds_an_image(config, device) for name, config in networks.items()}
-    hours, said = {}, []
+    hours, sentences = {}, []
     for name, config in methods.items():
         images = seeds * config.steps * sampling.registry.make(config.sampler).batch_size
         seconds = images * rates[config.backbone]
         hours[name] = round(seconds / 3600, 2)
-        said.append(
+        sentences.append(
             f"{name} sees {images:,} images: {format_duration(images / _CARD)} at {_CARD:,} a second, "
             f"{format_duration(seconds)} on this {'processor' if device == 'cpu' else device}, where a few were timed."
         )
-    return hours, said
+    return hours, sentences
 
 
 def _seconds_an_image(config: TrainConfig, device: str) -> float:

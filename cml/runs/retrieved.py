@@ -29,13 +29,25 @@ _BLOCK = 256  # queries whose label distances are held at a time
 
 @dataclass(frozen=True)
 class Retrieved:
-    """The first k of each ranking for every query: method to (Q, k)."""
+    """The first k items of each ranking for every query.
 
-    items: Mapping[str, NDArray[np.int64]]  # numbers in the gallery, -1 where nothing could be compared
-    distances: Mapping[str, NDArray[np.float32]]  # of labels, as they are reported; infinite where not comparable
+    Attributes:
+        items: Method to positions (Q, k) in the gallery, -1 where nothing could be compared.
+        distances: Method to label distances (Q, k) in the reported unit, infinite where nothing could be compared.
+    """
+
+    items: Mapping[str, NDArray[np.int64]]
+    distances: Mapping[str, NDArray[np.float32]]
 
     def mean(self, method: str) -> NDArray[np.float64]:
-        """Mean label distance of each query's first k (Q,): NaN where nothing could be compared."""
+        """Compute the mean label distance of each query's first k items.
+
+        Args:
+            method: The method, or ``ORACLE``.
+
+        Returns:
+            Means (Q,) in the reported unit, NaN where nothing could be compared.
+        """
         known = np.isfinite(self.distances[method])
         with np.errstate(invalid="ignore"):
             means: NDArray[np.float64] = np.where(known, self.distances[method], 0).sum(axis=1) / known.sum(axis=1)
@@ -43,7 +55,16 @@ class Retrieved:
 
 
 def retrieve(trained: TrainedRun, methods: Mapping[str, Embeddings], k: int) -> Retrieved:
-    """The first k by each of ``methods`` and by the labels themselves (``ORACLE``)."""
+    """Rank the gallery for every query by embeddings, and by the labels themselves (``ORACLE``).
+
+    Args:
+        trained: The run, which gives the dataset and the label distance.
+        methods: Method to embeddings of queries (Q, D) and gallery (G, D).
+        k: Items per query, at most G.
+
+    Returns:
+        The first k items of each ranking, and their label distances.
+    """
     factor, _ = trained.report
     rankers = {name: embedding_ranker(*embeddings) for name, embeddings in methods.items()}
     items = {name: np.empty((len(trained.query_labels), k), np.int64) for name in [*methods, ORACLE]}
@@ -76,18 +97,34 @@ def build_gallery_row(
     gain: float = math.nan,
     ids: bool = True,
 ) -> ReportRow:
-    """What ``methods`` retrieve for a query, with ids and words; without ``ids``, words where nothing is drawn."""
+    """Build the row of a page that shows what methods retrieve for a query.
+
+    Args:
+        task: The task, which draws labels and puts them in words.
+        dataset: The dataset of queries and gallery.
+        retrieved: The rankings.
+        query: Position of the query.
+        methods: The methods to show, in this order.
+        size: Longer side of a picture in pixels.
+        score: Value by which a page sorts its rows; how far the first method is behind the oracle.
+        gain: How much nearer the first method is than the baseline; NaN without a baseline.
+        ids: Write ids and words below pictures; otherwise words alone, where nothing is drawn.
+
+    Returns:
+        The row.
+    """
     queries, gallery = dataset.split("query"), dataset.split("gallery")
 
-    def picture(split: Split, item: int, distance: float | None) -> Picture:
+    def _draw_item(split: Split, item: int, distance: float | None) -> Picture:
         return Drawn(task, dataset, split, split.paths[item], item, size).picture(distance, ids=ids)
 
     shown = {}
     for name in methods:
-        found = zip(retrieved.items[name][query].tolist(), retrieved.distances[name][query].tolist(), strict=True)
-        shown[name] = [picture(gallery, item, distance) for item, distance in found if item >= 0]
-    value = float(label) if isinstance(label := queries.labels[query], int | float) else math.nan
-    return ReportRow(picture(queries, query, None), shown, score=score, gain=gain, value=value)
+        ranking = zip(retrieved.items[name][query].tolist(), retrieved.distances[name][query].tolist(), strict=True)
+        shown[name] = [_draw_item(gallery, item, distance) for item, distance in ranking if item >= 0]
+    label = queries.labels[query]
+    value = float(label) if isinstance(label, int | float) else math.nan
+    return ReportRow(_draw_item(queries, query, None), shown, score=score, gain=gain, value=value)
 
 
 @dataclass(frozen=True)
@@ -133,8 +170,8 @@ class Drawn:
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             label, item = reprlib.repr(self.split.labels[self.item]), self.split.item_ids[self.item]
             where = f"the label {label} of the item {item!r} in {self.dataset.folder}"
-            said = f"The task {self.task.name!r} cannot show {where} ({type(error).__name__}: {error})."
-            raise DataError(f"{said} Is it the task of this dataset?") from error
+            fault = f"The task {self.task.name!r} cannot show {where} ({type(error).__name__}: {error})."
+            raise DataError(f"{fault} Is it the task of this dataset?") from error
 
 
 def write_retrieval_report(
@@ -148,7 +185,24 @@ def write_retrieval_report(
     note: str = "",
     path: Path | None = None,
 ) -> Path:
-    """Write a run's retrieval report into its folder or to ``path``, from the worst query to the best."""
+    """Write a run's retrieval report: what queries retrieve, evenly spaced from the worst query to the best.
+
+    Args:
+        trained: The run.
+        baseline: Name and embeddings of a baseline to compare with; None for none.
+        queries: Queries shown.
+        k: Pictures per method.
+        thumbnail: Size of a picture on the page, in pixels.
+        table: A table to print at the page's top, its first row the header.
+        note: A sentence to add to the summary.
+        path: Where to write the page; by default into the run folder.
+
+    Returns:
+        The page.
+
+    Raises:
+        UserError: A number is below 1.
+    """
     for option, value in (("queries", queries), ("k", k), ("thumbnail", thumbnail)):
         if value < 1:
             raise UserError(f"'{option}' must be at least 1. Got {value} instead.")

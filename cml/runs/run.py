@@ -110,7 +110,7 @@ class Run(TrainedRun):
         if pairs is not None or own.is_file():
             evaluation = with_pairs(evaluation, self, embeddings, Path(pairs or own), options.seed)
         records = read_metrics(log) if log.exists() else []  # a shared model has none
-        evaluation = with_verdict(evaluation, EMBEDDING, [one["loss"] for one in records if "loss" in one])
+        evaluation = with_verdict(evaluation, EMBEDDING, [record["loss"] for record in records if "loss" in record])
         if self.ranks is None or self.ranks.first:
             write_json(self.folder / EVALUATION, evaluation.to_json())
             if tracker:
@@ -179,7 +179,19 @@ class Run(TrainedRun):
         return export_onnx(self.model.cpu(), Path(out))
 
     def export_hub(self, out: Path | str, *, name: str = "", licence: str = "other") -> list[str]:
-        """Write a folder to share: weights, config, model card; returns what the card lacks, a sentence each."""
+        """Write a folder to share: weights, config, model card.
+
+        Args:
+            out: The new folder.
+            name: Name of the model; by default that of the run folder.
+            licence: Licence of the weights, as the Hugging Face hub calls it: mit, apache-2.0, ...
+
+        Returns:
+            What the card lacks, a sentence each.
+
+        Raises:
+            UserError: ``out`` exists.
+        """
         from cml.export.hub import export_hub
 
         return export_hub(self.folder, Path(out), name=name, licence=licence, data=self.data)
@@ -200,8 +212,8 @@ class Run(TrainedRun):
         from cml.export.trunk import open_trunk
 
         trunk = open_trunk(str(self.folder), device=str(self.model.mean.device))
-        found, features = ImageList.open(Path(images)).with_coco_ids(None), features or CaptioningFeatures()
-        return export_captioning(trunk.model, found, Path(out), features, trunk=trunk.title, skip_bad=skip_bad)
+        image_list, features = ImageList.open(Path(images)).with_coco_ids(None), features or CaptioningFeatures()
+        return export_captioning(trunk.model, image_list, Path(out), features, trunk=trunk.title, skip_bad=skip_bad)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.config.train.loss}, {self.model!r})"

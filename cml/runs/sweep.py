@@ -149,7 +149,19 @@ class _TrialRuns:
         self._runs: list[PlannedRun] = []  # beside ``done``
 
     def run(self, row: Row, settings: Settings, seed: int = 0) -> Trial:
-        """The trial of these settings and this seed, trained if it is not done."""
+        """Train a trial, unless it is finished.
+
+        Args:
+            row: The row that it belongs to.
+            settings: What the trial sets.
+            seed: Its random seed.
+
+        Returns:
+            The trial with its score, or with the reason of its failure.
+
+        Raises:
+            UserError: Its folder holds a run with other options.
+        """
         run = self._plan(trial_row(row, settings), seed)
         trial = self._train_trial(run, Trial(dict(settings), row.name, seed))
         self._runs.append(run)
@@ -157,6 +169,7 @@ class _TrialRuns:
         return trial
 
     def _train_trial(self, run: PlannedRun, trial: Trial) -> Trial:
+        """Train the run of a trial, unless its log holds the score."""
         known = self._log.find(trial.method, trial.settings, trial.seed)
         check_no_link(self.out, *run.folder.relative_to(self.out).parts)
         if known and is_finished(run, self.dataset):

@@ -86,8 +86,8 @@ class TrainedRun:
             raise UserError(f"{self.folder} was trained on images given in Python, not on a prepared dataset; {there}")
         dataset = PreparedDataset.open(self.data if self.data is not None else Path(self.config.dataset))
         if why := self.config.other_data(dataset.fingerprint, dataset.made_of):
-            said = f"{self.folder} was trained on another dataset than {dataset.folder} is now ({why})."
-            raise DataError(f"{said} Give the right one with --data, or train again.")
+            fault = f"{self.folder} was trained on another dataset than {dataset.folder} is now ({why})."
+            raise DataError(f"{fault} Give the right one with --data, or train again.")
         return dataset
 
     @functools.cached_property

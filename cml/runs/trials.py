@@ -81,8 +81,8 @@ class TrialLog:
     def add(self, trial: Trial) -> Trial:
         """Write a trial to the file, in place of an earlier one of the same settings and seed; returns it."""
         earlier = self.find(trial.method, trial.settings, trial.seed)
-        self._trials = [*(one for one in self._trials if one is not earlier), trial]
-        write_json(self._path, {"trials": [dataclasses.asdict(one) for one in self._trials]})
+        self._trials = [*(other for other in self._trials if other is not earlier), trial]
+        write_json(self._path, {"trials": [dataclasses.asdict(each) for each in self._trials]})
         return trial
 
 

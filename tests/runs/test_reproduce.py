@@ -113,8 +113,8 @@ def test_the_whole_is_not_begun_without_a_card(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_network_that_cml_lacks_may_come_with_a_plugin() -> None:
-    assert "a plugin may register it" in reproduce._lacking("bn-inception")
-    assert reproduce._lacking("resnet50") == ""
+    assert "a plugin may register it" in reproduce._missing_backbone("bn-inception")
+    assert reproduce._missing_backbone("resnet50") == ""
 
 
 def test_the_difference_is_told_of_the_whole_alone() -> None:
