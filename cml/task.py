@@ -64,7 +64,13 @@ names = registry.names
 
 
 def get(name: str) -> Task:
-    """The task called ``name``.
+    """Get a task.
+
+    Args:
+        name: Its name.
+
+    Returns:
+        The task.
 
     Raises:
         UserError: unknown; the message lists the known ones.
@@ -76,7 +82,18 @@ def get(name: str) -> Task:
 
 
 def label_distance_of(task: str, choice: str) -> LabelDistance:
-    """The label distance ``choice``; the package of ``task``, if known, is imported first, since it may register it."""
+    """Make a label distance; the package of its task is imported first, since it may register the distance.
+
+    Args:
+        task: Name of the task; an unknown one is passed over.
+        choice: The label distance with its settings, as on the command line.
+
+    Returns:
+        The label distance.
+
+    Raises:
+        UserError: The label distance is unknown.
+    """
     from cml.distances import as_label_distance
 
     with contextlib.suppress(UserError):
@@ -85,7 +102,14 @@ def label_distance_of(task: str, choice: str) -> LabelDistance:
 
 
 def register(task: Made) -> Made:
-    """Make a task, or what a function without arguments makes, known to the command line and prepared datasets."""
-    made: Any = task if isinstance(task, Task) else task()
-    registry.register(made.name)(made)
+    """Make a task known to the command line and to prepared datasets.
+
+    Args:
+        task: The task, or a function without arguments that makes it.
+
+    Returns:
+        What was given, so that it decorates a function.
+    """
+    instance: Any = task if isinstance(task, Task) else task()
+    registry.register(instance.name)(instance)
     return task

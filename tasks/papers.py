@@ -14,29 +14,50 @@ from cml.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A method of a paper."""
+    """A method of a paper.
+
+    Attributes:
+        name: Its name.
+        changes: Training options that differ from the experiment's.
+        figures: Measure to published figure.
+        source: Where the figures were published.
+    """
 
     name: str
-    changes: Mapping[str, Any]  # options
-    figures: Mapping[str, float] = field(default_factory=dict)  # measure to published figure
-    source: str = ""  # of the figures
+    changes: Mapping[str, Any]
+    figures: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One data set of a paper."""
+    """The experiment of a paper on one data set.
 
-    paper: str  # title, authors, place and year
-    claim: str  # what it says of all its data sets
+    Attributes:
+        paper: Title, authors, venue and year.
+        claim: What the paper claims of all its data sets.
+        task: Name of the task.
+        dataset: Name of the prepared dataset.
+        sizes: Number of training images, and of queries and gallery together; 0 where the paper's is not known.
+        config: Training options.
+        rows: The methods.
+        measures: Metrics that are shown of a row without published figures.
+        get: Where the data can be obtained.
+        prepare: The command that prepares it.
+        notes: Where this differs from the paper, and why.
+    """
+
+    paper: str
+    claim: str
     task: str
-    dataset: str  # name of the prepared dataset
-    sizes: tuple[int, int]  # training images, and queries and gallery together; 0 where the paper's number is not known
+    dataset: str
+    sizes: tuple[int, int]
     config: TrainConfig
     rows: tuple[PublishedRow, ...]
-    measures: tuple[str, ...]  # what is shown of a row without published figures
-    get: str  # where the data is to be had
-    prepare: str  # the command that prepares it
-    notes: tuple[str, ...]  # where this is not the paper's, and why
+    measures: tuple[str, ...]
+    get: str
+    prepare: str
+    notes: tuple[str, ...]
 
 
 _CURVES = "The paper shows curves over K and over the dimension; no number of them is known here."
@@ -98,7 +119,7 @@ _FIGURES: Mapping[str, tuple[Mapping[int, float], Mapping[int, float]]] = {  # K
 
 def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get: str) -> Experiment:
     """An experiment of Proxy-Anchor; figures of ResNet-50, if there are any, came with the authors' code."""
-    published, own = ({f"recall@{k}": share for k, share in one.items()} for one in _FIGURES[dataset])
+    published, own = ({f"recall@{k}": share for k, share in recall.items()} for recall in _FIGURES[dataset])
     bn, chosen = _epochs(sizes[0], 180, 1, every), _epochs(sizes[0], 120, 5, every // 2)
     small = {"decay": 0.5, "batch_norm": "fixed", **chosen}
     large = {"learning_rate": 6e-4, "decay": 0.25, "batch_norm": "batch", **bn}

@@ -84,17 +84,17 @@ class Check:
         """Check, and print what is wrong."""
         from cml.bench.result import check, results_in
 
-        wrong, found = 0, results_in(self.results)
-        for path in found:
+        wrong, paths = 0, results_in(self.results)
+        for path in paths:
             try:
                 check(path)
             except DataError as error:
                 wrong += 1
                 print(error)
         if wrong:
-            raise DataError(f"{wrong} of {len(found)} results cannot be trusted.")
-        agreed = "result agrees" if len(found) == 1 else "results agree"
-        print(f"{len(found)} {agreed} with ranks, splits and the rules.")
+            raise DataError(f"{wrong} of {len(paths)} results cannot be trusted.")
+        agreed = "result agrees" if len(paths) == 1 else "results agree"
+        print(f"{len(paths)} {agreed} with ranks, splits and the rules.")
 
 
 @dataclass(frozen=True)

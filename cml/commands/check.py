@@ -45,13 +45,16 @@ def run(arguments: Sequence[str]) -> None:
 
     options = parse(Check, arguments, prog="cml check")
     with ProgressBar(desc="check", unit="image", leave=False, delay=BAR_DELAY) as bar:
-        problems, said = check_dataset(options.data, tasks=tasks.names(), progress=bar.update), ["", ""]
-    if not (problems := list(map(shorten_message, problems or find_label_faults(options.data)))):
+        problems = check_dataset(options.data, tasks=tasks.names(), progress=bar.update)
+    problems = [shorten_message(problem) for problem in problems or find_label_faults(options.data)]
+    ties = verdict = ""
+    if not problems:
         dataset = PreparedDataset.open(options.data)
         gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
-        said = [describe_ties(options.data), size_verdict(len(dataset.split("query")), gallery, advice)]
-    result = {"folder": str(options.data), "problems": problems, "ties": said[0], "verdict": said[1]}
-    lines = problems or [f"{options.data}: nothing wrong", *filter(None, said)]
+        ties = describe_ties(options.data)
+        verdict = size_verdict(len(dataset.split("query")), gallery, advice)
+    result = {"folder": str(options.data), "problems": problems, "ties": ties, "verdict": verdict}
+    lines = problems or [f"{options.data}: nothing wrong", *filter(None, (ties, verdict))]
     show(result, *lines, as_json=options.json)
     if problems:
         raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")

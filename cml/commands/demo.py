@@ -51,13 +51,13 @@ def run(arguments: Sequence[str]) -> None:
     description += f"Variants: {quoted_list(tasks.get(name).variants)}."
     options = parse(Demo, rest, prog=f"cml demo {name}", description=description)
     began = perf_counter()
-    made = demonstrate(name, **others(options, "markdown", "json"))
-    comparison, seconds = made.comparison, perf_counter() - began
+    result = demonstrate(name, **others(options, "markdown", "json"))
+    comparison, seconds = result.comparison, perf_counter() - began
     if options.json:
-        print_json({**comparison.to_json(), "retrieval_report": str(made.retrieval_report), "seconds": seconds})
+        print_json({**comparison.to_json(), "retrieval_report": str(result.retrieval_report), "seconds": seconds})
         return
     print(f"{comparison.markdown()}\n\n{comparison.notes()}" if options.markdown else comparison)
     print(f"{seconds:.0f} s in all.")
-    print(f"look:  {made.retrieval_report.resolve()}")
+    print(f"look:  {result.retrieval_report.resolve()}")
     print("next:  your own images, and a CSV with one number per image:")
     print("       cml prepare folder --images DIR --labels labels.csv --label-columns age --out data/mine")

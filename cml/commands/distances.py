@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cml.command_line.parse_options import parse
 from cml.command_line.print_result import show
@@ -70,18 +70,18 @@ def _job(options: Distances) -> None:
     matrix, count = options.neighbors is None, options.neighbors or 0
     work: Work = MatrixWork(distance, labels, options.dtype) if matrix else NeighborsWork(distance, labels, count)
     folder = options.out or stored_lists.folder_of(work)
-    found: dict[str, Any] = {"folder": str(folder), "items": len(labels), "unit": opened.unit}
+    about = {"folder": str(folder), "items": len(labels), "unit": opened.unit}
     if options.verify:
         compared = verify(distance, labels, folder)
-        said = f"{folder}: {compared:,} stored distances computed again, all equal"
-        show({**found, "compared": compared}, said, as_json=options.json)
+        line = f"{folder}: {compared:,} stored distances computed again, all equal"
+        show(about | {"compared": compared}, line, as_json=options.json)
         return
     result = opened.write(work, folder, threads=options.threads, scheduler=options.scheduler)
-    found |= {"path": str(result.path), "pairs": result.pairs, "seconds": round(result.seconds, 3)}
+    job = {"path": str(result.path), "pairs": result.pairs, "seconds": round(result.seconds, 3)}
     done = f"{result.pairs:,} pairs in {result.seconds:.1f} s" if result.pairs else "was there already"
     name, value = work.option
-    said = f"{result.path}: {work.kind} of {opened.counted}; {name} {value}, in {opened.unit}; {done}"
-    show(found, said, f"the items of its rows: {folder / 'items.json'}", as_json=options.json)
+    line = f"{result.path}: {work.kind} of {opened.counted}; {name} {value}, in {opened.unit}; {done}"
+    show(about | job, line, f"the items of its rows: {folder / 'items.json'}", as_json=options.json)
 
 
 def _summary(options: Distances) -> None:

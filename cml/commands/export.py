@@ -66,10 +66,11 @@ def _onnx(arguments: Sequence[str]) -> None:
     from cml.export.onnx_graph import export_onnx
 
     options = parse(Onnx, arguments, prog="cml export onnx")
-    made = export_onnx(cml.load(options.run, device="cpu"), options.out)
+    exported = export_onnx(cml.load(options.run, device="cpu"), options.out)
     show(
-        {"path": str(made.path), "cosine": made.cosine, "error": made.error},
-        f"{made.path}: against torch the smallest cosine is {made.cosine:.7f}, the largest difference {made.error:.1e}",
+        {"path": str(exported.path), "cosine": exported.cosine, "error": exported.error},
+        f"{exported.path}: against torch the smallest cosine is {exported.cosine:.7f}, "
+        f"the largest difference {exported.error:.1e}",
         as_json=options.json,
     )
 

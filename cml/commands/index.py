@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> None:
     method, recall = index.manifest["method"], index.manifest["recall"]
     lines = [f"{index.folder}: {len(index)} items, {method}", f"next: cml search {index.folder} IMAGE"]
     if recall is not None:
-        found = f"{recall['value']:.3f} of the true {recall['k']} nearest found"
-        lines.insert(1, f"recall@{recall['k']}: {found} ({recall['queries']} items as queries, against exact search)")
+        share = f"{recall['value']:.3f} of the true {recall['k']} nearest found"
+        lines.insert(1, f"recall@{recall['k']}: {share} ({recall['queries']} items as queries, against exact search)")
     result = {"index": str(index.folder), "items": len(index), "method": method, "recall": recall}
     show(result, *lines, as_json=options.json)

@@ -36,16 +36,16 @@ def run(arguments: Sequence[str]) -> None:
     titles = {name: next(iter(some.values())).paper for name, some in PAPERS.items()}
     paper, rest = pick(arguments, "paper", PAPERS, titles.__getitem__, "cml reproduce")
     some, prog = PAPERS[paper], f"cml reproduce {paper}"
-    name, rest = pick(rest, "experiment", some, lambda one: f"task {some[one].task}: {some[one].prepare}", prog)
+    name, rest = pick(rest, "experiment", some, lambda key: f"task {some[key].task}: {some[key].prepare}", prog)
     experiment, prog = some[name], f"{prog} {name}"
     about = f"{experiment.paper}: {name}. {experiment.prepare}. An option that you set holds for all methods."
     default = Reproduce(experiment.config, Path("runs") / paper / name)
     options = parse(Reproduce, rest, prog=prog, description=about, default=default)
-    found = reproduce(experiment, options.training, **others(options, "training", "markdown", "json"))
+    reproduction = reproduce(experiment, options.training, **others(options, "training", "markdown", "json"))
     if options.json:
-        print_json(asdict(found))
+        print_json(asdict(reproduction))
         return
-    print(found.markdown() if options.markdown else found)
+    print(reproduction.markdown() if options.markdown else reproduction)
     if options.data is None:
         print(f"data:  {experiment.get}\nfirst: {experiment.prepare}\nnext:  {prog} --data DATA")
     else:

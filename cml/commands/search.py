@@ -54,14 +54,14 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError(f"{source}, the run of {options.index}, is gone; say where it is with --run.")
     model = cml.load(source, device=options.device)
     index.check_model(model, source)
-    found = index.search(model.embed(options.images), options.k, exact=options.exact)
+    results = index.search(model.embed(options.images), options.k, exact=options.exact)
     if options.html is not None:
-        write_index_page(options.html, options.images, found, index.folder, len(index))
+        write_index_page(options.html, options.images, results, index.folder, len(index))
     if options.json:
-        listed = [[{**vars(hit), "path": str(hit.path)} for hit in hits] for hits in found]
+        listed = [[{**vars(hit), "path": str(hit.path)} for hit in hits] for hits in results]
         print_json([{"image": str(image), "found": hits} for image, hits in zip(options.images, listed, strict=True)])
         return
-    for image, hits in zip(options.images, found, strict=True):
+    for image, hits in zip(options.images, results, strict=True):
         label = own_label(image, hits)
         print(visible_text(f"{image}{f', label {label}' if label else ''}", _LONGEST))
         print(f"      distance  {'label  ' if any(hit.label for hit in hits) else ''}item")

@@ -99,7 +99,7 @@ class _DirectoryStore(FeatureStore):
 
     def write(self, features: Sequence[Features]) -> None:
         def open_files(folder: Path, suffix: str) -> list[BinaryIO]:
-            return [files.enter_context((folder / f"{one.key}{suffix}").open("wb")) for one in features]
+            return [files.enter_context((folder / f"{image.key}{suffix}").open("wb")) for image in features]
 
         with contextlib.ExitStack() as files:
             fc, att = open_files(self._fc, ".npy"), open_files(self._att, ".npz")
@@ -139,8 +139,8 @@ class _Hdf5Store(FeatureStore):
             sync_to_disk(path)
             with atomic_file(saved) as temporary:
                 np.save(temporary, places, allow_pickle=False)
-        found: NDArray[np.int64] = np.load(saved, allow_pickle=False)
-        return found
+        offsets: NDArray[np.int64] = np.load(saved, allow_pickle=False)
+        return offsets
 
     def _make(self, path: Path, shape: tuple[int, ...], dtype: str) -> NDArray[np.int64]:
         """Make a file with all datasets, without their content; always the same bytes."""
@@ -157,10 +157,10 @@ class _Hdf5Store(FeatureStore):
 
     def write(self, features: Sequence[Features]) -> None:
         for path, handle in self._files.items():
-            for one in features:
-                array = one.fc if path == self._fc else one.att
+            for image in features:
+                array = image.fc if path == self._fc else image.att
                 content = array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
-                write_all(handle, content, int(self._places[path][self._row[one.key]]))
+                write_all(handle, content, int(self._places[path][self._row[image.key]]))
             os.fsync(handle)
 
     def close(self) -> None:
@@ -213,10 +213,10 @@ class _LmdbStore(FeatureStore):
             try:
                 for start in range(0, len(features), _TRANSACTION):
                     with database.begin(write=True) as transaction:
-                        for one in features[start : start + _TRANSACTION]:
+                        for image in features[start : start + _TRANSACTION]:
                             content = io.BytesIO()
-                            save(one, content)
-                            transaction.put(one.key.encode("ascii"), content.getbuffer())
+                            save(image, content)
+                            transaction.put(image.key.encode("ascii"), content.getbuffer())
             except _module("lmdb", "lmdb").Error as error:  # of the disk: a failed transaction does not change the file
                 full = shutil.disk_usage(path.parent).free < len(features) * self.bytes_each(self.shape)
                 raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from None

@@ -1,5 +1,7 @@
 """Preparing a dataset from Python, as ``cml prepare`` does."""
 
+import os
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -7,8 +9,11 @@ from typing import Any
 from cml import data_prep
 from cml.data.prepared import PreparedDataset
 
+Setting = str | float | Path | Sequence[str | float] | None
+"""A value of a source's setting: the types that options of the command line have."""
 
-def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings: Any) -> PreparedDataset:  # noqa: ANN401
+
+def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings: Setting) -> PreparedDataset:
     """Turn raw files into a prepared dataset; a killed call is continued by the same call.
 
     Args:
@@ -17,8 +22,11 @@ def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings
         skip_bad: Leave out items whose image or label is bad, and count them; otherwise the first one is the error.
         **settings: The source's settings by name: the options of ``cml prepare SOURCE``.
 
+    Returns:
+        The prepared dataset.
+
     Raises:
-        UserError: unknown source or setting, or a bad item.
+        UserError: The source or a setting is unknown, or an item is bad.
 
     Example:
         >>> import tempfile
@@ -28,6 +36,9 @@ def prepare(name: str, /, out: Path | str, *, skip_bad: bool = False, **settings
         {'train': 8, 'query': 1, 'gallery': 3}
     """
     source: Any = data_prep.registry.entry(name)
-    files = {one.name for one in fields(source) if "Path" in str(one.type)} if is_dataclass(source) else ()
-    paths = {key: Path(value) if key in files and value is not None else value for key, value in settings.items()}
-    return data_prep.get(name, **paths).prepare(Path(out), skip_bad=skip_bad)
+    files = {field.name for field in fields(source) if "Path" in str(field.type)} if is_dataclass(source) else ()
+    converted = dict(settings)
+    for key, value in settings.items():
+        if key in files and isinstance(value, str | os.PathLike):
+            converted[key] = Path(value)
+    return data_prep.get(name, **converted).prepare(Path(out), skip_bad=skip_bad)

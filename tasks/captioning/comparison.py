@@ -90,18 +90,19 @@ def compare(options: CompareCaptioning) -> dict[str, dict[str, Interval]]:
         raise DataError(f"{options.data} has no captions: its label is {dataset.info.label_column!r}.")
     train, test = _items(dataset, ("train",)), _items(dataset, ("query", "gallery"))
     folders = _features(options, dataset)
-    found: dict[str, list[dict[str, float]]] = {}
+    by_row: dict[str, list[dict[str, float]]] = {}
     for seed in range(options.seeds):
         for name, of_runs in folders.items():
             features = of_runs[seed % len(of_runs)]
             for method, scores in _scores(options, name, seed, features, train, test).items():
-                found.setdefault(f"{name} {method}", []).append(scores)
-    methods = [method for method in ("XE", "RL") if f"Cap {method}" in found]
+                by_row.setdefault(f"{name} {method}", []).append(scores)
+    methods = [method for method in ("XE", "RL") if f"Cap {method}" in by_row]
     for method in methods:
-        pairs = zip(found[f"Cap {method}"], found[f"Img {method}"], strict=True)
-        found[f"{_LEAD} {method}"] = [{key: cap[key] - img[key] for key in cap if key in img} for cap, img in pairs]
-    order = [f"{name} {one}" for one in methods for name in ("Img", "Cap")] + [f"{_LEAD} {one}" for one in methods]
-    rows = {row: {key: over_seeds([scores[key] for scores in found[row]]) for key in found[row][0]} for row in order}
+        pairs = zip(by_row[f"Cap {method}"], by_row[f"Img {method}"], strict=True)
+        by_row[f"{_LEAD} {method}"] = [{key: cap[key] - img[key] for key in cap if key in img} for cap, img in pairs]
+    order = [f"{name} {method}" for method in methods for name in ("Img", "Cap")]
+    order += [f"{_LEAD} {method}" for method in methods]
+    rows = {row: {key: over_seeds([scores[key] for scores in by_row[row]]) for key in by_row[row][0]} for row in order}
     write_json(options.out / "comparison.json", {"seeds": options.seeds, "rows": rows})
     with atomic_file(options.out / "table.md") as temporary:
         temporary.write_text(markdown(rows) + "\n", encoding="utf-8")
@@ -124,7 +125,7 @@ def markdown(rows: Mapping[str, Mapping[str, Interval]]) -> str:
 
 def _items(dataset: PreparedDataset, roles: Sequence[str]) -> _Items:
     splits = [dataset.split(role) for role in roles]
-    labels = {item: texts for one in splits for item, texts in zip(one.item_ids, one.labels, strict=True)}
+    labels = {item: texts for split in splits for item, texts in zip(split.item_ids, split.labels, strict=True)}
     return {item: [tokenize(text, rule=WORDS, lower=True) for text in texts] for item, texts in labels.items()}
 
 
@@ -172,15 +173,15 @@ def _scores(
     trained = train_captioner(learned, options.config, seed=seed, device=options.device)
     shown = _read(features, list(test))
     references = {image: [" ".join(text) for text in texts] for image, texts in test.items()}
-    scores, said = {}, {}
+    scores, captions = {}, {}
     for method, captioner in (("XE", trained.xe), ("RL", trained.rl)):
         if captioner is not None:
             texts = [" ".join(words) for words in caption(captioner, trained.vocabulary, shown, options.config)]
-            said[method] = dict(zip(test, texts, strict=True))
-            scores[method], failed = score(references, said[method])
+            captions[method] = dict(zip(test, texts, strict=True))
+            scores[method], failed = score(references, captions[method])
             for line in failed:
                 say(line)
-    write_json(kept, {"made_with": made_with, "scores": scores, "captions": said})
+    write_json(kept, {"made_with": made_with, "scores": scores, "captions": captions})
     return scores
 
 

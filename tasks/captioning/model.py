@@ -13,14 +13,27 @@ END = 0  # ends a caption, begins one, and fills what is behind its end
 
 
 class Regions(NamedTuple):
-    """What the captioner sees of B images."""
+    """What the captioner sees of B images.
 
-    values: Tensor  # (B, R, H) projected features of R places
-    keys: Tensor  # (B, R, M) the same as attention compares them
-    mean: Tensor  # (B, H) mean of ``values``
+    Attributes:
+        values: Projected features (B, R, H) of R places.
+        keys: The same (B, R, M) as attention compares them.
+        mean: Mean of ``values`` (B, H).
+    """
+
+    values: Tensor
+    keys: Tensor
+    mean: Tensor
 
     def repeat(self, times: int) -> "Regions":
-        """Every image ``times`` times in a row."""
+        """Repeat every image.
+
+        Args:
+            times: How often it stands in a row.
+
+        Returns:
+            The regions of B * ``times`` images.
+        """
         return Regions(*(part.repeat_interleave(times, dim=0) for part in self))
 
 
@@ -50,7 +63,16 @@ class TopDown(nn.Module):
         return self.embedding.weight.new_zeros(4, images, self.embedding.embedding_dim)
 
     def step(self, regions: Regions, state: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """One word on: words (B,) to the logits of the next (B, V) and the next state (4, B, H)."""
+        """Go one word further.
+
+        Args:
+            regions: The images.
+            state: Hidden states and cells (4, B, H) of both LSTMs.
+            words: The last word (B,) of each caption.
+
+        Returns:
+            Logits (B, V) of the next word, and the next state (4, B, H).
+        """
         seen = torch.cat([state[2], regions.mean, self.embedding(words)], dim=1)
         attention, attention_cell = self.attention_lstm(seen, (state[0], state[1]))
         relevance = self.relevance(torch.tanh(regions.keys + self.query(attention)[:, None]))  # (B, R, 1)
@@ -62,38 +84,58 @@ class TopDown(nn.Module):
         """Logits (B, T + 1, V) of every next word of captions (B, T), the word after the last included."""
         state, words, logits = self.start(len(captions)), torch.full_like(captions[:, 0], END), []
         for upcoming in (*captions.T, None):
-            said, state = self.step(regions, state, words)
-            logits.append(said)
+            next_logits, state = self.step(regions, state, words)
+            logits.append(next_logits)
             if upcoming is not None:
                 words = upcoming
         return torch.stack(logits, dim=1)
 
     def speak(self, regions: Regions, longest: int, *, sample: bool) -> tuple[Tensor, Tensor]:
-        """Captions (B, T), T <= longest, and words' log-probabilities (B, T); ``END`` and 0 behind a caption's end."""
+        """Generate captions word by word.
+
+        Args:
+            regions: The images.
+            longest: Maximum number of words.
+            sample: Draw words by their probability; otherwise take the likeliest.
+
+        Returns:
+            Captions (B, T), T <= longest, ``END`` behind a caption's end, and the log-probability (B, T) of each word,
+            0 there.
+        """
         images = len(regions.mean)
         state, words = self.start(images), torch.full((images,), END, device=regions.mean.device)
-        going, said, log_probabilities = torch.ones_like(words, dtype=torch.bool), [], []
+        going, captions, log_probabilities = torch.ones_like(words, dtype=torch.bool), [], []
         for _ in range(longest):
             logits, state = self.step(regions, state, words)
             log_probability = logits.log_softmax(dim=1)
             words = torch.multinomial(log_probability.exp(), 1)[:, 0] if sample else log_probability.argmax(dim=1)
             chosen = log_probability.gather(1, words[:, None])[:, 0]
-            said.append(words.where(going, END))
+            captions.append(words.where(going, END))
             log_probabilities.append(chosen.where(going, 0.0))
             going = going & (words != END)
             if not going.any():
                 break
-        return torch.stack(said, dim=1), torch.stack(log_probabilities, dim=1)
+        return torch.stack(captions, dim=1), torch.stack(log_probabilities, dim=1)
 
     @torch.inference_mode()
     def search(self, regions: Regions, longest: int, beams: int = 5, *, without: int | None = None) -> Tensor:
-        """Captions (B, longest), none with the word ``without``, by beam search over the summed log-probability."""
+        """Generate captions by beam search over the summed log-probability.
+
+        Args:
+            regions: The images.
+            longest: Maximum number of words.
+            beams: Captions that are continued at a time, for each image.
+            without: A word that no caption may have; None for none.
+
+        Returns:
+            The best caption of each image (B, longest), ``END`` behind its end.
+        """
         images, vocabulary = len(regions.mean), self.embedding.num_embeddings
         wide = regions.repeat(beams)
         state, words = self.start(images * beams), torch.full((images * beams,), END, device=regions.mean.device)
         scores = torch.full((images, beams), -torch.inf, device=regions.mean.device)
         scores[:, 0] = 0  # all beams begin alike: only one of them may branch out
-        said = torch.full((images, beams, longest), END, device=regions.mean.device)
+        captions = torch.full((images, beams, longest), END, device=regions.mean.device)
         ended = torch.zeros((images, beams), dtype=torch.bool, device=regions.mean.device)
         first = beams * torch.arange(images, device=regions.mean.device)[:, None]
         for position in range(longest):
@@ -105,10 +147,10 @@ class TopDown(nn.Module):
             further[..., END] = further[..., END].where(~ended, 0.0)  # a caption that has ended stays as it is
             scores, chosen = (scores[..., None] + further).flatten(1).topk(beams, dim=1)
             parent, words = chosen // vocabulary, chosen % vocabulary
-            said = said.gather(1, parent[..., None].expand_as(said))
-            said[..., position] = words
+            captions = captions.gather(1, parent[..., None].expand_as(captions))
+            captions[..., position] = words
             ended = words == END if position == 0 else ended.gather(1, parent) | (words == END)
             state, words = state[:, (first + parent).flatten()], words.flatten()
             if ended.all():
                 break
-        return said[:, 0]
+        return captions[:, 0]

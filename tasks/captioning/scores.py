@@ -66,8 +66,8 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
         odd = sorted(references.keys() ^ captions.keys())[0]
         raise UserError(f"Captions and references should be of the same images; {odd!r} is only in one of them.")
     truth = {image: list(texts) for image, texts in references.items()}
-    said = {image: [text] for image, text in captions.items()}
-    found: dict[str, float] = {}
+    candidates = {image: [text] for image, text in captions.items()}
+    scores: dict[str, float] = {}
     failed: list[str] = []
     bleu = (("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"), Bleu)
     others = (("ROUGE-L",), Rouge), (("CIDEr-D",), Cider), (("METEOR",), Meteor), (("SPICE",), Spice)
@@ -76,14 +76,14 @@ def score(references: Mapping[str, Sequence[str]], captions: Mapping[str, str]) 
             continue
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # the package prints as it goes
-                value: Any = scorer().compute_score(truth, said)[0]
+                value: Any = scorer().compute_score(truth, candidates)[0]
         except Exception as error:  # a Java program that fails shows itself in many ways
             if names[0] not in ("METEOR", "SPICE"):
                 raise
             failed.append(f"{names[0]} is left out: it failed ({type(error).__name__}: {str(error)[:80]}).")
             continue
-        found.update(zip(names, value if isinstance(value, list) else [float(value)], strict=True))
-    return {name: float(value) for name, value in found.items()}, failed
+        scores.update(zip(names, value if isinstance(value, list) else [float(value)], strict=True))
+    return {name: float(value) for name, value in scores.items()}, failed
 
 
 def unavailable() -> dict[str, str]:

@@ -64,10 +64,15 @@ class CaptionerConfig:
 
 
 class Captioned(NamedTuple):
-    """Images with their captions, for a captioner."""
+    """N images with their captions, for a captioner.
 
-    features: NDArray[Any]  # (N, R, C) float16 or float32, a grid of R places an image
-    captions: Sequence[Sequence[Sequence[str]]]  # N lists of tokenised captions
+    Attributes:
+        features: Features (N, R, C) float16 or float32, a grid of R places per image.
+        captions: N lists of tokenised captions.
+    """
+
+    features: NDArray[Any]
+    captions: Sequence[Sequence[Sequence[str]]]
 
 
 class Vocabulary:
@@ -101,7 +106,18 @@ class TrainedCaptioner(NamedTuple):
 def train_captioner(
     data: Captioned, config: CaptionerConfig, *, seed: int, device: str = "cpu", quiet: bool = False
 ) -> TrainedCaptioner:
-    """Train a captioner on ``data``; the same seed gives the same captioner on the same machine."""
+    """Train a captioner; the same seed gives the same captioner on the same machine.
+
+    Args:
+        data: Images with their captions.
+        config: Options of training.
+        seed: Random seed.
+        device: auto, cpu, cuda, ...
+        quiet: No progress bar.
+
+    Returns:
+        The captioner after each of its two trainings.
+    """
     place = pick_device(device)
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
@@ -109,7 +125,7 @@ def train_captioner(
     captioner = TopDown(len(vocabulary.words), data.features.shape[2], config.hidden).to(place)
     encoded = [torch.tensor([vocabulary.encode(text, config.words) for text in texts]) for texts in data.captions]
 
-    def train(
+    def _train(
         name: str, steps: int, rate: float, size: int, loss_of: Callable[[NDArray[Any], Regions], Tensor]
     ) -> None:
         optimizer = torch.optim.Adam(captioner.parameters(), rate)
@@ -126,8 +142,8 @@ def train_captioner(
     def cross_entropy(images: NDArray[Any], regions: Regions) -> Tensor:
         texts = torch.stack([encoded[image][rng.integers(len(encoded[image]))] for image in images]).to(place)  # (B, T)
         logits, targets = captioner(regions, texts), functional.pad(texts, (0, 1), value=END)  # (B, T + 1)
-        said = functional.pad(texts != END, (1, 0), value=True)  # the words and one end: what follows is no word
-        return functional.cross_entropy(logits[said], targets[said])
+        counted = functional.pad(texts != END, (1, 0), value=True)  # the words and one end: what follows is no word
+        return functional.cross_entropy(logits[counted], targets[counted])
 
     def self_critical(images: NDArray[Any], regions: Regions) -> Tensor:
         drawn, log_probability = captioner.speak(regions.repeat(config.rl_draws), config.words, sample=True)
@@ -135,14 +151,14 @@ def train_captioner(
         rewards = torch.tensor([reward(image, vocabulary.decode(words)) for image, words in pairs])
         rewards = rewards.view(-1, config.rl_draws)
         gain = rewards - (rewards.sum(dim=1, keepdim=True) - rewards) / (config.rl_draws - 1)
-        said = functional.pad(drawn[:, :-1] != END, (1, 0), value=True)  # (B, T) the word that ends it counts too
-        return -(gain.to(place).view(-1, 1) * log_probability * said).sum() / said.sum()
+        counted = functional.pad(drawn[:, :-1] != END, (1, 0), value=True)  # (B, T) the word that ends it counts too
+        return -(gain.to(place).view(-1, 1) * log_probability * counted).sum() / counted.sum()
 
-    train("cross-entropy", config.xe_steps, config.xe_rate, config.batch_size, cross_entropy)
+    _train("cross-entropy", config.xe_steps, config.xe_rate, config.batch_size, cross_entropy)
     if config.rl_steps == 0:
         return TrainedCaptioner(vocabulary, captioner.eval(), None)
     xe, reward = copy.deepcopy(captioner.eval()), CiderD(data.captions)
-    train("self-critical", config.rl_steps, config.rl_rate, config.rl_batch_size, self_critical)
+    _train("self-critical", config.rl_steps, config.rl_rate, config.rl_batch_size, self_critical)
     return TrainedCaptioner(vocabulary, xe, captioner)
 
 
@@ -150,12 +166,22 @@ def train_captioner(
 def caption(
     captioner: TopDown, vocabulary: Vocabulary, features: NDArray[Any], config: CaptionerConfig
 ) -> list[list[str]]:
-    """Captions of images with features (N, R, C), by beam search among the words that are known."""
+    """Generate captions of images by beam search, without the word that stands for unknown ones.
+
+    Args:
+        captioner: The captioner.
+        vocabulary: Its words.
+        features: Features (N, R, C) of the images.
+        config: Maximum number of words, and the beam size.
+
+    Returns:
+        The words of N captions.
+    """
     captions, unknown = list[list[str]](), len(vocabulary.words) - 1
     for part in np.array_split(features, max(1, len(features) // 64)):
         regions = captioner.look(_onto(captioner.embedding.weight.device, part))
-        found = captioner.search(regions, config.words, config.beams, without=unknown)
-        captions += [vocabulary.decode(numbers) for numbers in found.tolist()]
+        numbers_of_words = captioner.search(regions, config.words, config.beams, without=unknown)
+        captions += [vocabulary.decode(numbers) for numbers in numbers_of_words.tolist()]
     return captions
 
 
