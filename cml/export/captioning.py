@@ -127,13 +127,13 @@ def export_captioning(
     }
     manifest, about = f"{options.name}_manifest.json", {"images": str(images.root)}
     parse, parts = functools.partial(_check_record, images=len(images)), store.parts(options.name)
-    with resumable_output(out, made_with, parts, manifest, about=about, parse=parse) as made, evaluating(model):
-        if made.manifest is not None:
-            return made.manifest
+    with resumable_output(out, made_with, parts, manifest, about=about, parse=parse) as output, evaluating(model):
+        if output.manifest is not None:
+            return output.manifest
         shape = Shape(_channels(model), options.att_size, options.dtype, options.compress)
-        seen = int(made.records[-1]["seen"]) if made.records else 0
+        seen = int(output.records[-1]["seen"]) if output.records else 0
         left = len(images) - seen
-        estimate = Estimate(left, left * store.bytes_each(shape), shutil.disk_usage(made.work).free)
+        estimate = Estimate(left, left * store.bytes_each(shape), shutil.disk_usage(output.work).free)
         if estimate.needed > estimate.free and not options.compress:
             raise UserError(
                 f"The features of {left} images take {format_bytes(estimate.needed)}, but {out} has "
@@ -141,18 +141,18 @@ def export_captioning(
             )
         if tell is not None:
             tell(estimate)
-        with contextlib.closing(store(made.work, options.name, images.item_ids, shape)) as files:
-            _write(_Work(model, images, view, files, batch_size), made, seen, threads, skip_bad, quiet)
-        scaled = sum(record["scaled"] for record in made.records)
-        skipped = [entry for record in made.records for entry in record["skipped"]]
+        with contextlib.closing(store(output.work, options.name, images.item_ids, shape)) as files:
+            _write(_Work(model, images, view, files, batch_size), output, seen, threads, skip_bad, quiet)
+        scaled = sum(record["scaled"] for record in output.records)
+        skipped = [entry for record in output.records for entry in record["skipped"]]
         if len(skipped) == len(images):
-            made.start_over()  # there is nothing to continue
+            output.start_over()  # there is nothing to continue
             raise DataError(f"None of the {len(images)} images in {images.root} can be read.")
         if skipped:
             files.drop([entry["id"] for entry in skipped])
         head = {"cml": __version__, "kind": "captioning features", "trunk": trunk or model.config.backbone, **about}
         figures = {"items": len(images) - len(skipped), "channels": shape.channels, "scaled": scaled}
-        return made.finish({**head, **figures, "skipped": skipped})
+        return output.finish({**head, **figures, "skipped": skipped})
 
 
 class _Work(NamedTuple):  # what every chunk needs
@@ -175,7 +175,7 @@ def _check_record(entry: Mapping[str, Any], images: int) -> None:
         raise ValueError("it is of other images")
 
 
-def _write(work: _Work, made: ResumableOutput, seen: int, threads: int, skip_bad: bool, quiet: bool) -> None:
+def _write(work: _Work, output: ResumableOutput, seen: int, threads: int, skip_bad: bool, quiet: bool) -> None:
     """Compute each chunk of what was not ``seen`` while the previous one is written and recorded."""
     images = work.images
     decoding = decode_chunks(images.paths, work.view, size=CHUNK, start=seen, threads=threads, skip_bad=skip_bad)
@@ -195,7 +195,7 @@ def _write(work: _Work, made: ResumableOutput, seen: int, threads: int, skip_bad
             for fault in chunk.faults.values():
                 say(f"skipped: {fault}")
             skipped = [{"id": images.item_ids[item], "error": str(fault)} for item, fault in chunk.faults.items()]
-            made.record({"seen": chunk.stop, "scaled": scaled, "skipped": skipped})
+            output.record({"seen": chunk.stop, "scaled": scaled, "skipped": skipped})
             bar.update(chunk.stop - chunk.start)
 
         for chunk in chunks:

@@ -163,14 +163,14 @@ def embed_folder(
     made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
     about = {"images": str(images.root)}
     parse = functools.partial(_state, images=len(images), dimension=model.config.dimension)
-    with resumable_output(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about, parse=parse) as made:
-        if made.manifest is None:
-            kept = _write(model, images, made, batch_size, threads, skip_bad, quiet)
+    with resumable_output(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about, parse=parse) as output:
+        if output.manifest is None:
+            kept = _write(model, images, output, batch_size, threads, skip_bad, quiet)
             if not kept:
-                made.start_over()  # there is nothing to continue
+                output.start_over()  # there is nothing to continue
                 raise AllBadError(f"None of the {len(images)} images in {images.root} can be read.")
             counts = {"items": kept, "skipped": len(images) - kept, "dimension": model.config.dimension}
-            made.finish({"cml": __version__, "kind": "embeddings", **about, "model": made_with["model"], **counts})
+            output.finish({"cml": __version__, "kind": "embeddings", **about, "model": made_with["model"], **counts})
     if tsv:
         _write_tsv(out)
     return EmbeddingFolder.open(out)
@@ -213,7 +213,7 @@ def embed_part(
 def _write(
     model: EmbeddingModel,
     images: ImageList,
-    made: ResumableOutput,
+    output: ResumableOutput,
     batch_size: int,
     threads: int,
     skip_bad: bool,
@@ -221,13 +221,13 @@ def _write(
 ) -> int:
     """Write embeddings and items after the last record; returns their number."""
     dimension = model.config.dimension
-    seen, kept, *sizes = _state(made.records[-1], len(images), dimension) if made.records else (0,) * 5
+    seen, kept, *sizes = _state(output.records[-1], len(images), dimension) if output.records else (0,) * 5
     read = functools.partial(read_image, size=stored_size(model.config.image_size, model.config.crop))
     decoding = decode_chunks(images.paths, read, size=batch_size, start=seen, threads=threads, skip_bad=skip_bad)
     with (
-        GrowingFile(made.work / EMBEDDINGS, sizes[0]) as body,
-        GrowingFile(made.work / ITEMS, sizes[1]) as items,
-        GrowingFile(made.work / SKIPPED, sizes[2]) as skipped,
+        GrowingFile(output.work / EMBEDDINGS, sizes[0]) as body,
+        GrowingFile(output.work / ITEMS, sizes[1]) as items,
+        GrowingFile(output.work / SKIPPED, sizes[2]) as skipped,
         ProgressBar(total=len(images), initial=seen, desc="embed", unit="image", disable=quiet) as bar,
         contextlib.closing(decoding) as chunks,
     ):
@@ -248,11 +248,11 @@ def _write(
             bar.update(chunk.stop - chunk.start)
             if number % _BATCHES_A_CHUNK == 0 or chunk.stop == len(images):
                 state = chunk.stop, kept, body.sync(), items.sync(), skipped.sync()
-                made.record(dict(zip(_RECORD, state, strict=True)))
-    with (made.work / EMBEDDINGS).open("r+b") as file:
+                output.record(dict(zip(_RECORD, state, strict=True)))
+    with (output.work / EMBEDDINGS).open("r+b") as file:
         file.write(_header(kept, dimension))
-    if not (made.work / SKIPPED).stat().st_size:
-        (made.work / SKIPPED).unlink()
+    if not (output.work / SKIPPED).stat().st_size:
+        (output.work / SKIPPED).unlink()
     return kept
 
 
@@ -280,13 +280,13 @@ def _write_tsv(folder: Path) -> None:
     """The projector's pair: vectors without a header, metadata with one."""
     from cml.reporting.visible_text import visible_text
 
-    made = EmbeddingFolder.open(folder)
+    embedded = EmbeddingFolder.open(folder)
     with atomic_file(folder / VECTORS_TSV) as temporary, temporary.open("w", encoding="ascii", newline="\n") as file:
-        for row in made.embeddings:
+        for row in embedded.embeddings:
             file.write("\t".join(map(str, row)) + "\n")
     with atomic_file(folder / METADATA_TSV) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         columns: list[str] | None = None
-        for entry in made.items():
+        for entry in embedded.items():
             if columns is None:
                 columns = list(entry)
                 file.write("\t".join(columns) + "\n")
