@@ -292,5 +292,5 @@ def test_help_tells_every_option_of_training() -> None:
     told = pydoc.plaintext.document(cml.TrainConfig)
     for option in fields(cml.TrainConfig):
         assert f"\n |      {option.name}: " in told, option.name
-    assert "SGD with momentum 0.9 (the paper's), or AdamW." in told
-    assert told.count("How to train an embedding.") == 1
+    assert "Optimiser: sgd with momentum 0.9, as in the paper, or adamw." in told
+    assert told.count("Options of training.") == 1

@@ -53,7 +53,8 @@ def _make_network(name: str, image_size: tuple[int, int], *, load: bool, check: 
     config: Any = timm.get_pretrained_cfg(name)
     subject = f"The backbone 'timm/{name}'"
     height, width = image_size
-    if config.fixed_input_size and max(image_size) > (most := _LARGEST_SIDE):
+    if config.fixed_input_size and max(image_size) > _LARGEST_SIDE:
+        most = _LARGEST_SIDE
         raise UserError(f"{subject} takes images of at most {most} pixels per side. Got {height} x {width} instead.")
     for names in _SIZES if config.fixed_input_size else _SIZES[-1:]:
         options: dict[str, Any] = {key: image_size if key == "img_size" else True for key in names}
