@@ -79,7 +79,7 @@ class Target:
 
 _RUN = (
     "evaluate run --device cpu",
-    "gallery run --queries 2 --k 2 --device cpu",
+    "report run --queries 2 --k 2 --device cpu",
     "embed run --images few --out out/e",
     "export hub run --out out/h --data data",
     RESUMED.format("run"),

@@ -229,7 +229,7 @@ def test_a_task_that_does_not_fit_the_labels_is_named(
     run = shutil.copytree(made / "run", tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(config | {"task": "caption"}))
-    line = said(capsys, "gallery", run, "--against", made / "run", "--queries", "2", "--device", "cpu")
+    line = said(capsys, "report", run, "--against", made / "run", "--queries", "2", "--device", "cpu")
     assert "The task 'caption'" in line
     assert "cannot show the label" in line
 
