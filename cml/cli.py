@@ -64,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        said = next(iter(str(error).splitlines()), "") or type(error).__name__
-        _complain(f"The memory is full ({said}). {_LESS_MEMORY}")
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        _complain(f"The memory is full ({reason}). {_LESS_MEMORY}")
         return 1
     except KeyboardInterrupt as stop:
         _say(f"\nstopped; {stop}" if str(stop) else "\nstopped")

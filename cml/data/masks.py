@@ -33,8 +33,8 @@ def read_mask(path: Path) -> UInt8:
         with open_image(path) as image:
             lossy = image.format in ("JPEG", "MPO")
             if image.mode not in ("L", "P") or lossy:
-                found = "a JPEG" if lossy else f"of mode {image.mode}"
-                raise MaskFault(f"is {found}; it should be an 8-bit grey or palette image, such as a PNG")
+                form = "a JPEG" if lossy else f"of mode {image.mode}"
+                raise MaskFault(f"is {form}; it should be an 8-bit grey or palette image, such as a PNG")
             stored = image.tile[0][3] if image.tile else None
             ids = np.asarray(image)
     except MaskFault:
@@ -57,7 +57,7 @@ def check_ids(mask: UInt8, ids: Mapping[str, Any] | None, ignore: int | None) ->
     """
     present = np.flatnonzero(np.bincount(mask.reshape(-1), minlength=256)).tolist()
     known = None if ids is None else {*ids, str(ignore)}
-    if known is not None and (strange := [one for one in present if str(one) not in known]):
+    if known is not None and (strange := [mask_id for mask_id in present if str(mask_id) not in known]):
         listed = sorted(known - {"None"}, key=lambda text: (int(text) if text.isdecimal() else 256, text))
         raise MaskFault(f"holds the id {strange[0]}; known ids: {', '.join(listed)}")
     if present == [ignore]:

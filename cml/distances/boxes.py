@@ -78,10 +78,10 @@ class Boxes(LabelDistance):
         return np.maximum(result, 0, out=result)
 
 
-def _overlaps(one: Labels, others: Labels) -> Float64:
+def _overlaps(label: Labels, others: Labels) -> Float64:
     """Compute the IoU of each box of one label with each box of B labels, 0 between classes: (boxes, B, M)."""
-    count = int(one.arrays["count"][0])
-    mine, kinds = one.arrays["corners"][0, :count, None, None], one.arrays["kinds"][0, :count, None, None]
+    count = int(label.arrays["count"][0])
+    mine, kinds = label.arrays["corners"][0, :count, None, None], label.arrays["kinds"][0, :count, None, None]
     theirs = others.arrays["corners"]
     low, high = np.maximum(mine[..., :2], theirs[..., :2]), np.minimum(mine[..., 2:], theirs[..., 2:])
     shared = np.prod(np.maximum(high - low, 0), axis=-1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.distances import as_label_distance
 from cml.distances.composed import Composed
@@ -104,7 +105,7 @@ class Combined(Composed):
             UserError: A part has no scale, or there is no label.
         """
         columns = self._labels_by_part(labels)
-        arrays: dict[str, Any] = {}
+        arrays: dict[str, NDArray[Any]] = {}
         for place, (part, distance) in enumerate(self._parts.items()):
             try:
                 encoded = distance.encode(columns[part])

@@ -50,7 +50,7 @@ def encode(
         encoded = distance.encode(labels if mirror is None else _WithMirrored(labels, mirror))
     except LabelError as error:
         raise DataError(f"{where(error.position)}: its label {error.fault}") from None
-    masks = [] if isinstance(labels, Numbers) else [row for row, one in enumerate(labels) if isinstance(one, Path)]
+    masks = [] if isinstance(labels, Numbers) else [row for row, label in enumerate(labels) if isinstance(label, Path)]
     paths = [path for split in splits for path in split.paths] if masks else []
     with ThreadPoolExecutor(2) as pool:
         checks = pool.map(lambda row: check_size(native_size(labels[row]), paths[row]), masks)
@@ -72,15 +72,15 @@ def label_faults(distance: LabelDistance, dataset: PreparedDataset) -> list[str]
     Returns:
         One line for each label that is refused.
     """
-    found = []
+    faults = []
     for role in dataset.info.roles:
         try:
             encode(distance, dataset, role)
         except DataError as error:
             split = dataset.split(role)
             alone = [(item, _fault(distance, label)) for item, label in zip(split.item_ids, split.labels, strict=True)]
-            found += [f"{role} item {item!r}: its label {fault}" for item, fault in alone if fault] or [str(error)]
-    return found
+            faults += [f"{role} item {item!r}: its label {fault}" for item, fault in alone if fault] or [str(error)]
+    return faults
 
 
 def _fault(distance: LabelDistance, label: Any) -> str:  # noqa: ANN401 - a label of any form
@@ -106,5 +106,5 @@ class _WithMirrored(Sequence[Any]):
     def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - of an int a label, of a slice a list of them
         position, half = range(len(self))[place], len(self._labels)
         if isinstance(position, range):
-            return [self[one] for one in position]
+            return [self[row] for row in position]
         return self._labels[position] if position < half else self._mirror(self._labels[position - half])

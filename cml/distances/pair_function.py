@@ -168,11 +168,11 @@ class PairFunction(LabelDistance):
         """
         return self._cache.block(a, b)
 
-    def value(self, one: Any, other: Any) -> float:  # noqa: ANN401 - labels of any form
+    def value(self, label: Any, other: Any) -> float:  # noqa: ANN401 - labels of any form
         """Call the function for two labels and check what it gives.
 
         Args:
-            one: The first label.
+            label: The first label.
             other: The second label.
 
         Returns:
@@ -182,18 +182,18 @@ class PairFunction(LabelDistance):
             UserError: The function fails, or gives anything else.
         """
         try:
-            result = self.function(one, other)
+            result = self.function(label, other)
         except Exception as error:
             cause = f"{type(error).__name__}: {error}".rstrip(": ")
             raise UserError(
-                f"The label distance {self.title!r} failed for {short(one)} and {short(other)} ({cause}); it should "
+                f"The label distance {self.title!r} failed for {short(label)} and {short(other)} ({cause}); it should "
                 "take two labels and give a number >= 0."
             ) from error
         value = result.item() if getattr(result, "shape", None) == () else result
         number = float(value) if isinstance(value, numbers.Real) else np.nan
         if not (0 <= number <= _LARGEST or number == np.inf):
             raise UserError(
-                f"The label distance {self.title!r} gave {_describe_result(result)} for {short(one)} and "
+                f"The label distance {self.title!r} gave {_describe_result(result)} for {short(label)} and "
                 f"{short(other)}; it should give a number >= 0, or infinity for no comparison."
             )
         return number

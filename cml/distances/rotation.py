@@ -126,7 +126,7 @@ class Rotation(LabelDistance):
         """
         turned = a.arrays["quaternions"][:, None]
         if self.symmetry != "none":
-            turned = np.stack([(Turn.from_quat(turned[:, 0]) * one).as_quat() for one in self._group], axis=1)
+            turned = np.stack([(Turn.from_quat(turned[:, 0]) * symmetry).as_quat() for symmetry in self._group], axis=1)
         result = np.empty((len(a), len(b)), np.float32)
         _fill(turned, b.arrays["quaternions"], result)
         return result

@@ -65,6 +65,16 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:  # noqa: ANN401 - torch gives it no public type
+        """Add up the tensors of all processes.
+
+        Args:
+            ctx: Gets what ``backward`` needs.
+            own: The tensor of this process.
+            ranks: The processes.
+
+        Returns:
+            The sum, the same in every process.
+        """
         ctx.ranks = ranks
         return ranks.all_reduce(own.clone())
 

@@ -46,10 +46,10 @@ class Workers:
             ) from None
         try:
             self.client.wait_for_workers(1, timeout=PATIENCE)
-            found = {"The scheduler": self.client.run_on_scheduler(find_spec, "cml")}
-            asked = self.client.run(find_spec, "cml", on_error="ignore")  # of one that dies now
-            found |= {f"The worker {one}": spec for one, spec in asked.items()}
-            if without := next((name for name, spec in found.items() if spec is None), ""):
+            specs = {"The scheduler": self.client.run_on_scheduler(find_spec, "cml")}
+            worker_specs = self.client.run(find_spec, "cml", on_error="ignore")  # of one that dies now
+            specs |= {f"The worker {address}": spec for address, spec in worker_specs.items()}
+            if without := next((name for name, spec in specs.items() if spec is None), ""):
                 raise UserError(f"{without} has no cml: install the same packages for the scheduler and all workers.")
         except BaseException as error:
             self.client.close()
@@ -85,14 +85,14 @@ class Workers:
         left, under_way = iter(enumerate(calls)), {}
         token = f"cml-{uuid.uuid4().hex}"
 
-        def give(count: int) -> list[Any]:
-            given = []
+        def submit(count: int) -> list[Any]:
+            futures = []
             for number, (function, *arguments) in itertools.islice(left, count):
                 under_way[key := f"{token}-{number}"] = number
-                given.append(self.client.submit(function, *arguments, key=key, pure=False))
-            return given
+                futures.append(self.client.submit(function, *arguments, key=key, pure=False))
+            return futures
 
-        coming = distributed.as_completed(give(AHEAD * self.threads), loop=self.client.loop)
+        coming = distributed.as_completed(submit(AHEAD * self.threads), loop=self.client.loop)
         for future in coming:
             number = under_way.pop(future.key)
             try:
@@ -104,7 +104,7 @@ class Workers:
                 ) from None
             future.release()
             yield number, result
-            coming.update(give(1))
+            coming.update(submit(1))
 
     def _watch(self) -> None:
         """Say on stderr, every ``QUIET`` seconds, that there is no worker: Dask itself waits without a word."""

@@ -71,7 +71,7 @@ def init_processes(device: str) -> Iterator[Ranks]:
         raise
     except BaseException as error:
         code = 130 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, UserError) else 1
-        first_to_tell = watch.failed(error)
+        first_to_tell = watch.report_failure(error)
         if not (ranks.first if code == 130 else first_to_tell):  # all are interrupted at once, and rank 0 says it
             raise SystemExit(code) from None
         if isinstance(error, UserError | OSError | FloatingPointError) and not how.prints_errors:

@@ -149,7 +149,8 @@ class Ranks:
         """
         if self.size > 1:
             _in_one(
-                [one.detach() for it in modules for one in (*it.parameters(), *it.buffers())], self.broadcast_tensor
+                [tensor.detach() for module in modules for tensor in (*module.parameters(), *module.buffers())],
+                self.broadcast_tensor,
             )
 
     def reseed(self, seed: int, step: int) -> None:
@@ -202,11 +203,11 @@ class Ranks:
         """
         return bool(self.all_reduce(torch.tensor(float(fact)))) if self.size > 1 else fact
 
-    def check_same(self, what: str, value: str, mend: str) -> None:
+    def check_same(self, subject: str, value: str, mend: str) -> None:
         """Check that a value is the same in all processes.
 
         Args:
-            what: What the value is, for the error.
+            subject: What the value is, for the error.
             value: The value of this process.
             mend: A sentence for the error that says what to do.
 
@@ -215,7 +216,7 @@ class Ranks:
         """
         for rank, other in enumerate(values := self.all_gather(value)):
             if other != values[0]:
-                raise UserError(f"Rank {rank} has {what} other than rank 0's. {mend}")
+                raise UserError(f"Rank {rank} has {subject} other than rank 0's. {mend}")
 
     def all_reduce_array(self, array: NDArray[Any]) -> NDArray[Any]:
         """Sum the processes' arrays, on the CPU.
@@ -253,6 +254,17 @@ class Ranks:
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, total: int, ranks: Ranks) -> Tensor:  # noqa: ANN401 - torch gives no public type
+        """Put the rows of all processes together.
+
+        Args:
+            ctx: Gets what ``backward`` needs.
+            own: The rows of this process.
+            total: The number of rows of all processes.
+            ranks: The processes.
+
+        Returns:
+            The rows of all processes, in the order of ranks, the same in every process.
+        """
         ctx.share = ranks.share(total)
         whole = own.new_zeros(total, *own.shape[1:])
         whole[ctx.share] = own.detach()
@@ -265,11 +277,11 @@ class _Gather(torch.autograd.Function):
 
 def _in_one(tensors: Sequence[Tensor], exchange: Callable[[Tensor], Tensor]) -> None:
     """Exchange many tensors, in place, as one per dtype."""
-    for dtype in dict.fromkeys(one.dtype for one in tensors):
-        some = [one for one in tensors if one.dtype == dtype]
-        flat = exchange(torch.cat([one.reshape(-1) for one in some]))
-        for one, part in zip(some, torch.split(flat, [one.numel() for one in some]), strict=True):
-            one.copy_(part.view(one.shape))
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        alike = [tensor for tensor in tensors if tensor.dtype == dtype]
+        flat = exchange(torch.cat([tensor.reshape(-1) for tensor in alike]))
+        for tensor, part in zip(alike, torch.split(flat, [tensor.numel() for tensor in alike]), strict=True):
+            tensor.copy_(part.view(tensor.shape))
 
 
 def _collective(run: Callable[[], object]) -> None:

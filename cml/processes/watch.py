@@ -67,7 +67,7 @@ class RankWatch:
         with contextlib.suppress(RuntimeError):  # the process that held the store may have ended
             self._store.set(f"life/{self._rank}", _DONE)
 
-    def failed(self, error: BaseException) -> bool:
+    def report_failure(self, error: BaseException) -> bool:
         """Tell the others why this process stops.
 
         Args:

@@ -147,7 +147,10 @@ def _own_temporary(path: Path, held: contextlib.ExitStack, *, folder: bool) -> P
     """Make a temporary of ``path``; while ``held`` is open, a lock on it tells others that its maker lives."""
     while True:
         temporary = path.with_name(f".{path.name}{PARTIAL}{secrets.token_hex(4)}{'' if folder else path.suffix}")
-        temporary.mkdir() if folder else temporary.touch(exist_ok=False)
+        if folder:
+            temporary.mkdir()
+        else:
+            temporary.touch(exist_ok=False)
         if not system.OPEN_FILES_MOVE:  # nor are temporaries cleared there
             return temporary
         with contextlib.suppress(FileNotFoundError):  # another process cleared it before it was locked

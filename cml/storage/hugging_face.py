@@ -51,12 +51,12 @@ def resolve_run(run: Path | str) -> Path:
     return folder
 
 
-def hub_client(name: str, what: str = "model") -> Any:  # noqa: ANN401 - of a library that may not be installed
+def hub_client(name: str, kind: str = "model") -> Any:  # noqa: ANN401 - of a library that may not be installed
     """Make a client of the hub.
 
     Args:
         name: The repository, as user/name.
-        what: "model" or "dataset".
+        kind: "model" or "dataset".
 
     Returns:
         The client.
@@ -67,7 +67,7 @@ def hub_client(name: str, what: str = "model") -> Any:  # noqa: ANN401 - of a li
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name, re.ASCII):
         raise UserError(f"A repository on the hub must be named user/name. Got {name!r} instead.")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    with require_extra("hub" if what == "model" else "datasets", f"The {what} hf:{name}"):
+    with require_extra("hub" if kind == "model" else "datasets", f"The {kind} hf:{name}"):
         from huggingface_hub import HfApi
     return HfApi()
 
@@ -138,7 +138,7 @@ def upload(folder: Path, name: str, *, private: bool) -> str:
 
 
 @contextlib.contextmanager
-def _explain_hub_errors(what: str) -> Iterator[None]:
+def _explain_hub_errors(subject: str) -> Iterator[None]:
     """Turn whatever the hub, its client or the HTTP library raises into one line."""
     from huggingface_hub import constants
 
@@ -150,4 +150,4 @@ def _explain_hub_errors(what: str) -> Iterator[None]:
         cause = error.__cause__ or error
         why = f"did not answer as expected ({type(cause).__name__}: {' '.join(str(cause).split())[:200]})"
         why = next((_WHY[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _WHY), why)
-        raise UserError(f"{what}: {constants.ENDPOINT} {why}.") from None
+        raise UserError(f"{subject}: {constants.ENDPOINT} {why}.") from None

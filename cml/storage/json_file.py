@@ -11,12 +11,12 @@ from cml.storage.regular_file import open_regular
 from cml.storage.strict_json import parse_json
 
 
-def read_json(path: Path, what: str, *, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
+def read_json(path: Path, subject: str, *, finite: bool = True) -> Any:  # noqa: ANN401 - any JSON
     """Read a JSON file.
 
     Args:
         path: The file.
-        what: What the file should hold, for errors: "the run's config".
+        subject: What the file should hold, for errors: "the run's config".
         finite: Whether NaN and infinity are refused; without it, the caller checks the numbers.
 
     Returns:
@@ -25,15 +25,15 @@ def read_json(path: Path, what: str, *, finite: bool = True) -> Any:  # noqa: AN
     Raises:
         DataError: the file is missing, cannot be read, or ``parse_json`` refuses its content.
     """
-    return read_parsed(path, what, "JSON", lambda raw: parse_json(raw, finite=finite))
+    return read_parsed(path, subject, "JSON", lambda raw: parse_json(raw, finite=finite))
 
 
-def read_parsed(path: Path, what: str, form: str, parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401
+def read_parsed(path: Path, subject: str, form: str, parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401
     """Read a file of some format.
 
     Args:
         path: The file.
-        what: What the file should hold, for errors: "the run's config".
+        subject: What the file should hold, for errors: "the run's config".
         form: The name of the format: "YAML".
         parse: Converts the content, or raises a ``ValueError`` that says what is wrong ("is not YAML: ..").
 
@@ -47,11 +47,11 @@ def read_parsed(path: Path, what: str, form: str, parse: Callable[[bytes], Any])
         with open_regular(path) as file:
             return parse(file.read())
     except FileNotFoundError:
-        raise DataError(f"{path} is missing: it should hold {what}.") from None
+        raise DataError(f"{path} is missing: it should hold {subject}.") from None
     except OSError as error:
-        raise DataError(f"{path} should hold {what}, but cannot be read ({error.strerror}).") from None
+        raise DataError(f"{path} should hold {subject}, but cannot be read ({error.strerror}).") from None
     except ValueError as error:
-        raise DataError(f"{path} should hold {what} as {form}, but cannot be parsed: it {error}.") from None
+        raise DataError(f"{path} should hold {subject} as {form}, but cannot be parsed: it {error}.") from None
 
 
 def write_json(path: Path, value: object) -> None:

@@ -67,14 +67,14 @@ def check_no_link(root: Path, *names: str) -> None:
             raise UserError(f"{path} is a link, so cml would write elsewhere. Put a folder in its place.")
 
 
-def file_inside(folder: Path, name: object, where: str, what: str = "image") -> Path:
+def file_inside(folder: Path, name: object, where: str, subject: str = "image") -> Path:
     """Find a regular file that a data file names.
 
     Args:
         folder: The folder in which the file must lie.
         name: The name, as the data file gives it.
         where: The place of the name, for errors: "FILE:LINE".
-        what: What the file is, for errors.
+        subject: What the file is, for errors.
 
     Returns:
         The path of the file.
@@ -85,15 +85,15 @@ def file_inside(folder: Path, name: object, where: str, what: str = "image") -> 
     try:
         path = folder / relative_name(name, folder)
     except ValueError as fault:
-        raise DataError(f"{where}: the {what} {reprlib.repr(name)} {fault}.") from None
+        raise DataError(f"{where}: the {subject} {reprlib.repr(name)} {fault}.") from None
     try:
         exists = path.is_file()
     except (OSError, ValueError):  # ValueError: a character that no path may contain
         exists = False
     if not exists:
-        raise DataError(f"{where}: the {what} {path} is missing; add it, or delete the line.")
+        raise DataError(f"{where}: the {subject} {path} is missing; add it, or delete the line.")
     if not is_inside(path, Path(os.path.realpath(folder))):
         raise DataError(
-            f"{where}: the {what} {path} leads out of {folder}, to {os.path.realpath(path)}; copy it there."
+            f"{where}: the {subject} {path} leads out of {folder}, to {os.path.realpath(path)}; copy it there."
         )
     return path

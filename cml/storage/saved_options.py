@@ -44,13 +44,13 @@ def check_bounds(options: object, bounds: Mapping[tuple[float, float], Sequence[
                 raise UserError(f"'{name}' must be {rule}{none}. Got {reprlib.repr(value)} instead.")
 
 
-def read_record(path: Path, kind: type[T], what: str, mend: str) -> T:
+def read_record(path: Path, kind: type[T], subject: str, mend: str) -> T:
     """Read a record from a JSON file that cml wrote.
 
     Args:
         path: The file.
         kind: The type of the record.
-        what: What the file should hold, for errors.
+        subject: What the file should hold, for errors.
         mend: A sentence for errors that says what to do.
 
     Returns:
@@ -59,17 +59,17 @@ def read_record(path: Path, kind: type[T], what: str, mend: str) -> T:
     Raises:
         DataError: the file is missing or holds something else.
     """
-    return record(read_json(path, what), kind, str(path), what, mend)
+    return record(read_json(path, subject), kind, str(path), subject, mend)
 
 
-def record(value: object, kind: type[T], where: str, what: str, mend: str = "") -> T:
+def record(value: object, kind: type[T], where: str, subject: str, mend: str = "") -> T:
     """Convert JSON that has been read to a record.
 
     Args:
         value: The JSON.
         kind: The type of the record.
         where: Where it was read, for errors.
-        what: What it should be, for errors.
+        subject: What it should be, for errors.
         mend: A sentence for errors that says what to do.
 
     Returns:
@@ -81,17 +81,17 @@ def record(value: object, kind: type[T], where: str, what: str, mend: str = "") 
     try:
         return convert(value, kind, strict=True)
     except ValidationError as error:
-        raise DataError(f"{_describe(error, value, where, what, 'entry')} {mend}".rstrip()) from None
+        raise DataError(f"{_describe(error, value, where, subject, 'entry')} {mend}".rstrip()) from None
 
 
-def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
+def saved_options(kind: type[T], value: object, where: str, subject: str) -> T:
     """Convert JSON that has been read to options; names of earlier versions are understood.
 
     Args:
         kind: The dataclass of the options, whose ``__post_init__`` checks ranges.
         value: The JSON.
         where: Where it was read, for errors.
-        what: What it should be, for errors.
+        subject: What it should be, for errors.
 
     Returns:
         The options.
@@ -105,18 +105,18 @@ def saved_options(kind: type[T], value: object, where: str, what: str) -> T:
     try:
         return convert(value, kind, strict=True)
     except ValidationError as error:
-        raise DataError(_describe(error, value, where, what, "option")) from None
+        raise DataError(_describe(error, value, where, subject, "option")) from None
     except UserError as error:
         raise DataError(f"{where}: {error}") from None
 
 
-def _describe(error: ValidationError, value: Any, where: str, what: str, noun: str) -> str:  # noqa: ANN401 - any JSON
+def _describe(error: ValidationError, value: Any, where: str, subject: str, noun: str) -> str:  # noqa: ANN401 - any JSON
     """The error of msgspec, with the entry's name and value if they are known."""
     reason, _, path = str(error).replace("`", "").partition(" - at $")
     keys = re.findall(r"\w+|\.\.\.", path)
     name = next((key for key in reversed(keys) if not key.isdigit()), "...")
     if name == "...":  # in a mapping, whose keys msgspec does not name
-        return f"{where} is not {what}: {reason}."
+        return f"{where} is not {subject}: {reason}."
     reason, shown = reason[0].lower() + reason[1:], ""
     if "..." not in keys:
         for key in keys:
@@ -143,6 +143,7 @@ def _unknown(kind: Any, value: object) -> str | None:  # noqa: ANN401 - a type
     for name, inner in value.items():
         if name not in kinds:
             return f"{name!r}, which this version of cml does not know.{did_you_mean(str(name), kinds)}"
-        if (found := _unknown(kinds[name], inner)) is not None:
-            return found
+        message = _unknown(kinds[name], inner)
+        if message is not None:
+            return message
     return None

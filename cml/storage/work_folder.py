@@ -104,14 +104,19 @@ class WorkFolder:
 
 @contextlib.contextmanager
 def work_folder(
-    root: Path, provenance: Mapping[str, Any], what: str, *, about: Mapping[str, Any] | None = None, wait: bool = False
+    root: Path,
+    provenance: Mapping[str, Any],
+    subject: str,
+    *,
+    about: Mapping[str, Any] | None = None,
+    wait: bool = False,
 ) -> Iterator[WorkFolder]:
     """Open or make a folder in which this process alone works.
 
     Args:
         root: The folder; a link in its place is deleted.
         provenance: The settings of the work, which decide whether that of an earlier process can be continued.
-        what: What the work is, in errors: "the run runs/mine".
+        subject: What the work is, in errors: "the run runs/mine".
         about: In words, what the digests in ``provenance`` are of, for errors.
         wait: Whether to wait for another process that works there.
 
@@ -136,7 +141,7 @@ def work_folder(
             ) from None
         opened.enter_context(with_path(root.parent))
         yield WorkFolder(
-            root, opened.enter_context(exclusive_lock(root / JOURNAL, what, wait=wait)), provenance, about or {}
+            root, opened.enter_context(exclusive_lock(root / JOURNAL, subject, wait=wait)), provenance, about or {}
         )
 
 

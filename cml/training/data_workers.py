@@ -125,9 +125,11 @@ def shutdown_workers() -> Iterator[None]:
 
 
 def _prepare_fork() -> None:
-    """Prepare a fork, so that memory stays shared and free memory is not inherited."""
-    # a full collection writes to every object that is not frozen, and so copies pages that forks would share; they
-    # inherit the free blocks of this process's heap, and would fill them over hours
+    """Prepare a fork, so that memory stays shared and free memory is not inherited.
+
+    A full collection writes to every object that is not frozen, and so copies pages that forks would share. Forks
+    inherit the free blocks of this process's heap and would fill them over hours.
+    """
     gc.collect()
     gc.freeze()
     give_back_freed_memory()
@@ -164,9 +166,11 @@ def _shutdown_loader(batches: Any) -> bool:  # noqa: ANN401 - torch's iterator o
 
 
 def _find_fault(error: BaseException | None) -> str | None:
-    """A fault of the workers in one line; None if ``error`` is not due to one."""
-    # torch reports it from a signal handler, amid other work, whose error then has torch's as its context; of a worker
-    # that dies while it sends a batch torch reports nothing
+    """A fault of the workers in one line; None if ``error`` is not due to one.
+
+    torch reports a fault from a signal handler, amid other work, whose error then has torch's as its context. It
+    reports nothing of a worker that dies while it sends a batch.
+    """
     hung = [batches.hung_for for batches in _running if hasattr(batches, "hung_for")]
     if hung:
         return (

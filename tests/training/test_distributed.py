@@ -304,8 +304,8 @@ def test_a_process_that_hangs_is_named_within_30_seconds_and_one_that_is_done_is
 def test_a_failure_is_told_to_other_machines_once() -> None:
     store = Store()
     watches = [RankWatch(store, rank, 3, host=host) for rank, host in enumerate(["here", "here", "there"])]
-    assert watches[1].failed(UserError("no such file"))
-    assert not watches[2].failed(UserError("a later one"))
+    assert watches[1].report_failure(UserError("no such file"))
+    assert not watches[2].report_failure(UserError("a later one"))
     near, far = watches[0].look(1.0), watches[2].look(1.0)
     assert near is not None
     assert near.message == ""
@@ -316,7 +316,7 @@ def test_a_failure_is_told_to_other_machines_once() -> None:
 def test_an_interrupt_is_no_failure() -> None:
     store = Store()
     stopped, other = (RankWatch(store, rank, 2) for rank in range(2))
-    stopped.failed(KeyboardInterrupt())
+    stopped.report_failure(KeyboardInterrupt())
     assert other.look(1.0) == ("", 130)
 
 
@@ -342,7 +342,7 @@ def test_a_process_that_leaves_waits_for_its_watch_to_leave_the_store(monkeypatc
     watch = RankWatch(store, 0, 1)
     watch.start()
     assert store.asked.wait(60)
-    watch.failed(UserError("no such file"))
+    watch.report_failure(UserError("no such file"))
     assert store.asking
     threading.Timer(0.2, store.let.set).start()
     watch.finish()

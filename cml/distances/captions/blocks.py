@@ -104,13 +104,13 @@ def nearest_search(labels: Labels, k: int, vectors_of: Callable[[Int], Float], *
 
     def search(start: int, stop: int) -> Neighbors:
         ids = np.empty((stop - start, k), np.int32)
-        found = np.empty((stop - start, k), np.float32)
+        distances = np.empty((stop - start, k), np.float32)
         part = unpack_captions(labels[start:stop], words, packed.ranks[start:stop])
         for rows in _row_blocks(part, len(words), stop - start, block_bytes):
             few = slice(start + rows.start, start + rows.stop)
             table = _word_distance_table(vectors, unpack_captions(labels[few], words, packed.ranks[few]), None)
-            find_nearest(packed, few.start, *table, sizes, ids[rows], found[rows])
-        return Neighbors(ids, found)
+            find_nearest(packed, few.start, *table, sizes, ids[rows], distances[rows])
+        return Neighbors(ids, distances)
 
     return search
 

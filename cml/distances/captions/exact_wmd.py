@@ -78,8 +78,8 @@ def _caption_pair(
         for y in range(m, stride):
             reals[start + y] = FAR
     whole = float(own_length * other_length)
-    found = solve(reals, wholes, room, int(n), int(m), limit * whole)
-    return found / whole if found >= 0.0 else -1.0
+    total = solve(reals, wholes, room, int(n), int(m), limit * whole)
+    return total / whole if total >= 0.0 else -1.0
 
 
 @compiled()
@@ -106,10 +106,10 @@ def pair_distance(
     others = b.captions[j + 1] - b.captions[j]
     lanes = round_up(own)
     swap = a.ranks[i] > b.ranks[j]
-    one, two = (others, own) if swap else (own, others)
-    pairs = one * two
+    rows, columns = (others, own) if swap else (own, others)
+    pairs = rows * columns
     keep = index_mask(pairs)
-    for x in range(one + two):
+    for x in range(rows + columns):
         best[x] = FAR
     for at in range(0, pairs, LANES):
         store(order, at, keys(load(bounds, at), keep, at))
@@ -121,15 +121,15 @@ def pair_distance(
             lowest = minimum(lowest, load(order, at))
         at = least(lowest) & ~keep
         order[at] = TOP
-        x = at // two
-        y = at - x * two
+        x = at // columns
+        y = at - x * columns
         bound = bounds[at]
         if abort < FAR:
-            for z in range(one + two):
+            for z in range(rows + columns):
                 floor[z] = min(best[z], max(floor[z], bound))
-            if both_sums(floor, one, two) > abort:
+            if both_sums(floor, rows, columns) > abort:
                 return FAR
-        limit = max(best[x], best[one + y])
+        limit = max(best[x], best[rows + y])
         if bound >= limit:
             continue
         k, c = (y, x) if swap else (x, y)
@@ -138,8 +138,8 @@ def pair_distance(
         cost = _caption_pair(workspace, a, i, a.captions[i] + k, b, j, b.captions[j] + c, own_rows, room, limit)
         if cost >= 0.0:
             best[x] = min(best[x], cost)
-            best[one + y] = min(best[one + y], cost)
-    return both_sums(best, one, two)
+            best[rows + y] = min(best[rows + y], cost)
+    return both_sums(best, rows, columns)
 
 
 @compiled()

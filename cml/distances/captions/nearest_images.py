@@ -66,7 +66,7 @@ def find_nearest(
             heap[at] = at
         for at in range(count // 2 - 1, -1, -1):
             _sift(heap, bounds, at, count)
-        found = 0
+        filled = 0
         reach = FAR  # no image above it can be among the k nearest
         for size in range(count, 0, -1):
             j = heap[0]  # the image of the least bound left
@@ -80,16 +80,16 @@ def find_nearest(
             if distance >= FAR:
                 continue
             value = np.float32(distance)
-            at = found
+            at = filled
             while at > 0 and (values[row, at - 1] > value or (values[row, at - 1] == value and ids[row, at - 1] > j)):
                 at -= 1
             if at == k:
                 continue
-            found = min(found + 1, k)
-            for z in range(found - 1, at, -1):
+            filled = min(filled + 1, k)
+            for z in range(filled - 1, at, -1):
                 values[row, z] = values[row, z - 1]
                 ids[row, z] = ids[row, z - 1]
             values[row, at] = value
             ids[row, at] = j
-            if found == k:  # a distance that rounds to the k-th best value may still win by its lower id
+            if filled == k:  # a distance that rounds to the k-th best value may still win by its lower id
                 reach = np.float64(values[row, k - 1]) * (1.0 + 2.0**-22)

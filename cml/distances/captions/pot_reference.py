@@ -7,23 +7,21 @@ import numpy as np
 from cml.distances.captions.packed_captions import Float, Int, PackedCaptions
 
 
-def plain_distance(
-    one: PackedCaptions, first: int, two: PackedCaptions, second: int, vectors: Float, relaxed: bool
-) -> float:
+def plain_distance(a: PackedCaptions, i: int, b: PackedCaptions, j: int, vectors: Float, relaxed: bool) -> float:
     """Compute the distance of two images by a plain loop over their captions.
 
     Args:
-        one: Images that hold the first one.
-        first: The first image.
-        two: Images that hold the second one.
-        second: The second image.
+        a: Images that hold the first one.
+        i: The first image.
+        b: Images that hold the second one.
+        j: The second image.
         vectors: (V, D) vectors of the vocabulary.
         relaxed: True for the lower bound of the distance instead.
 
     Returns:
         The distance, as the kernels give it up to rounding.
     """
-    costs = [[_caption_pair(*x, *y, vectors, relaxed) for y in _captions(two, second)] for x in _captions(one, first)]
+    costs = [[_caption_pair(*x, *y, vectors, relaxed) for y in _captions(b, j)] for x in _captions(a, i)]
     return float(np.min(costs, axis=1).sum() + np.min(costs, axis=0).sum())
 
 

@@ -50,10 +50,10 @@ def _instruction(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:  
 
     @functools.wraps(typed)  # numba asks for the names of the arguments
     def instruction(context: Any, *kinds: Any) -> Any:  # noqa: ANN401 - numba types in, signature and builder out
-        def built(context: Any, builder: Any, signature: Any, values: Any) -> Any:  # noqa: ANN401 - LLVM values
+        def _generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:  # noqa: ANN401 - LLVM values
             return build(context, builder, signature.args, *values)
 
-        return typed(context, *kinds), built
+        return typed(context, *kinds), _generate
 
     return intrinsic(instruction)
 
@@ -120,11 +120,11 @@ least = _instruction(lambda _, lanes: types.int64(lanes), _least)
 def _operator(symbol: Callable[..., Any], real: str, whole: str, result: Lanes | None = None) -> None:
     """Give lanes the Python operator ``symbol``; ``real`` and ``whole`` name its llvmlite builder method."""
 
-    def build(_: Any, builder: Any, kinds: Any, *values: Any) -> Any:  # noqa: ANN401
+    def _generate(_: Any, builder: Any, kinds: Any, *values: Any) -> Any:  # noqa: ANN401
         method = getattr(builder, real if kinds[0] == REAL else whole)
         return method("<", *values) if result is MASK else method(*values)
 
-    apply = _instruction(lambda _, a, b: (result or a)(a, b), build)
+    apply = _instruction(lambda _, a, b: (result or a)(a, b), _generate)
 
     @overload(symbol)
     def lanewise(a: Any, b: Any) -> Any:  # noqa: ANN401

@@ -85,8 +85,9 @@ def solve(reals: Float, wholes: Int, room: int, n: int, m: int, limit: float) ->
 
     Returns:
         The least total cost, or -1 if it is ``limit`` or more.
+
+    One function, because a call costs more than most of its loops.
     """
-    # One function, because a call costs more than most of its loops.
     stride = (m + LANES - 1) // LANES * LANES
     keep = index_mask(stride)
     dual = 0  # where the sections of reals start: dual values of the columns,

@@ -57,22 +57,22 @@ def _backward_bounds(workspace: Workspace, b: PackedCaptions, j: int, count: int
 
 
 @compiled(inline=True)
-def both_sums(values: Float, one: int, two: int) -> float:
+def both_sums(values: Float, rows: int, columns: int) -> float:
     """Add up the first values, then those after them, then both sums.
 
     Args:
         values: The values.
-        one: How many come first.
-        two: How many come after them.
+        rows: How many come first.
+        columns: How many come after them.
 
     Returns:
         The sum.
     """
     first = 0.0
-    for x in range(one):
+    for x in range(rows):
         first += values[x]
     second = 0.0
-    for y in range(one, one + two):
+    for y in range(rows, rows + columns):
         second += values[y]
     return first + second
 
@@ -126,14 +126,14 @@ def pair_bounds(workspace: Workspace, a: PackedCaptions, i: int, b: PackedCaptio
     forward_bounds(workspace, b, j, lanes)
     _backward_bounds(workspace, b, j, a.lists[i + 1] - a.lists[i], lanes)
     swap = a.ranks[i] > b.ranks[j]
-    one, two = (others, own) if swap else (own, others)
-    for x in range(one + two):
+    rows, columns = (others, own) if swap else (own, others)
+    for x in range(rows + columns):
         floor[x] = FAR
-    for x in range(one):
-        for y in range(two):
+    for x in range(rows):
+        for y in range(columns):
             at = x * lanes + y if swap else y * lanes + x
             bound = max(lower[at], back[at])
-            bounds[x * two + y] = bound
+            bounds[x * columns + y] = bound
             floor[x] = min(floor[x], bound)
-            floor[one + y] = min(floor[one + y], bound)
-    return both_sums(floor, one, two)
+            floor[rows + y] = min(floor[rows + y], bound)
+    return both_sums(floor, rows, columns)

@@ -104,10 +104,10 @@ _work_lock = threading.Lock()
 
 def _recipe(work: Work) -> dict[str, Any]:
     """Collect what a worker needs to build ``work``: texts, numbers and arrays."""
-    name, given = work.distance.name, work.distance.settings()
-    by_name = f"A label distance goes to a cluster by its name and settings, {Choice(name, given)}"
+    name, settings = work.distance.name, work.distance.settings()
+    by_name = f"A label distance goes to a cluster by its name and settings, {Choice(name, settings)}"
     try:
-        again = distances.registry.get(name, **given)
+        again = distances.registry.get(name, **settings)
     except UserError as error:
         raise UserError(f"{by_name}: {error}") from None
     if again.fingerprint() != work.distance.fingerprint():
@@ -117,7 +117,7 @@ def _recipe(work: Work) -> dict[str, Any]:
         "kind": work.kind,
         "option": work.option[1],
         "name": name,
-        "settings": given,
+        "settings": settings,
         "fingerprint": again.fingerprint(),
         "arrays": dict(work.labels.arrays),
     }

@@ -69,7 +69,7 @@ def verify(distance: LabelDistance, labels: Labels, folder: Path, *, seed: int |
         columns = np.arange(work.option[1])
         with one_blas_thread():
             lists = [work.compute(Strip(row, row + 1)) for row in rows.tolist()]
-        again = {name: np.concatenate([one[name] for one in lists]) for name in work.forms}
+        again = {name: np.concatenate([neighbors[name] for neighbors in lists]) for name in work.forms}
     for name, expected in again.items():
         stored = map_array(folder / name)[rows[:, None], columns]
         if len(wrong := np.argwhere(stored != expected)):

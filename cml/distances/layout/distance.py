@@ -156,7 +156,7 @@ class Layout(LabelDistance):
         size_a, size_b = (_size(side.arrays["size"][0].tolist()) for side in (a, b))
         if size_a != size_b:
             raise UserError(f"The masks of the two sides are {size_a} and {size_b} pixels; set a resolution.")
-        present = {one for side in (a, b) for one in np.flatnonzero(side.arrays["areas"].any(axis=0)).tolist()}
+        present = {mask_id for side in (a, b) for mask_id in np.flatnonzero(side.arrays["areas"].any(axis=0)).tolist()}
         ids = sorted(present - {self.ignore})
         fill = matched_iou_distances if self.matching == "hungarian" else mean_iou_distances
         for i in range(0, len(a), _TILE):
@@ -173,12 +173,12 @@ class Layout(LabelDistance):
     def _unpack_bits(self, labels: Labels, ids: list[int]) -> Bits:
         from cml.distances.layout.kernel import Bits
 
-        areas = np.stack([_area(labels, one) for one in ids], axis=1)  # (N, K)
+        areas = np.stack([_area(labels, mask_id) for mask_id in ids], axis=1)  # (N, K)
         if self.matching == "hungarian" and (most := np.count_nonzero(areas, axis=1).max()) > MOST_MATCHED:
             raise UserError(
                 f"matching=hungarian takes at most {MOST_MATCHED} classes per mask. Got {most}; use matching=fixed."
             )
-        classes = np.stack([_class_pixels(labels, one) for one in ids], axis=1)  # (N, K, W)
+        classes = np.stack([_class_pixels(labels, mask_id) for mask_id in ids], axis=1)  # (N, K, W)
         if self.ignore is None:
             return Bits(classes, areas, np.zeros((len(labels), 1), np.uint64), np.zeros(len(labels), bool))
         return Bits(classes, areas, _class_pixels(labels, self.ignore), _area(labels, self.ignore) > 0)

@@ -32,10 +32,10 @@ class Bits(NamedTuple):
 
 
 def _population_count(context: Any, word: Any) -> Any:  # noqa: ANN401 - numba's own types
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
+    def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
         return builder.ctpop(arguments[0])
 
-    return types.uint64(types.uint64), generate
+    return types.uint64(types.uint64), _generate
 
 
 _bit_count: Any = intrinsic(_population_count)

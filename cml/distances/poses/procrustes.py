@@ -89,7 +89,8 @@ class Procrustes(LabelDistance):
             raise UserError(f"The poses of the two sides have joints of shape {left.shape[1:]} and {right.shape[1:]}.")
         plane, mean_error = left.shape[2] == 2, self.error == "mpjpe"
         room = ((0, 0), (0, 0), (0, int(plane)))
-        one, other = (np.pad(left, room), a.arrays["visible"]), (np.pad(right, room), b.arrays["visible"])
+        rows = np.pad(left, room), a.arrays["visible"]
+        columns = np.pad(right, room), b.arrays["visible"]
         result = np.empty((len(a), len(b)), np.float32)
-        align_pairs(one, other, plane, self.reflection, self.min_shared, mean_error, result)
+        align_pairs(rows, columns, plane, self.reflection, self.min_shared, mean_error, result)
         return result
