@@ -145,7 +145,7 @@ def explain_missing(saved: Iterable[tuple[str, str]]) -> str:
     return f"It needs its author's own code; if you trust it, give {flags}, or in Python call {calls} or import it."
 
 
-def explain_changed(saved: Iterable[tuple[str, str]]) -> str:
+def explain_changes(saved: Iterable[tuple[str, str]]) -> str:
     """Name the plugins of a run whose code has changed.
 
     Args:

@@ -36,7 +36,7 @@ class Agedb(ListedSource):
     lists = ("agedb.csv",)
     images = "AgeDB"
 
-    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         return read_each(read_published_rows(lists[0], ("age", "path", "split")), self._line)
 
     def _line(self, where: str, row: Row) -> Listed:

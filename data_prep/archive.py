@@ -31,7 +31,7 @@ def members(path: Path, wanted: re.Pattern[str]) -> Iterator[tuple[re.Match[str]
         with open_regular(path) as packed:
             limit = min(MOST_BYTES, FREE + RATIO * packed.seek(0, io.SEEK_END))
             packed.seek(0)
-            unpacked = _Counted(_unpacked(packed), limit)
+            unpacked = _LimitedReader(_unpack(packed), limit)
             with tarfile.open(fileobj=cast("IO[bytes]", unpacked), mode="r:") as archive:
                 for number, member in enumerate(archive, start=1):
                     if number > MOST_MEMBERS:
@@ -53,12 +53,12 @@ def members(path: Path, wanted: re.Pattern[str]) -> Iterator[tuple[re.Match[str]
         raise DataError(f"{path} is not a complete tar archive: {reason}. Fetch it again.") from None
 
 
-def _unpacked(packed: io.BufferedReader) -> IO[bytes]:
+def _unpack(packed: io.BufferedReader) -> IO[bytes]:
     start = packed.peek(6)
     return cast("IO[bytes]", next((unpack(packed) for unpack, marks in _PACKERS if start.startswith(marks)), packed))
 
 
-class _Counted:
+class _LimitedReader:
     """A file that is read forwards only, a part at a time, and not forever."""
 
     def __init__(self, file: IO[bytes], limit: int) -> None:

@@ -63,7 +63,7 @@ class Biwi(ListedSource):
             raise DataError(f"{self.source} should have folders 01 to 24 with frame_NNNNN_pose.txt, but has none.")
         return poses, self.source
 
-    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         people = {str(path): _AGAIN.get(path.parent.name, path.parent.name) for path in lists}
         held = group_split(people, self.test_fraction, seed=self.split_seed, salt="test")
         cameras: dict[Path, Float64] = {}

@@ -67,7 +67,7 @@ class CaptionedSource(DatasetSource):
             return part
         return split_by_hash(photo.item_id, 1.0 if part else self.test_fraction, self.query_fraction)
 
-    def _captioned(
+    def _collect_items(
         self, photos: Iterable[tuple[Photo, str]], split: str, left_out: Counter[str], bad: Sequence[DataError] = ()
     ) -> Content:
         """The items of photographs and their roles, a bad one as its error; ``left_out`` is filled as they come."""

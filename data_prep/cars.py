@@ -31,7 +31,7 @@ class Cars(ListedSource):
     images = "car_ims"
     details = protocol(1, 2, 4, 8)
 
-    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         cars, names = read_annotations(lists[0])
         half = max(number for _, number in cars) // 2
         for position, (name, number) in enumerate(cars, 1):

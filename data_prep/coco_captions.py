@@ -62,7 +62,7 @@ class CocoCaptions(CaptionedSource):
         roles = None if self.karpathy is None else read_karpathy(self.karpathy, self.part)
         left_out: Counter[str] = Counter()
         split = "Karpathy" if roles else "train and val files" if len(files) == 2 else "hash of the ids"
-        made = self._captioned(self._photos(files, roles, left_out), split, left_out)
+        made = self._collect_items(self._photos(files, roles, left_out), split, left_out)
         return replace(made, texts={"name": f"coco-captions-{self.year}"})
 
     def _folder(self, name: str) -> Path:

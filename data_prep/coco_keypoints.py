@@ -75,10 +75,10 @@ class CocoKeypoints(DatasetSource):
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
         files = annotation_files(self.source, self.year, "person_keypoints")
-        made = [one for name, path in files.items() for one in self._made(path, name, len(files) == 1)]
+        made = [one for name, path in files.items() for one in self._make_items(path, name, len(files) == 1)]
         return pose_content(made, JOINTS, self.image_size, {"name": f"coco-keypoints-{self.year}"})
 
-    def _made(self, path: Path, folder: str, alone: bool) -> Iterator[Item | str | DataError]:
+    def _make_items(self, path: Path, folder: str, alone: bool) -> Iterator[Item | str | DataError]:
         photos, people = read_coco(path)
         rows = ((f"{path}: annotation {person.get('id')}", person) for person in people)
         return read_each(rows, partial(self._item, photos, folder, alone))

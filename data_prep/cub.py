@@ -30,7 +30,7 @@ class Cub(ListedSource):
     def _files(self) -> tuple[list[Path], Path]:
         return [self.source / "images.txt", self.source / "image_class_labels.txt"], self.source / "images"
 
-    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         images, labels = lists
         numbers: dict[str, int] = {}
         for where, words in read_words(labels):

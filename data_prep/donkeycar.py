@@ -139,7 +139,7 @@ def _frames(source: Path, tub: _Tub) -> tuple[list[_Frame], list[DataError]]:
     catalogs = sorted((name for name in tub.texts if name.startswith("catalog_")), key=lambda name: (len(name), name))
     if not catalogs:
         raise DataError(f"{source} holds no catalog_N.catalog: it should be a Donkeycar tub.")
-    deleted = _deleted(source, tub)
+    deleted = _read_deleted(source, tub)
     frames: dict[int, _Frame] = {}
 
     def read(where: str, line: bytes) -> None:
@@ -164,7 +164,7 @@ def _frames(source: Path, tub: _Tub) -> tuple[list[_Frame], list[DataError]]:
     return [frames[number] for number in sorted(frames)], bad
 
 
-def _deleted(source: Path, tub: _Tub) -> set[int]:
+def _read_deleted(source: Path, tub: _Tub) -> set[int]:
     """Frames that the driver struck out: the last line of the manifest names them."""
     lines = tub.texts.get("manifest.json", b"").splitlines()
     last = _json(lines[-1], f"{source}:manifest.json:{len(lines)}") if lines else {}

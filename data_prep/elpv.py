@@ -48,7 +48,7 @@ class Elpv(ListedSource):
             folder = Path(elpv_dataset.__file__).parent / "data"
         return [folder / "labels.csv"], folder
 
-    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         return read_each(read_words(lists[0]), self._line)
 
     def _line(self, where: str, words: list[str]) -> Listed:

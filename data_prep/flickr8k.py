@@ -62,7 +62,7 @@ class Flickr8k(CaptionedSource):
         left_out: Counter[str] = Counter()
         photos, bad = read_tokens(self.captions, self.images, left_out)
         split = "lists" if self.train_list else "hash of the names"
-        return self._captioned(self._with_roles(photos, left_out), split, left_out, bad)
+        return self._collect_items(self._with_roles(photos, left_out), split, left_out, bad)
 
     def _with_roles(self, photos: dict[str, Photo], left_out: Counter[str]) -> Iterator[tuple[Photo, str]]:
         if self.train_list is None or self.test_list is None:

@@ -198,7 +198,7 @@ class Folder(DatasetSource):
             try:
                 if isinstance(row, DataError):
                     raise row
-                if (one := self._labelled(where, row, form, seen, said)) is not None:
+                if (one := self._read_row(where, row, form, seen, said)) is not None:
                     yield one
             except DataError as error:
                 if isinstance(error, MissingColumn) and self.labels and self.labels.suffix.lower() == ".csv":
@@ -213,7 +213,7 @@ class Folder(DatasetSource):
             if masks == self.images.resolve() or not path.resolve().is_relative_to(masks):
                 yield str(path), {self.file_column: path.relative_to(self.images).as_posix()}
 
-    def _labelled(
+    def _read_row(
         self, where: str, row: Row, form: LabelForm, seen: dict[str, Labelled], said: set[str]
     ) -> Labelled | None:
         """What a row says of an image; None for a further row of captions, which go to the image's first."""

@@ -135,12 +135,12 @@ class HuggingFace(DatasetSource):
             picture = functools.partial(self._picture, row[self.image], place, where)
             return Item(name, own, picture, label, where=where)
 
-        def numbered() -> Iterator[tuple[str, Mapping[str, Any] | DataError]]:
+        def number_rows() -> Iterator[tuple[str, Mapping[str, Any] | DataError]]:
             with explain_dataset_errors(self.dataset):
                 for number, row in enumerate(stream):
                     yield f"hf:{self.dataset} {part}:{number}", row
 
-        return read_each(numbered(), item)
+        return read_each(number_rows(), item)
 
     def _picture(self, stored: Mapping[str, Any] | None, place: Path | str, where: str) -> Image.Image | bytes:
         content = _image_bytes(stored or {}, place, where)

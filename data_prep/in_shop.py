@@ -38,7 +38,7 @@ class InShop(ListedSource):
         folder = self.source / "Img" if (self.source / "Img").is_dir() else self.source
         return [next((place for place in places if place.is_file()), places[0])], folder
 
-    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         path, lines = lists[0], read_words(lists[0])
         if len(lines[0][1]) != 1 or len(lines) < 2 or lines[1][1] != _HEADER:
             header = " ".join(_HEADER)

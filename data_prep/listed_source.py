@@ -49,7 +49,7 @@ class ListedSource(DatasetSource):
         """See ``DatasetSource.content``."""
         lists, folder = self._files()
         seen: dict[str, str] = {}
-        listed = (("", one) for one in self._listed(lists) if isinstance(one, DataError) or one.role)
+        listed = (("", one) for one in self._read_lists(lists) if isinstance(one, DataError) or one.role)
         items = list(read_each(listed, lambda _, one: self._item(folder, one, seen)))
         found = [item.role for item in items if isinstance(item, Item)]
         roles = ROLES[:2] if self.details.get("gallery") == "queries" else ROLES
@@ -62,7 +62,7 @@ class ListedSource(DatasetSource):
         """The lists, and the folder that their paths are relative to."""
         return [self.source / name for name in self.lists], self.source
 
-    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         """The lines of the lists in order, and what is wrong with one."""
         raise NotImplementedError
 

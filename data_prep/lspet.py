@@ -71,7 +71,7 @@ class Lspet(DatasetSource):
         outside = 0
         for number, joints in enumerate(people, start=1):
             try:
-                photo = self._checked(photos, number, joints)
+                photo = self._find_photo(photos, number, joints)
                 beyond = outside_photo(joints, native_size(photo))
             except DataError as error:
                 items.append(error)
@@ -86,7 +86,7 @@ class Lspet(DatasetSource):
         details = {"joints": list(JOINTS), "image_size": [self.image_size] * 2}
         return Content(items, details | {"left_out": left_out, "joints_outside_the_photograph": outside})
 
-    def _checked(self, photos: dict[int, Path], number: int, joints: Float64) -> Path:
+    def _find_photo(self, photos: dict[int, Path], number: int, joints: Float64) -> Path:
         """The photograph of a person whose numbers make sense."""
         where = f"{self.source / 'joints.mat'}: person {number}"
         if number not in photos:

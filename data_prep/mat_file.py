@@ -60,7 +60,7 @@ def read_variables(
             raw = file.read(most_bytes + 1)
         if len(raw) > most_bytes:
             raise DataError(f"{path} has over {most_bytes:,} bytes, more than such a file has.")
-        kept, others = _chosen(raw, {name.encode() for name in names})
+        kept, others = _select_variables(raw, {name.encode() for name in names})
         found: dict[str, Any] = loadmat(io.BytesIO(kept), **options)
     except OSError as error:
         raise DataError(f"{path} cannot be read as a .mat file: {error.strerror}.") from None
@@ -71,7 +71,7 @@ def read_variables(
     return {name: found[name] for name in names if name in found} | {"__others__": others}
 
 
-def _chosen(raw: bytes, names: Collection[bytes]) -> tuple[bytes, list[str]]:
+def _select_variables(raw: bytes, names: Collection[bytes]) -> tuple[bytes, list[str]]:
     """The file unpacked, with the variables of these names alone, and the names of the others."""
     order = {b"IM": "<", b"MI": ">"}.get(raw[_HEADER - 2 : _HEADER])
     if order is None or raw[_HEADER - 4 : _HEADER - 2] != struct.pack(f"{order}H", 0x0100):

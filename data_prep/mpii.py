@@ -86,13 +86,13 @@ class Mpii(DatasetSource):
     def content(self, skip_bad: bool) -> Content:
         """See ``DatasetSource.content``."""
         listed = None if self.split is None else read_split(self.split, self.queries)
-        return pose_content(list(self._made(listed)), JOINTS, self.image_size)
+        return pose_content(list(self._make_items(listed)), JOINTS, self.image_size)
 
-    def _made(self, listed: Listed | None) -> Iterator[Item | str | DataError]:
+    def _make_items(self, listed: Listed | None) -> Iterator[Item | str | DataError]:
         sizes: dict[str, Size] = {}
         used: set[tuple[str, int | None]] = set()
 
-        def made(_: str, row: tuple[str, int, Person | DataError]) -> Item | str:
+        def make_item(_: str, row: tuple[str, int, Person | DataError]) -> Item | str:
             image, number, person = row
             keys: tuple[tuple[str, int | None], ...] = (image, number), (image, None)
             used.update(keys)
@@ -104,7 +104,7 @@ class Mpii(DatasetSource):
                 role = next((listed[key][0] for key in keys if key in listed), "")
             return self._item(person, role, sizes) if role else "not in the split file"
 
-        yield from read_each((("", row) for row in read_people(self.annotations)), made)
+        yield from read_each((("", row) for row in read_people(self.annotations)), make_item)
         for key, (_, where) in (listed or {}).items():
             if key not in used:
                 who = key[0] if key[1] is None else f"person {key[1]} of {key[0]}"

@@ -51,7 +51,7 @@ class Msls(ListedSource):
         lists = [root / city / part / "raw.csv" for city in names for part in _PARTS]
         return lists or [root / "CITY/query/raw.csv"], root
 
-    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         for path in lists:
             read = partial(self._line, path.parts[-3], path.parts[-2])
             yield from read_each(read_published_rows(path, ("key", *_BOUNDS, "pano")), read)

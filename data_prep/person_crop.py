@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cml.data.exif_orientation import is_upright, upright_rgb
+from cml.data.exif_orientation import upright_rgb
 from cml.data.open_image import open_named_image
+from cml.data_prep.jpeg_draft import draft_decode
 
 Float64 = NDArray[np.float64]
 
@@ -53,13 +54,9 @@ def into_crop(joints: Float64, box: Box, size: int) -> Float64:
 def crop_file(photo: Path, box: Box, size: int) -> Image.Image:
     """Cut ``box`` out of a photograph; a large JPEG is decoded smaller, still at least at twice the crop's scale."""
     with open_named_image(photo) as image:
-        width, height = image.size
-        times = next(times for times in (8, 4, 2, 1) if times == 1 or box.side >= 2 * size * times)
-        # a side that does not divide is rounded up at its end, which turning a photograph makes its beginning
-        if is_upright(image) or (width % times, height % times) == (0, 0):
-            image.draft("RGB", (max(width // times, 1), max(height // times, 1)))
-        times = round(width / image.width)  # 1 if it is no JPEG; else exact, blocks of 8 pixels became smaller blocks
-        return crop(upright_rgb(image), Box(box.left / times, box.top / times, box.side / times), size)
+        reduction = draft_decode(image, box.side, size)
+        box = Box(box.left / reduction, box.top / reduction, box.side / reduction)
+        return crop(upright_rgb(image), box, size)
 
 
 def crop(image: Image.Image, box: Box, size: int) -> Image.Image:

@@ -34,7 +34,7 @@ class Sop(ListedSource):
     lists = _LISTS
     details = protocol(1, 10, 100, 1000)
 
-    def _listed(self, lists: list[Path]) -> Iterator[Listed | DataError]:
+    def _read_lists(self, lists: list[Path]) -> Iterator[Listed | DataError]:
         for path in lists:
             (head, header), *lines = read_words(path)
             if header != _HEADER:

@@ -93,7 +93,7 @@ def _csv(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError
         first = next(file, "")
     reader = csv.DictReader(itertools.chain([first], file), delimiter=_delimiter(first, path), strict=True)
     try:
-        names = reader.fieldnames = _trimmed(reader.fieldnames or (), path)
+        names = reader.fieldnames = _trim_names(reader.fieldnames or (), path)
         for row in reader:
             if None in row or None in row.values():
                 cells = sum(value is not None for value in row.values()) + len(row.get(None) or ()) - (None in row)
@@ -116,7 +116,7 @@ def _delimiter(header: str, path: Path) -> str:
     return ","
 
 
-def _trimmed(names: Sequence[str], path: Path) -> list[str]:
+def _trim_names(names: Sequence[str], path: Path) -> list[str]:
     trimmed = [name.strip() for name in names]
     if trimmed != list(names):
         say(f"{path} is read without the white space around the names of its columns.")

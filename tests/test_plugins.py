@@ -55,8 +55,8 @@ def test_a_file_registers_and_is_remembered_by_name_and_hash(hours: Path) -> Non
     needed = plugins.required_plugins("pose", "combined(a=hours, b=euclidean)", "log-ratio(weights=rank)")
     assert needed == ((plugin.name, plugin.sha256),)
     assert plugins.required_plugins("euclidean", "log-ratio") == ()
-    assert plugins.explain_missing(needed) == plugins.explain_changed(needed) == ""
-    assert "hours.py has changed" in plugins.explain_changed((("hours.py", "0" * 64),))
+    assert plugins.explain_missing(needed) == plugins.explain_changes(needed) == ""
+    assert "hours.py has changed" in plugins.explain_changes((("hours.py", "0" * 64),))
 
 
 def test_loading_again_takes_the_changed_file(hours: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_module_is_a_plugin_too_and_a_package_is_hashed_by_its_files(
     assert before.name == "plugin_package"
     assert distances.registry.origin("hours") == "plugin_package"
     (package / "clock.py").write_text(HOURS + "\n")
-    assert "plugin_package has changed" in plugins.explain_changed([("plugin_package", "0" * 64)])
+    assert "plugin_package has changed" in plugins.explain_changes([("plugin_package", "0" * 64)])
     assert plugins.required_plugins("hours") == (("plugin_package", before.sha256),)
 
 

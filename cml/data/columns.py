@@ -123,7 +123,7 @@ class ItemCollector:
     def extend(self, lines: ArrayLike, roles: ArrayLike, ids: list[str], names: list[str], labels: RawLabels) -> None:
         """Add N items."""
         texts = ids, names
-        columns: list[NDArray[Any]] = [np.array(lines, np.int64), np.array(roles, np.int8), *map(_packed, texts)]
+        columns: list[NDArray[Any]] = [np.array(lines, np.int64), np.array(roles, np.int8), *map(_pack, texts)]
         columns += [np.fromiter(map(hash, column), np.int64, len(column)) for column in texts]
         for parts, column in zip(self._parts, columns, strict=True):
             parts.append(column)
@@ -135,8 +135,8 @@ class ItemCollector:
 
     def items(self) -> Items:
         """All items; to be asked for once, at the end."""
-        lines, roles, ids, names = map(_joined, self._parts[:4])
-        return Items(self._folder, lines, roles, ids, names, _joined_labels(self._labels))
+        lines, roles, ids, names = map(_join, self._parts[:4])
+        return Items(self._folder, lines, roles, ids, names, _join_labels(self._labels))
 
 
 def may_repeat(parts: Sequence[ItemCollector]) -> bool:
@@ -146,14 +146,14 @@ def may_repeat(parts: Sequence[ItemCollector]) -> bool:
     return any((np.diff(np.sort(column)) == 0).any() for column in columns)
 
 
-def _packed(texts: list[str]) -> NDArray[Any]:
+def _pack(texts: list[str]) -> NDArray[Any]:
     try:
         return np.array(texts, _TEXT)
     except UnicodeEncodeError:  # half a surrogate pair, which no UTF-8 can hold
         return np.array(texts, object)
 
 
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+def _join(parts: list[NDArray[Any]]) -> NDArray[Any]:
     """The parts as one array; each part is released once it is copied."""
     if len(parts) == 1:
         return parts[0]
@@ -168,10 +168,10 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return whole
 
 
-def _joined_labels(parts: list[RawLabels]) -> RawLabels:
+def _join_labels(parts: list[RawLabels]) -> RawLabels:
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     forms = {(part.shape[1:], part.dtype if part.ndim == 1 else None) for part in arrays}
     if len(arrays) == len(parts) and len(forms) == 1:
         parts.clear()
-        return _joined(arrays)
+        return _join(arrays)
     return [label for part in parts for label in (part.tolist() if isinstance(part, np.ndarray) else part)]

@@ -96,7 +96,7 @@ def image_source(images: Any) -> ImageSource:  # noqa: ANN401 - the kinds that t
         raise UserError("'images' is a data frame: give its column of images, as in images['file'].")
     if (array := _array(images)) is not None and (array.ndim != 1 or array.dtype.kind not in "OSU"):
         return _channels_last(array, 4, "An array of images")
-    images = _listed(images)  # a frame's column is indexed by labels, not by position
+    images = _as_list(images)  # a frame's column is indexed by labels, not by position
     try:
         count = len(images)
     except TypeError:
@@ -155,10 +155,10 @@ def _column(frame: Any, name: str | None, what: str) -> Any:  # noqa: ANN401 - a
     if name not in names:
         hint = did_you_mean(name, names)
         raise UserError(f"The data has no column {what}={name!r}.{hint} There are: {', '.join(names)}.")
-    return _listed(frame[name])
+    return _as_list(frame[name])
 
 
-def _listed(column: Any) -> Any:  # noqa: ANN401 - a column of any library
+def _as_list(column: Any) -> Any:  # noqa: ANN401 - a column of any library
     """A column as a list; one that decodes its images on access is unchanged."""
     names = ("to_list", "tolist", "to_pylist")  # of pandas and polars, NumPy, Arrow
     return next((getattr(column, name)() for name in names if hasattr(column, name)), column)

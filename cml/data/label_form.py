@@ -48,7 +48,7 @@ class LabelForm:
         Returns:
             An array (N, ...) of numbers, or the list of texts itself; None if ``fault`` has to check each label.
         """
-        packed, form = _packed(labels, booleans=booleans)
+        packed, form = _pack(labels, booleans=booleans)
         if form is None or (self._form is not None and form != self._form):
             return None
         self._form = form
@@ -85,7 +85,7 @@ def _shape(label: object) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _packed(labels: list[Any], *, booleans: bool) -> tuple[NDArray[Any] | list[Any], tuple[Any, ...] | None]:
+def _pack(labels: list[Any], *, booleans: bool) -> tuple[NDArray[Any] | list[Any], tuple[Any, ...] | None]:
     kinds = set(map(type, labels))
     if kinds == {str}:
         return labels, ("text",) if all(map(str.strip, labels)) else None

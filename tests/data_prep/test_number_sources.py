@@ -57,7 +57,7 @@ CELLS = "".join(f"images/cell{n:04}.png  {(n % 4) / 3}  {'mono' if n % 2 else 'p
 def test_solar_cells_as_the_package_has_them(tmp_path: Path) -> None:
     pytest.importorskip("elpv_dataset")
     source = Elpv()
-    listed = list(source._listed(source._files()[0]))
+    listed = list(source._read_lists(source._files()[0]))
     assert len(listed) == 2624
     assert {round(3 * one.label) for one in listed} == {0, 1, 2, 3}  # type: ignore[union-attr]
 

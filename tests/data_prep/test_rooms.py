@@ -21,7 +21,7 @@ from cml.data_prep.synthetic.rooms.furniture import ROOMS, furnish
 from cml.data_prep.synthetic.rooms.materials import (
     Material,
     cloudy,
-    hashed,
+    hash_cell,
     sample_cloth,
     sample_paint,
     sample_tiles,
@@ -305,7 +305,7 @@ def test_materials_are_colours_anywhere_and_fade_to_their_mean(seed: int) -> Non
 
 def test_noise_is_spread_evenly_and_smooth_noise_is_smooth() -> None:
     a, b = (grid.ravel().astype(np.float32) for grid in np.meshgrid(np.arange(-40, 40), np.arange(-40, 40)))
-    values = hashed(a, b, 7)
+    values = hash_cell(a, b, 7)
     assert abs(values.mean() - 0.5) < 0.03
     assert values.std() == pytest.approx(1 / math.sqrt(12), abs=0.02)
     grid = values.reshape(80, 80)

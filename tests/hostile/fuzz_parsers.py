@@ -565,7 +565,7 @@ def _listed(source: Any, *files: Path) -> Callable[[bytes, Path], None]:  # noqa
         made = source()(folder)
         lists, root = made._files()
         seen: dict[str, str] = {}
-        for one in made._listed(lists):
+        for one in made._read_lists(lists):
             with contextlib.suppress(DataError):
                 if not isinstance(one, DataError):
                     made._item(root, one, seen)

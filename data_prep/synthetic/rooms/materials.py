@@ -46,19 +46,19 @@ class Material:
         """Colours (3, N) at the places (N,) ``u`` and ``v``, where a pixel is ``blur`` (N,) metres wide."""
         a, b = u / np.float32(self.size[0]), v / np.float32(self.size[1])
         if self.pattern == "bricks":
-            a = a + hashed(np.floor(b), np.zeros_like(b), self.key)
+            a = a + hash_cell(np.floor(b), np.zeros_like(b), self.key)
         elif self.pattern == "diamonds":
             a, b = a + b, a - b
         share, mean = self._second(a, b)
         fade = np.clip(1.6 - 3 * blur / min(self.size), 0, 1)
         weight = mean + (share - mean) * fade
         if self.pattern in ("tiles", "bricks", "checks"):
-            tone = (hashed(np.floor(a), np.floor(b), self.key) - 0.5) * fade
+            tone = (hash_cell(np.floor(a), np.floor(b), self.key) - 0.5) * fade
         else:
             tone = cloudy(u * 1.7, v * 1.7, self.key) - 0.5
             if self.pattern == "cloth":  # threads and fibres
                 grain = np.clip(1.2 - 20 * blur, 0, 1)
-                tone = tone + grain * (hashed(np.floor(u * 60), np.floor(v * 60), self.key) - 0.5)
+                tone = tone + grain * (hash_cell(np.floor(u * 60), np.floor(v * 60), self.key) - 0.5)
         tone = 1 + np.float32(2 * self.uneven) * tone
         colours = np.empty((3, len(u)), np.float32)
         for channel, (ground, second) in enumerate(zip(self.colour, self.second, strict=True)):
@@ -86,7 +86,7 @@ class Material:
         return share.astype(np.float32), mean
 
 
-def hashed(a: Float32, b: Float32, key: int) -> Float32:
+def hash_cell(a: Float32, b: Float32, key: int) -> Float32:
     """A number from 0 to 1 for each pair of whole numbers, without visible order; it repeats after some 60 of them."""
     return _NOISE[_cell(a, b, key)]
 

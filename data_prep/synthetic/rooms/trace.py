@@ -39,7 +39,7 @@ class Piece:
     angle: float  # how far its front is turned from z to x, in radians
     shadow: tuple[float, float] = (0.0, 0.0)  # half width and half depth of its shadow on the floor, (0, 0) for none
 
-    def turned(self, vectors: Float32, way: int = 1) -> Float32:
+    def rotate(self, vectors: Float32, way: int = 1) -> Float32:
         """Vectors (3, ..) of the room in the piece's frame; the other way round by -1."""
         c, s = np.float32(math.cos(self.angle)), np.float32(way * math.sin(self.angle))
         return np.stack([c * vectors[0] - s * vectors[2], vectors[1], s * vectors[0] + c * vectors[2]])
@@ -47,7 +47,7 @@ class Piece:
     def corners(self, part: Part) -> Float64:
         """The corners (8, 3) of a part's box, in the room."""
         local = (np.array(part.centre) + _CORNERS * part.half).astype(np.float32)
-        places: Float64 = self.turned(local.T, -1).T + np.array(self.place)
+        places: Float64 = self.rotate(local.T, -1).T + np.array(self.place)
         return places
 
 
@@ -106,12 +106,12 @@ def _met(view: View, rays: Float32, parts: Sequence[tuple[Piece, Part]]) -> tupl
     depth, faces = view.leave(rays)
     owner, normals = faces.astype(np.int32), np.zeros((3, side, side), np.float32)
     for number, (piece, part) in enumerate(parts, FACES):
-        window = _covered(view, piece, part, side)
+        window = _find_window(view, piece, part, side)
         if window is None:
             continue
-        ahead, before = piece.turned(rays[:, *window]), depth[window]
+        ahead, before = piece.rotate(rays[:, *window]), depth[window]
         place = (view.eye - np.array(piece.place)).astype(np.float32)
-        start = (piece.turned(place) - np.array(part.centre, np.float32))[:, None, None]
+        start = (piece.rotate(place) - np.array(part.centre, np.float32))[:, None, None]
         half = np.array(part.half, np.float32)[:, None, None]
         if part.shape == "box":
             ahead[np.abs(ahead) < 1e-7] = 1e-7
@@ -145,7 +145,7 @@ def _dot(a: Float32, b: Float32) -> Float32:
     return product
 
 
-def _covered(view: View, piece: Piece, part: Part, side: int) -> tuple[slice, slice] | None:
+def _find_window(view: View, piece: Piece, part: Part, side: int) -> tuple[slice, slice] | None:
     """Rows and columns of the picture that a part may cover; None if it is out of view."""
     places = view.project(piece.corners(part))
     if (places[:, 2] < 0.02).all():
@@ -189,7 +189,7 @@ def _shadows(points: Float32, pieces: Sequence[Piece]) -> Float32:
     shade = np.ones(points.shape[1], np.float32)
     for piece in pieces:
         if piece.shadow[0] > 0:
-            local = piece.turned(points - np.array(piece.place, np.float32)[:, None])
+            local = piece.rotate(points - np.array(piece.place, np.float32)[:, None])
             across = np.maximum(np.abs(local[0]) - np.float32(piece.shadow[0]), 0)
             along = np.maximum(np.abs(local[2]) - np.float32(piece.shadow[1]), 0)
             shade *= 1 - np.float32(0.55) * np.exp((across * across + along * along) / np.float32(-0.05))
@@ -197,11 +197,11 @@ def _shadows(points: Float32, pieces: Sequence[Piece]) -> Float32:
 
 
 def _part(piece: Piece, part: Part, points: Float32, normals: Float32, blur: Float32, light: Light) -> Float32:
-    x, y, z = piece.turned(points - np.array(piece.place, np.float32)[:, None])
+    x, y, z = piece.rotate(points - np.array(piece.place, np.float32)[:, None])
     size = np.abs(normals)
     sideways, upwards = size[0] > np.maximum(size[1], size[2]), size[1] > np.maximum(size[0], size[2])
     colours = part.material.at(np.where(sideways, z, x), np.where(upwards, z, y), blur)
-    lit = light.on(points, piece.turned(normals, -1))
+    lit = light.on(points, piece.rotate(normals, -1))
     lit *= np.float32(0.75) + np.minimum(points[1] * np.float32(0.5), np.float32(0.25))  # darker near the floor
     colours *= lit + np.float32(part.glow)
     return colours

@@ -35,7 +35,9 @@ def sample_things(rng: Rng, place: float) -> tuple[Thing, ...]:
             left = {name: share for name, share in shares.items() if all(thing.kind != name for thing in things)}
             if stacked and attempt == 0:
                 kinds = {name: share for name, share in left.items() if KINDS[name].flat_top}
-                things += _placed(rng, _sample_thing(rng, kinds, "large" if rng.random() < 0.6 else ""), 1, things)
+                things += _place_things(
+                    rng, _sample_thing(rng, kinds, "large" if rng.random() < 0.6 else ""), 1, things
+                )
             elif stacked and all(thing.on < 0 for thing in things):
                 kinds = {name: share for name, share in left.items() if KINDS[name].rides}
                 things += _placed_on(rng, _sample_thing(rng, kinds, "small"), things)
@@ -43,18 +45,18 @@ def sample_things(rng: Rng, place: float) -> tuple[Thing, ...]:
                 many = min(room, int(rng.choice([1, 2, 3], p=[0.78, 0.15, 0.07])))
                 sizes = [0.25, 0.45, 0.3] if many == 1 else [0.5, 0.5, 0.0]
                 size = str(rng.choice(list(SIZES), p=sizes))
-                things += _placed(rng, _sample_thing(rng, left, size), many, things)
+                things += _place_things(rng, _sample_thing(rng, left, size), many, things)
         if len({thing.kind for thing in things}) >= 2:
             return tuple(things)
 
 
 def _sample_thing(rng: Rng, kinds: Mapping[str, float], size: str) -> Thing:
     """A thing of one of some kinds, by their shares; it has no place yet."""
-    kind = _drawn(rng, kinds)
-    return Thing(kind, _drawn(rng, KINDS[kind].colours), size, 0.5, 0.5, rng.uniform(*SIZES[size]))
+    kind = _draw_key(rng, kinds)
+    return Thing(kind, _draw_key(rng, KINDS[kind].colours), size, 0.5, 0.5, rng.uniform(*SIZES[size]))
 
 
-def _drawn(rng: Rng, shares: Mapping[str, float]) -> str:
+def _draw_key(rng: Rng, shares: Mapping[str, float]) -> str:
     weights = np.array(list(shares.values()), float)
     return str(rng.choice(list(shares), p=weights / weights.sum()))
 
@@ -71,7 +73,7 @@ def _placed_on(rng: Rng, thing: Thing, things: Sequence[Thing]) -> list[Thing]:
     return []
 
 
-def _placed(rng: Rng, thing: Thing, many: int, things: Sequence[Thing]) -> list[Thing]:
+def _place_things(rng: Rng, thing: Thing, many: int, things: Sequence[Thing]) -> list[Thing]:
     """So many of a thing side by side in a free place, or none of them if none was found."""
     half, height = thing.half_width, thing.half_width * KINDS[thing.kind].height
     step = 2.15 * half

@@ -162,7 +162,7 @@ def vocabulary() -> list[str]:
     return sorted({word for text in texts for word in re.findall("[a-z]+", re.sub(r"\{\w+\}", " ", text))})
 
 
-def _named(group: _Group, rng: Rng) -> str:
+def _name_group(group: _Group, rng: Rng) -> str:
     """Such as "a small red ball" or "two cups", mostly with its colour, a little less often with its size."""
     thing, many = group.things[0], len(group.things)
     names = NOUNS[thing.kind]
@@ -176,37 +176,39 @@ def _named(group: _Group, rng: Rng) -> str:
     return " ".join([article if many == 1 else NUMBERS[many], *words])
 
 
-def _enumerated(groups: Groups, rng: Rng) -> str:
-    names = [_named(group, rng) for group in groups]
+def _enumerate_groups(groups: Groups, rng: Rng) -> str:
+    names = [_name_group(group, rng) for group in groups]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _everything(groups: Groups, rng: Rng) -> str:
-    return pick(rng, _LISTS).format(all=_enumerated(groups, rng), be=groups[0].be)
+    return pick(rng, _LISTS).format(all=_enumerate_groups(groups, rng), be=groups[0].be)
 
 
 def _part(groups: Groups, rng: Rng) -> str:
     part = groups[: int(rng.integers(1, len(groups)))]
-    return pick(rng, _PARTS).format(some=_enumerated(part, rng), be=part[0].be)
+    return pick(rng, _PARTS).format(some=_enumerate_groups(part, rng), be=part[0].be)
 
 
-def _counted(groups: Groups, rng: Rng) -> str:
+def _count_groups(groups: Groups, rng: Rng) -> str:
     part, number = groups[: int(rng.integers(1, len(groups)))], NUMBERS[sum(len(group.things) for group in groups)]
-    return pick(rng, _COUNTS).format(number=number, all=_enumerated(groups, rng), some=_enumerated(part, rng))
+    return pick(rng, _COUNTS).format(
+        number=number, all=_enumerate_groups(groups, rng), some=_enumerate_groups(part, rng)
+    )
 
 
-def _related(groups: Groups, rng: Rng) -> str | None:
+def _relate_groups(groups: Groups, rng: Rng) -> str | None:
     a, b, *_ = groups
     ways = relation(a, b)
     if not ways:
         return None
     way = pick(rng, ways)
     form = pick(rng, _ON_TOP if way == "on" else _RELATED)
-    names = {"a": _named(a, rng), "b": _named(b, rng)}
+    names = {"a": _name_group(a, rng), "b": _name_group(b, rng)}
     return form.format(**names, be=a.be, doing=a.doing(rng), relation=pick(rng, RELATIONS[way]))
 
 
-def _placed(groups: Groups, rng: Rng) -> str | None:
+def _place_group(groups: Groups, rng: Rng) -> str | None:
     group = groups[0]
     (left, top, right, bottom), (x, y) = group.box, group.middle
     middle = abs(x - 0.5) < 0.12 and abs(y - 0.5) < 0.12
@@ -214,7 +216,7 @@ def _placed(groups: Groups, rng: Rng) -> str | None:
     if not ways:
         return None
     place, doing = pick(rng, PLACES[pick(rng, ways)]), group.doing(rng)
-    return pick(rng, _PLACED).format(a=_named(group, rng), place=place, be=group.be, doing=doing)
+    return pick(rng, _PLACED).format(a=_name_group(group, rng), place=place, be=group.be, doing=doing)
 
 
 def _opposite(groups: Groups, rng: Rng) -> str | None:
@@ -225,23 +227,23 @@ def _opposite(groups: Groups, rng: Rng) -> str | None:
         forms = _HEIGHTS
     else:
         return None
-    return pick(rng, forms).format(a=_named(a, rng), b=_named(b, rng))
+    return pick(rng, forms).format(a=_name_group(a, rng), b=_name_group(b, rng))
 
 
-def _compared(groups: Groups, rng: Rng) -> str | None:
+def _compare_sizes(groups: Groups, rng: Rng) -> str | None:
     a, b, *_ = groups
     if a.things[0].half_width < 1.35 * b.things[0].half_width:
         return None
-    return pick(rng, _SIZES).format(a=_named(a, rng), b=_named(b, rng), be=a.be)
+    return pick(rng, _SIZES).format(a=_name_group(a, rng), b=_name_group(b, rng), be=a.be)
 
 
 _FORMS: tuple[tuple[Callable[[Groups, Rng], str | None], float, int], ...] = (
     # with their weights, and of how many groups at least
     (_everything, 1.5, 1),
     (_part, 1.5, 2),
-    (_counted, 1.0, 2),
-    (_related, 3.0, 2),
-    (_placed, 1.0, 1),
+    (_count_groups, 1.0, 2),
+    (_relate_groups, 3.0, 2),
+    (_place_group, 1.0, 1),
     (_opposite, 1.0, 2),
-    (_compared, 0.7, 2),
+    (_compare_sizes, 0.7, 2),
 )

@@ -41,7 +41,7 @@ class Pen:
 
     def shape(self, points: Sequence[Place], colour: Rgb | None = None, tone: float = 1.0, alpha: int = 255) -> None:
         """A filled polygon; ``tone`` darkens (below 1) or lightens (above 1) the colour."""
-        self.canvas.polygon(self._placed(points), fill=(*toned(colour or self.colour, tone), alpha))
+        self.canvas.polygon(self._to_canvas(points), fill=(*_change_tone(colour or self.colour, tone), alpha))
 
     def oval(
         self, x: float, y: float, rx: float, ry: float, colour: Rgb | None = None, tone: float = 1.0, alpha: int = 255
@@ -58,18 +58,18 @@ class Pen:
 
     def line(self, points: Sequence[Place], width: float, colour: Rgb | None = None, tone: float = 1.0) -> None:
         """A polyline of ``width`` half widths, with round ends."""
-        fill, thick = (*toned(colour or self.colour, tone), 255), max(1, round(width * self.half_width))
-        places = self._placed(points)
+        fill, thick = (*_change_tone(colour or self.colour, tone), 255), max(1, round(width * self.half_width))
+        places = self._to_canvas(points)
         self.canvas.line(places, fill=fill, width=thick, joint="curve")
         for x, y in (places[0], places[-1]):
             self.canvas.ellipse([x - thick / 2, y - thick / 2, x + thick / 2, y + thick / 2], fill=fill)
 
-    def _placed(self, points: Sequence[Place]) -> list[Place]:
+    def _to_canvas(self, points: Sequence[Place]) -> list[Place]:
         (left, top), (right, down), (over, up) = self.foot, self._across, self._up
         return [(left + x * right + y * over, top + x * down + y * up) for x, y in points]
 
 
-def toned(colour: Rgb, tone: float) -> Rgb:
+def _change_tone(colour: Rgb, tone: float) -> Rgb:
     """The colour darkened (tone below 1) or moved towards white (above 1)."""
     lighter = min(1.0, tone - 1)
     red, green, blue = (int(one * tone if tone <= 1 else one + (255 - one) * lighter) for one in colour)
