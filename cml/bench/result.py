@@ -178,7 +178,7 @@ def check(path: Path) -> Result:
     refuse(found.split != data.split, split)
     refuse(found.data != data.data, f"its dataset is {found.data[:12]}.., the one that is prepared here {here}..")
     refuse(config_digest(found.config) != found.config_sha256, "its config is not the one whose digest it gives")
-    changed = plugins.explain_changed(found.plugins)
+    changed = plugins.explain_changes(found.plugins)
     refuse(changed, changed.rstrip("."))
     if track != "C":
         try:

@@ -56,7 +56,7 @@ def run(plan: Plan, scheduler: str = "") -> list[str]:
     hows = {one: method_of(one) for one in plan.methods}
     for name, method in itertools.product(plan.sets, hows):
         path = place(plan.out, plan.suite.version, name, plan.place, method)
-        if path.exists() and (changed := plugins.explain_changed(read_result(path).plugins)):
+        if path.exists() and (changed := plugins.explain_changes(read_result(path).plugins)):
             raise UserError(f"{path}: {changed} Delete this file to run it again, or choose another folder by --out.")
     missing = []
     with contextlib.ExitStack() as held:
