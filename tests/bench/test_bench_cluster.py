@@ -110,7 +110,7 @@ def test_workers_load_the_plugins_of_a_run(workers: Workers, tmp_path: Path, mon
     own = tmp_path / "own_stress.py"
     own.write_text(OWN, "utf-8")
     for registry in registries:  # what is registered here is forgotten at the end
-        for name in ("_entries", "_origins"):
+        for name in ("_entries", "_origins", "_unread_group"):
             monkeypatch.setattr(registry, name, copy.copy(getattr(registry, name)))
     monkeypatch.setattr(plugins, "_loaded", {})
     monkeypatch.setattr(plugins, "_sources", {})
@@ -121,7 +121,7 @@ def test_workers_load_the_plugins_of_a_run(workers: Workers, tmp_path: Path, mon
     with pytest.raises(UserError, match=rf"worker of the cluster cannot compute on {SET}: There is no plugin"):
         track.run(plan(tmp_path / "b", "own-stress"), workers.address)
     monkeypatch.setattr(plugins, "sources", lambda: ())
-    monkeypatch.setattr(plugins, "needed", lambda *choices: (("own_stress.py", "0" * 64),))
+    monkeypatch.setattr(plugins, "required_plugins", lambda *choices: (("own_stress.py", "0" * 64),))
     with pytest.raises(UserError, match=r"has other code of own_stress\.py"):
         track.run(plan(tmp_path / "c", "own-stress"), workers.address)
 

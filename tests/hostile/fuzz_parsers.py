@@ -408,14 +408,14 @@ def _run_seeds() -> list[bytes]:
 
 
 def _image(data: bytes, folder: Path) -> None:
-    from cml.data import images
+    from cml.data import open_image
     from cml.data.encode_image import encode
     from cml.data.images import native_size, read_image
     from cml.data.masks import MaskFault, read_mask
 
     path = folder / "a.jpg"
     path.write_bytes(data)
-    with mock.patch.object(images, "MAX_PIXELS", 1 << 20):  # so that what is slow is a fault, not a large photograph
+    with mock.patch.object(open_image, "MAX_PIXELS", 1 << 20):  # what is slow is a fault, not a large photograph
         for read in (native_size, lambda path: read_image(path, (8, 8)), encode):
             with contextlib.suppress(DataError):
                 read(path)
